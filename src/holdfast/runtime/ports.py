@@ -1,0 +1,155 @@
+"""The five ports: clock, random, network, disk, worker. Protocols only; nothing here does anything.
+
+All of `log`, `core` and `node` reach the world through these and through the running asyncio loop
+(`call_later`, tasks, futures), which the simulator replaces by one with virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Buffer: TypeAlias = bytes | bytearray | memoryview
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
+
+
+class Clock(Protocol):
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as record timestamps have them. May jump."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; never goes back. For every lag, session and time-out."""
+        ...
+
+
+class Random(Protocol):
+    def uuid(self) -> bytes:
+        """Return 16 bytes, a version 4 UUID whose text form does not begin with a dash."""
+        ...
+
+    def below(self, bound: int) -> int:
+        """Return an integer in [0, bound)."""
+        ...
+
+
+class Listener(Protocol):
+    @property
+    def port(self) -> int:
+        """Port really bound (never 0)."""
+        ...
+
+    def close(self) -> None:
+        """Stop accepting. Connections already accepted go on."""
+        ...
+
+
+class Network(Protocol):
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> Listener:
+        """Accept connections, each with a protocol from `factory`. OSError: the port is taken."""
+        ...
+
+    async def connect(
+        self, factory: Callable[[], ProtocolT], host: str, port: int
+    ) -> tuple[asyncio.Transport, ProtocolT]:
+        """Open one connection, without Nagle's delay. OSError when it can't be had."""
+        ...
+
+
+class File(Protocol):
+    """One open file. Offsets and sizes are bytes. Every failure is an OSError."""
+
+    @property
+    def size(self) -> int: ...
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end. After an OSError the size is what it was before."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return once all that was written survives a power cut. Slow: submit it to the worker."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DirectoryLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Paths are absolute strings with forward slashes. Every failure is an OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> Sequence[str]:
+        """Names in a directory, sorted."""
+        ...
+
+    def make_directories(self, path: str) -> None:
+        """Create a directory and its parents; it may exist. Durable once the parent is synced."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically. Not durable until the directory is synced."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Write a temporary file, sync it, rename it over `path`, sync the directory.
+
+        Without `sync` the two syncs are left out: whole or absent after a crash of the process,
+        anything after a power cut.
+        """
+        ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Take the lock file `path` for this process; BlockingIOError when another one holds it."""
+        ...
+
+
+class Worker(Protocol):
+    """Runs what would block the loop: system calls, or native code that releases the GIL."""
+
+    def submit(self, job: Callable[[], T], *, lane: str = "") -> asyncio.Future[T]:
+        """Run `job` off the loop; the future ends on the loop. Jobs of one lane run in order.
+
+        A job touches sealed files and values of its own only, and returns a plan that the loop
+        applies. A lane is a log directory, so that its syncs stay in order.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One of each; a node gets it when it is made and passes it down."""
+
+    clock: Clock
+    random: Random
+    network: Network
+    disk: Disk
+    worker: Worker
