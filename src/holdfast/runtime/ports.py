@@ -132,6 +132,10 @@ class Disk(Protocol):
         ...
 
 
+class WorkerFullError(Exception):
+    """More jobs wait than a worker may hold; the future of the one too many carries this."""
+
+
 class Worker(Protocol):
     """Runs what would block the loop: system calls, or native code that releases the GIL."""
 

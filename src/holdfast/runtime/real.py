@@ -1,0 +1,380 @@
+"""The real clock, random, network, disk and worker: the ports over the operating system.
+
+Owns every system call that a node makes. Must never decide anything, and must import nothing
+that the event loop has not imported already: a node starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.runtime.ports import (
+    Buffer,
+    DirectoryLock,
+    File,
+    Listener,
+    ProtocolT,
+    Runtime,
+    T,
+    WorkerFullError,
+)
+
+_ACCEPT_BACKLOG = 1024
+_WORKER_THREADS = 2
+_WORKER_QUEUE_MAX = 100_000  # a flush of every replica of a big node, several times over
+_FILE_MODE = 0o644
+_DASH = 62  # what '-' stands for in URL-safe base64
+
+# macOS has no fdatasync; Linux's skips the time stamps and so one write of the journal.
+_synchronize: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class RealClock:
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class RealRandom:
+    """The kernel's randomness: no two nodes may ever draw the same UUID."""
+
+    def uuid(self) -> bytes:
+        while True:
+            raw = bytearray(os.urandom(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if raw[0] >> 2 != _DASH:
+                return bytes(raw)
+
+    def below(self, bound: int) -> int:
+        assert 0 < bound <= 1 << 64, "the bias of the remainder is below 2^-64 only up to here"
+        return int.from_bytes(os.urandom(16), "big") % bound
+
+
+class _RealListener:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self._port: int = server.sockets[0].getsockname()[1]
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class RealNetwork:
+    """TCP over the running loop, which itself turns off Nagle's delay on every connection."""
+
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> Listener:
+        loop = asyncio.get_running_loop()
+        # An empty host is Kafka's way to say: on every interface.
+        server = await loop.create_server(factory, host or None, port, backlog=_ACCEPT_BACKLOG)
+        ports = {sock.getsockname()[1] for sock in server.sockets}
+        if len(ports) > 1:
+            # Port 0 on a name with two addresses got two ports. Clients are told one.
+            server.close()
+            await server.wait_closed()
+            server = await loop.create_server(
+                factory, host or None, ports.pop(), backlog=_ACCEPT_BACKLOG
+            )
+        return _RealListener(server)
+
+    async def connect(
+        self, factory: Callable[[], ProtocolT], host: str, port: int
+    ) -> tuple[asyncio.Transport, ProtocolT]:
+        return await asyncio.get_running_loop().create_connection(factory, host, port)
+
+
+class RealFile:
+    """One descriptor. Writes go to the end that we remember, so a failed one leaves no hole."""
+
+    __slots__ = ("_descriptor", "_size")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._descriptor, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            data = os.pread(self._descriptor, missing, offset + size - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def append(self, data: Buffer) -> None:
+        length = len(data)
+        try:
+            written = os.pwrite(self._descriptor, data, self._size)
+            if written != length:
+                self._append_rest(memoryview(data), written)
+        except OSError:
+            self._cut_back()
+            raise
+        self._size += length
+
+    def _append_rest(self, data: memoryview, written: int) -> None:
+        """Go on after a short write; a disk that is full says so on the next one."""
+        while written < len(data):
+            written += os.pwrite(self._descriptor, data[written:], self._size + written)
+
+    def _cut_back(self) -> None:
+        """Drop the part that a failed write left. If that fails too, the next one overwrites it."""
+        try:
+            os.ftruncate(self._descriptor, self._size)
+        except OSError:
+            return  # the caller hears of the first error, which is the one that explains it
+
+    def truncate(self, size: int) -> None:
+        assert 0 <= size <= self._size, "a file never grows by truncation"
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        _synchronize(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class _RealLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class RealDisk:
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(os.open(path, flags, _FILE_MODE))
+
+    def exists(self, path: str) -> bool:
+        # os.path.exists would call a failing disk an absent file.
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def list(self, path: str) -> Sequence[str]:
+        return sorted(os.listdir(path))
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    self.remove_tree(entry.path)
+                else:
+                    os.unlink(entry.path)
+        os.rmdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def read(self, path: str) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while part := os.read(descriptor, max(65536, os.fstat(descriptor).st_size + 1)):
+                parts.append(part)
+        finally:
+            os.close(descriptor)
+        return b"".join(parts)
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, _FILE_MODE)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+        if sync:
+            self.sync_directory(path.rpartition("/")[0] or "/")
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> DirectoryLock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return _RealLock(descriptor)
+
+
+@dataclass(slots=True)
+class _Job:
+    run: Callable[[], Any]
+    lane: str
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class RealWorker:
+    """A few threads. A lane is with one thread at a time, so its jobs keep their order."""
+
+    def __init__(self, threads: int = _WORKER_THREADS, queue_max: int = _WORKER_QUEUE_MAX) -> None:
+        assert threads > 0
+        assert queue_max > 0
+        self._threads_max = threads
+        self._queue_max = queue_max
+        self._condition = threading.Condition()
+        self._ready: deque[_Job] = deque()
+        self._behind: dict[str, deque[_Job]] = {}  # for each busy lane what waits behind its job
+        self._waiting = 0  # jobs in both queues
+        self._idle = 0
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+
+    def submit(self, job: Callable[[], T], *, lane: str = "") -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        with self._condition:
+            assert not self._closed, "a job came after the worker was closed"
+            if self._waiting >= self._queue_max:
+                future.set_exception(
+                    WorkerFullError(f"{self._waiting} jobs wait already: the disk can't keep up")
+                )
+                return future
+            self._waiting += 1
+            entry = _Job(job, lane, loop, future)
+            behind = self._behind.get(lane) if lane else None
+            if behind is not None:
+                behind.append(entry)
+                return future
+            if lane:
+                self._behind[lane] = deque()
+            self._ready.append(entry)
+            if len(self._ready) > self._idle and len(self._threads) < self._threads_max:
+                self._start_thread()
+            else:
+                self._condition.notify()
+        return future
+
+    def close(self) -> None:
+        """Run what was submitted, then end the threads. Waits for them."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _start_thread(self) -> None:
+        # Daemons: a disk that hangs for good must not keep a process from ending.
+        name = f"worker-{len(self._threads)}"
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while (job := self._take()) is not None:
+            self._perform(job)
+            if job.lane:
+                self._leave(job.lane)
+
+    def _take(self) -> _Job | None:
+        with self._condition:
+            while not self._ready:
+                if self._closed:
+                    return None
+                self._idle += 1
+                self._condition.wait()
+                self._idle -= 1
+            self._waiting -= 1
+            return self._ready.popleft()
+
+    def _leave(self, lane: str) -> None:
+        with self._condition:
+            behind = self._behind[lane]
+            if behind:
+                self._ready.append(behind.popleft())
+                self._condition.notify()
+            else:
+                del self._behind[lane]
+
+    @staticmethod
+    def _perform(job: _Job) -> None:
+        result = None
+        failure: BaseException | None = None
+        try:
+            result = job.run()
+        except BaseException as error:  # noqa: BLE001 - it belongs to who awaits the future
+            failure = error
+        try:
+            job.loop.call_soon_threadsafe(_finish, job.future, result, failure)
+        except RuntimeError:
+            assert job.loop.is_closed(), "only a closed loop refuses an answer"
+
+
+def _finish(future: asyncio.Future[Any], result: object, failure: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if failure is None:
+        future.set_result(result)
+    else:
+        future.set_exception(failure)
+
+
+def real_runtime(*, worker_threads: int = _WORKER_THREADS) -> Runtime:
+    """One of each real port, for one node's process."""
+    return Runtime(
+        clock=RealClock(),
+        random=RealRandom(),
+        network=RealNetwork(),
+        disk=RealDisk(),
+        worker=RealWorker(worker_threads),
+    )
