@@ -1,0 +1,1 @@
+"""What talks to a cluster as any client does: a blocking driver, and verifiable clients."""
