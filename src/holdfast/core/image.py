@@ -1,0 +1,402 @@
+"""The metadata image: what the metadata log says, after a number of its records.
+
+Owns the meaning of every metadata record (KAFKA.md 5.1). Brokers, the controller and tests all
+learn the cluster's state from here and from nowhere else. It never decides anything, and it never
+refuses: a record that contradicts the image is a damaged log, so it fails an assertion.
+
+The image is changed in place by `apply`, which returns what changed; what hangs in it (a
+`Partition`, a `Broker`) is immutable, so that whoever keeps an old one can compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+from holdfast.wire import records as wire
+
+NO_LEADER: Final = -1
+LEADER_UNCHANGED: Final = -2  # PartitionChangeRecord.leader when it says nothing about the leader
+UNASSIGNED_DIRECTORY: Final = bytes(16)
+
+MetadataRecord: TypeAlias = Any  # any class of wire.records; the wire has no common base for them
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to, as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class RecoveryState(IntEnum):
+    """Whether a leader may lack what an earlier leader had committed (unclean election)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+ConfigResource: TypeAlias = tuple[int, str]  # ResourceType, name; a broker's name is its id or ""
+PartitionKey: TypeAlias = tuple[bytes, int]  # topic id, partition
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one listener of a broker is reached."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One registered broker. Its epoch is the offset of its registration record."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    directories: tuple[bytes, ...] = ()
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """May lead and may be in an ISR (KAFKA.md 5.3, KIP-841)."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of that name, or None when the broker does not have the listener."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition as the controller has decided it."""
+
+    topic: str
+    topic_id: bytes
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    leader: int = NO_LEADER
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    recovery_state: RecoveryState = RecoveryState.RECOVERED
+    directories: tuple[bytes, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic_id, self.index)
+
+    @property
+    def preferred_leader(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic and its partitions, in the order of their numbers: 0, 1, 2, without gaps."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Partition] = field(default_factory=list)
+
+    def partition(self, index: int) -> Partition | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+@dataclass(slots=True)
+class ImageDelta:
+    """What a run of records changed. Each name appears once, in the order of the first change."""
+
+    topics_created: list[Topic] = field(default_factory=list)
+    topics_deleted: list[Topic] = field(default_factory=list)
+    # The partition before this delta; None when the delta created it. Those of deleted topics are
+    # not here: their last state hangs in `topics_deleted`.
+    partitions_changed: dict[PartitionKey, Partition | None] = field(default_factory=dict)
+    # The broker before this delta; None when it was not registered.
+    brokers_changed: dict[int, Broker | None] = field(default_factory=dict)
+    configs_changed: dict[ConfigResource, None] = field(default_factory=dict)
+    features_changed: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether anything changed at all."""
+        return bool(
+            self.topics_created
+            or self.topics_deleted
+            or self.partitions_changed
+            or self.brokers_changed
+            or self.configs_changed
+            or self.features_changed
+        )
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """All that the metadata log says, up to and including `offset`."""
+
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    topics_by_id: dict[bytes, Topic] = field(default_factory=dict)
+    configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)  # finalized levels, for ApiVersions
+    next_producer_id: int = 0
+    offset: int = -1  # of the last record that was applied
+    epoch: int = 0  # leader epoch of that record's batch
+
+    def apply(
+        self, records: Iterable[MetadataRecord], *, offset: int = -1, epoch: int = -1
+    ) -> ImageDelta:
+        """Apply records in log order; `offset` and `epoch` are those of the last one.
+
+        Control records are not passed here. Records of kinds that this version has no use for
+        (quotas, access control lists) are skipped: they do not concern the image.
+        """
+        delta = ImageDelta()
+        for record in records:
+            change = _APPLY.get(type(record))
+            if change is not None:
+                change(self, delta, record)
+        assert offset == -1 or offset >= self.offset, "the metadata log went backwards"
+        self.offset = max(self.offset, offset)
+        self.epoch = max(self.epoch, epoch)
+        return delta
+
+    def advance(self, offset: int, epoch: int) -> None:
+        """Note that control records, which the image has no use for, were passed."""
+        assert offset >= self.offset, "the metadata log went backwards"
+        self.offset = offset
+        self.epoch = max(self.epoch, epoch)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self.topics.get(topic)
+        return found.partition(index) if found is not None else None
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        found = self.topics_by_id.get(topic_id)
+        return found.partition(index) if found is not None else None
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition, in the order in which topics were created, then by number."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def active_brokers(self) -> list[Broker]:
+        """Registered, unfenced, not shutting down; by id."""
+        return [self.brokers[node] for node in sorted(self.brokers) if self.brokers[node].active]
+
+    def alive_brokers(self) -> list[Broker]:
+        """Registered and unfenced; by id. These are what Metadata lists."""
+        return [self.brokers[n] for n in sorted(self.brokers) if not self.brokers[n].fenced]
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """The topic's own overrides."""
+        return self.configs.get((ResourceType.TOPIC, topic), {})
+
+    def broker_configs(self, broker_id: int) -> Mapping[str, str]:
+        """The dynamic configuration of one broker."""
+        return self.configs.get((ResourceType.BROKER, str(broker_id)), {})
+
+    def cluster_configs(self) -> Mapping[str, str]:
+        """The dynamic defaults of all brokers."""
+        return self.configs.get((ResourceType.BROKER, ""), {})
+
+
+def _register_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    before = image.brokers.get(record.broker_id)
+    assert before is None or before.epoch < record.broker_epoch, "a broker epoch did not grow"
+    delta.brokers_changed.setdefault(record.broker_id, before)
+    image.brokers[record.broker_id] = Broker(
+        broker_id=record.broker_id,
+        epoch=record.broker_epoch,
+        incarnation_id=bytes(record.incarnation_id),
+        endpoints=tuple(
+            Endpoint(end.name, end.host, end.port, end.security_protocol)
+            for end in record.end_points
+        ),
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        directories=tuple(bytes(directory) for directory in record.log_dirs),
+        features={
+            feature.name: (feature.min_supported_version, feature.max_supported_version)
+            for feature in record.features
+        },
+    )
+
+
+def _unregister_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    before = image.brokers.pop(record.broker_id)
+    delta.brokers_changed.setdefault(record.broker_id, before)
+
+
+def _change_broker(
+    image: MetadataImage, delta: ImageDelta, broker_id: int, epoch: int, **changes: Any
+) -> None:
+    before = image.brokers[broker_id]
+    assert before.epoch == epoch, "a change of a broker registration names another epoch"
+    delta.brokers_changed.setdefault(broker_id, before)
+    image.brokers[broker_id] = replace(before, **changes)
+
+
+def _fence_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    _change_broker(image, delta, record.id, record.epoch, fenced=True)
+
+
+def _unfence_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    _change_broker(image, delta, record.id, record.epoch, fenced=False)
+
+
+def _change_registration(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    changes: dict[str, Any] = {}
+    if record.fenced:  # -1 unfences, 1 fences, 0 says nothing
+        changes["fenced"] = record.fenced > 0
+    if record.in_controlled_shutdown:
+        changes["in_controlled_shutdown"] = record.in_controlled_shutdown > 0
+    if record.log_dirs:
+        changes["directories"] = tuple(bytes(directory) for directory in record.log_dirs)
+    _change_broker(image, delta, record.broker_id, record.broker_epoch, **changes)
+
+
+def _create_topic(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    assert record.name not in image.topics, "a topic was created twice"
+    topic = Topic(record.name, bytes(record.topic_id))
+    image.topics[topic.name] = topic
+    image.topics_by_id[topic.topic_id] = topic
+    delta.topics_created.append(topic)
+
+
+def _remove_topic(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    topic = image.topics_by_id.pop(bytes(record.topic_id))
+    del image.topics[topic.name]
+    for partition in topic.partitions:
+        delta.partitions_changed.pop(partition.key, None)
+    if topic in delta.topics_created:
+        delta.topics_created.remove(topic)
+    else:
+        delta.topics_deleted.append(topic)
+    # Its configuration goes with it, without records of its own, as in Kafka.
+    if image.configs.pop((ResourceType.TOPIC, topic.name), None) is not None:
+        delta.configs_changed[ResourceType.TOPIC, topic.name] = None
+
+
+def _create_partition(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    topic = image.topics_by_id[bytes(record.topic_id)]
+    partition = Partition(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        index=record.partition_id,
+        replicas=tuple(record.replicas),
+        isr=tuple(record.isr),
+        adding=tuple(record.adding_replicas),
+        removing=tuple(record.removing_replicas),
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+        recovery_state=RecoveryState(record.leader_recovery_state),
+        directories=tuple(bytes(directory) for directory in record.directories),
+        elr=tuple(record.eligible_leader_replicas or ()),
+        last_known_elr=tuple(record.last_known_elr or ()),
+    )
+    before = topic.partition(partition.index)
+    delta.partitions_changed.setdefault(partition.key, before)
+    if before is None:
+        assert partition.index == len(topic.partitions), "a partition number was left out"
+        topic.partitions.append(partition)
+    else:
+        topic.partitions[partition.index] = partition
+
+
+def _change_partition(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    topic = image.topics_by_id[bytes(record.topic_id)]
+    before = topic.partitions[record.partition_id]
+    delta.partitions_changed.setdefault(before.key, before)
+    topic.partitions[record.partition_id] = changed_partition(before, record)
+
+
+def changed_partition(before: Partition, record: MetadataRecord) -> Partition:
+    """The partition after a PartitionChangeRecord.
+
+    Every change raises the partition epoch; naming a leader, even the same one, raises the leader
+    epoch (KAFKA.md 5.1).
+    """
+    changes: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
+    if record.isr is not None:
+        changes["isr"] = tuple(record.isr)
+    if record.leader != LEADER_UNCHANGED:
+        changes["leader"] = record.leader
+        changes["leader_epoch"] = before.leader_epoch + 1
+    if record.replicas is not None:
+        changes["replicas"] = tuple(record.replicas)
+    if record.removing_replicas is not None:
+        changes["removing"] = tuple(record.removing_replicas)
+    if record.adding_replicas is not None:
+        changes["adding"] = tuple(record.adding_replicas)
+    if record.leader_recovery_state != -1:
+        changes["recovery_state"] = RecoveryState(record.leader_recovery_state)
+    if record.directories is not None:
+        changes["directories"] = tuple(bytes(directory) for directory in record.directories)
+    if record.eligible_leader_replicas is not None:
+        changes["elr"] = tuple(record.eligible_leader_replicas)
+    if record.last_known_elr is not None:
+        changes["last_known_elr"] = tuple(record.last_known_elr)
+    return replace(before, **changes)
+
+
+def _set_config(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    resource = (record.resource_type, record.resource_name)
+    delta.configs_changed[resource] = None
+    configs = image.configs.setdefault(resource, {})
+    if record.value is not None:
+        configs[record.name] = record.value
+        return
+    configs.pop(record.name, None)
+    if not configs:
+        del image.configs[resource]
+
+
+def _set_feature(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    delta.features_changed = True
+    if record.feature_level:
+        image.features[record.name] = record.feature_level
+    else:
+        image.features.pop(record.name, None)
+
+
+def _hand_out_producer_ids(image: MetadataImage, _: ImageDelta, record: MetadataRecord) -> None:
+    assert record.next_producer_id > image.next_producer_id, "a block of producer ids came twice"
+    image.next_producer_id = record.next_producer_id
+
+
+_APPLY: dict[type, Callable[[MetadataImage, ImageDelta, MetadataRecord], None]] = {
+    wire.RegisterBrokerRecord: _register_broker,
+    wire.UnregisterBrokerRecord: _unregister_broker,
+    wire.FenceBrokerRecord: _fence_broker,
+    wire.UnfenceBrokerRecord: _unfence_broker,
+    wire.BrokerRegistrationChangeRecord: _change_registration,
+    wire.TopicRecord: _create_topic,
+    wire.RemoveTopicRecord: _remove_topic,
+    wire.PartitionRecord: _create_partition,
+    wire.PartitionChangeRecord: _change_partition,
+    wire.ConfigRecord: _set_config,
+    wire.FeatureLevelRecord: _set_feature,
+    wire.ProducerIdsRecord: _hand_out_producer_ids,
+}
