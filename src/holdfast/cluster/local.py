@@ -1,0 +1,405 @@
+"""A cluster of our own nodes on this machine: make it, start it, hurt it, wait for it, stop it.
+
+Owns the life of the processes in one directory. Everything it learns about partitions it asks over
+the Kafka protocol; it never looks into a node's files. Methods block; every wait has a bound and
+raises `ClusterError` with what was waited for. Several commands may work on one directory at once:
+what they change goes through the directory's lock, and each reads `cluster.json` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from holdfast.cluster import layout, nodes, plan, probe, processes
+from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord
+from holdfast.cluster.nodes import KILL_TIMEOUT_S, STOP_TIMEOUT_S, ClusterStatus, NodeStatus
+from holdfast.cluster.plan import LOCAL_PROFILE
+from holdfast.cluster.probe import PartitionState
+from holdfast.cluster.processes import State
+
+__all__ = ["LOCAL_PROFILE", "ClusterStatus", "LocalCluster", "NodeStatus"]
+
+START_TIMEOUT_S = 30.0
+WAIT_TIMEOUT_S = 30.0
+
+
+class LocalCluster:
+    """One cluster in one directory.
+
+    Make it with `create`, then `start` it; `open` one that exists; `resume` opens and starts it.
+    As a context manager it is stopped at the end.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        layout.read(directory)  # says so now if there is none
+
+    def __repr__(self) -> str:
+        return f"LocalCluster({str(self.directory)!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    # Making and opening
+
+    @classmethod
+    def create(
+        cls,
+        directory: str | Path,
+        *,
+        brokers: int = 3,
+        controllers: int = 1,
+        combined: bool = False,
+        port: int = plan.PORT,
+        config: Mapping[str, str] | None = None,
+        racks: Sequence[str] | None = None,
+    ) -> LocalCluster:
+        """Write the directory of a new cluster; nothing is started.
+
+        Broker n listens on `port` + n, the controller on `port` + 100; with port 0 all of them are
+        free ports. `config` goes to every node, before the local profile. `racks`: one a broker.
+        """
+        shape = plan.Shape(
+            brokers=brokers,
+            controllers=controllers,
+            combined=combined,
+            racks=racks,
+            config=dict(config or {}),
+        )
+        ports = plan.standard_ports(port, shape) if port else nodes.free_ports(shape.ports_needed)
+        path = Path(directory).absolute()
+        nodes.claim(path)
+        with layout.locked(path):
+            if layout.exists(path):
+                raise ClusterError(f"{path} already holds a cluster.")
+            record = plan.plan_nodes(path, nodes.new_cluster_id(), shape, ports)
+            for node in record.nodes:
+                file = Path(node.config_file)
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(plan.properties(record, node, shape))
+            layout.write(path, record)
+        return cls(path)
+
+    @classmethod
+    def open(cls, directory: str | Path) -> LocalCluster:
+        """Open the cluster of a directory, running or not. ClusterError when there is none."""
+        return cls(Path(directory).absolute())
+
+    @classmethod
+    def resume(cls, directory: str | Path, *, timeout_s: float = START_TIMEOUT_S) -> LocalCluster:
+        """Open the cluster of a directory and start it."""
+        cluster = cls.open(directory)
+        cluster.start(timeout_s=timeout_s)
+        return cluster
+
+    # What it consists of
+
+    @property
+    def record(self) -> ClusterRecord:
+        """What `cluster.json` says now."""
+        return layout.read(self.directory)
+
+    @property
+    def nodes(self) -> tuple[NodeRecord, ...]:
+        return self.record.nodes
+
+    @property
+    def cluster_id(self) -> str:
+        return self.record.cluster_id
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all brokers, host:port, separated by commas."""
+        return self.record.bootstrap_servers
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(node.id for node in self.record.brokers)
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        return tuple(node.id for node in self.record.controllers)
+
+    def node(self, node_id: int) -> NodeRecord:
+        """Return the record of one node. ClusterError when there is none of this id."""
+        return self.record.node(node_id)
+
+    def state(self, node_id: int) -> State:
+        """Say whether a node's process runs, is stopped, or is dead."""
+        return nodes.state_of(self.node(node_id))
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        """Set keys in every node's properties file; a node reads it when it starts."""
+        if not config:
+            return
+        with layout.locked(self.directory):
+            for node in self.nodes:
+                file = Path(node.config_file)
+                file.write_text(plan.with_config(file.read_text(), config))
+
+    # Starting and stopping
+
+    def start(self, *, timeout_s: float = START_TIMEOUT_S, wait: bool = True) -> None:
+        """Start all nodes at once; with `wait`, return when the cluster serves requests.
+
+        That is: every broker is unfenced, and every broker's metadata shows every broker. When a
+        node fails meanwhile, the others are stopped and the error says what its log said.
+        """
+        with layout.locked(self.directory):
+            record = self.record
+            alive = [node for node in record.nodes if nodes.state_of(node) is not State.DEAD]
+            if alive:
+                raise ClusterError(self._already_running(record, alive))
+            for node in record.nodes:
+                nodes.check_ports(node)
+            for node in record.nodes:
+                record = record.with_node(nodes.spawn(record, node))
+            layout.write(self.directory, record)
+        if not wait:
+            return
+        try:
+            self.wait_ready(timeout_s=timeout_s)
+        except ClusterError:
+            self.down(timeout_s=KILL_TIMEOUT_S)
+            raise
+
+    def start_node(
+        self, node_id: int, *, wait: bool = True, timeout_s: float = START_TIMEOUT_S
+    ) -> NodeRecord:
+        """Start one node that is dead; with `wait`, return when it serves requests."""
+        with layout.locked(self.directory):
+            record = self.record
+            node = record.node(node_id)
+            state = nodes.state_of(node)
+            if state is State.STOPPED:
+                raise ClusterError(
+                    f"Node {node_id} is stopped, not dead: `holdfast kill {node_id} --signal CONT` "
+                    "lets it go on."
+                )
+            if state is State.RUNNING:
+                raise ClusterError(f"Node {node_id} runs already, as process {node.pid}.")
+            nodes.check_ports(node)
+            started = nodes.spawn(record, node)
+            layout.write(self.directory, record.with_node(started))
+        if wait:
+            self.wait_serving(node_id, timeout_s=timeout_s)
+        return started
+
+    def kill(
+        self,
+        node_id: int,
+        signal: str = "KILL",
+        *,
+        wait: bool = True,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Send KILL, TERM, STOP or CONT to one node; with `wait`, return when it has taken effect.
+
+        TERM is a controlled shutdown, which takes as long as it takes to hand over leadership.
+        """
+        if signal not in processes.SIGNALS:
+            raise ClusterError(f"Signal {signal} is not one of {', '.join(processes.SIGNALS)}.")
+        node = self.node(node_id)
+        if not processes.send(node.pid, node.process, processes.SIGNALS[signal]):
+            raise ClusterError(f"Node {node_id} is not running.")
+        if not wait:
+            return
+        expected = {"STOP": State.STOPPED, "CONT": State.RUNNING}.get(signal, State.DEAD)
+        bound_s = STOP_TIMEOUT_S if signal == "TERM" else KILL_TIMEOUT_S
+        processes.wait_until(
+            lambda: nodes.state_of(node) is expected,
+            timeout_s=timeout_s or bound_s,
+            what=f"node {node_id} to be {expected} after SIG{signal}",
+        )
+
+    def down(self, *, timeout_s: float = STOP_TIMEOUT_S) -> list[int]:
+        """Stop all nodes cleanly, brokers first, because they hand over to a live controller.
+
+        Returns the ids of nodes that didn't end in time and were killed.
+        """
+        killed: list[int] = []
+        with layout.locked(self.directory):
+            record = self.record
+            brokers = record.brokers
+            others = [node for node in record.nodes if not node.is_broker]
+            for group in (brokers, others):
+                killed += nodes.stop(group, timeout_s)
+        return killed
+
+    # Waiting
+
+    def wait_ready(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until every broker shows every broker in its metadata."""
+        record = self.record
+        expected = {node.id for node in record.brokers}
+        waiting = {node.id: node for node in record.brokers}
+
+        def ready() -> bool:
+            for node_id, node in list(waiting.items()):
+                answer = probe.ask((node.host, node.port))
+                if answer is None or not expected <= answer.brokers.keys():
+                    break
+                del waiting[node_id]
+            if not waiting:
+                return True
+            nodes.raise_if_dead(record.nodes)
+            return False
+
+        try:
+            processes.wait_until(
+                ready, timeout_s=timeout_s, what=f"{len(expected)} brokers that serve requests"
+            )
+        except ClusterError as error:
+            raise nodes.with_log(error, next(iter(waiting.values()), record.nodes[0])) from None
+
+    def wait_serving(self, node_id: int, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until one node serves: a broker shows itself unfenced, a controller accepts."""
+        node = self.node(node_id)
+
+        def serving() -> bool:
+            nodes.raise_if_dead([node])
+            return nodes.is_serving(node)
+
+        try:
+            processes.wait_until(serving, timeout_s=timeout_s, what=f"node {node_id} to serve")
+        except ClusterError as error:
+            raise nodes.with_log(error, node) from None
+
+    def wait_dead(self, node_id: int, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Wait until a node's process has ended."""
+        node = self.node(node_id)
+        processes.wait_until(
+            lambda: nodes.state_of(node) is State.DEAD,
+            timeout_s=timeout_s,
+            what=f"node {node_id} to end",
+        )
+
+    def partitions(
+        self, topic: str, *, seen_by: int | None = None
+    ) -> dict[int, PartitionState] | None:
+        """Return a topic's partitions as a running broker shows them; None: nobody answered.
+
+        Empty when the topic is not there. `seen_by` names the broker to ask.
+        """
+        snapshot = self._ask([topic], seen_by=seen_by)
+        return None if snapshot is None else snapshot.topics.get(topic, {})
+
+    def live_brokers(self, *, seen_by: int | None = None) -> set[int] | None:
+        """Return the unfenced brokers as a running broker shows them; None: nobody answered."""
+        snapshot = self._ask([], seen_by=seen_by)
+        return None if snapshot is None else set(snapshot.brokers)
+
+    def wait_for_leader(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        leader: int | None = None,
+        other_than: int | None = None,
+        timeout_s: float = WAIT_TIMEOUT_S,
+        seen_by: int | None = None,
+    ) -> PartitionState:
+        """Wait until a partition has a leader: any, this one, or another one than this."""
+        wanted = "a leader" if leader is None else f"leader {leader}"
+        if other_than is not None:
+            wanted += f" other than {other_than}"
+
+        def led() -> PartitionState | None:
+            state = (self.partitions(topic, seen_by=seen_by) or {}).get(partition)
+            if state is None or state.leader < 0 or state.leader == other_than:
+                return None
+            return state if leader in (None, state.leader) else None
+
+        return processes.wait_until(
+            led, timeout_s=timeout_s, what=f"{wanted} of {topic}-{partition}"
+        )
+
+    def wait_for_isr(
+        self,
+        topic: str,
+        partition: int,
+        isr: Collection[int],
+        *,
+        timeout_s: float = WAIT_TIMEOUT_S,
+        seen_by: int | None = None,
+    ) -> PartitionState:
+        """Wait until the in-sync replicas of a partition are exactly these."""
+        wanted = set(isr)
+
+        def synced() -> PartitionState | None:
+            state = (self.partitions(topic, seen_by=seen_by) or {}).get(partition)
+            return state if state is not None and set(state.isr) == wanted else None
+
+        return processes.wait_until(
+            synced, timeout_s=timeout_s, what=f"ISR {sorted(wanted)} of {topic}-{partition}"
+        )
+
+    def wait_for_live_brokers(
+        self,
+        expected: Iterable[int],
+        *,
+        timeout_s: float = WAIT_TIMEOUT_S,
+        seen_by: int | None = None,
+    ) -> None:
+        """Wait until exactly these brokers are unfenced."""
+        wanted = set(expected)
+        processes.wait_until(
+            lambda: self.live_brokers(seen_by=seen_by) == wanted,
+            timeout_s=timeout_s,
+            what=f"brokers {sorted(wanted)} and no others to be live",
+        )
+
+    def status(self) -> ClusterStatus:
+        """Look at every process, and ask a broker for the rest."""
+        record = self.record
+        snapshot = self._ask(None)
+        partitions = [
+            state
+            for topic in (snapshot.topics.values() if snapshot else ())
+            for state in topic.values()
+        ]
+        known = snapshot is not None
+        return ClusterStatus(
+            cluster_id=record.cluster_id,
+            bootstrap_servers=record.bootstrap_servers,
+            nodes=tuple(nodes.node_status(node, snapshot, partitions) for node in record.nodes),
+            topics=len(snapshot.topics) if snapshot is not None else None,
+            partitions=len(partitions) if known else None,
+            under_replicated=sum(len(s.isr) < len(s.replicas) for s in partitions)
+            if known
+            else None,
+            leaderless=sum(s.leader < 0 for s in partitions) if known else None,
+        )
+
+    def _ask(
+        self, topics: Sequence[str] | None, *, seen_by: int | None = None
+    ) -> probe.Snapshot | None:
+        """Ask the named broker, or the first that runs and answers."""
+        record = self.record
+        asked = record.brokers if seen_by is None else (record.node(seen_by),)
+        for node in asked:
+            if nodes.state_of(node) is State.RUNNING:
+                answer = probe.ask((node.host, node.port), topics)
+                if answer is not None:
+                    return answer
+        return None
+
+    def _already_running(self, record: ClusterRecord, alive: Sequence[NodeRecord]) -> str:
+        names = ", ".join(str(node.id) for node in alive)
+        sentence = f"The cluster in {self.directory} is running already (nodes {names})."
+        dead = [node for node in record.nodes if node not in alive]
+        if dead:
+            missing = ", ".join(str(node.id) for node in dead)
+            return f"{sentence} Not running: {missing}; `holdfast start NODE` starts one."
+        return f"{sentence} `holdfast down` stops it; --data-dir names another directory."

@@ -1,0 +1,198 @@
+"""Single nodes of a local cluster: their ports, their processes, what can be seen of them.
+
+Works on `NodeRecord`s only; which nodes belong together, and `cluster.json`, are `local.py`'s.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import random
+import signal as signals
+import socket
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from holdfast.cluster import layout, plan, probe, processes
+from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord
+from holdfast.cluster.probe import PartitionState
+from holdfast.cluster.processes import State
+
+STOP_TIMEOUT_S = 15.0
+KILL_TIMEOUT_S = 5.0
+# Below the range from which Linux takes the ports of outgoing connections: a node that is killed
+# finds its port free again.
+FREE_PORTS = range(10_240, 32_000)
+FREE_PORT_ATTEMPTS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """What is known of one node now. Counts are None when no broker could be asked."""
+
+    node: NodeRecord
+    state: State
+    resident_bytes: int | None = None
+    serving: bool | None = None  # a broker: unfenced, in metadata; a controller: it accepts
+    leaders: int | None = None
+    in_sync: int | None = None
+    replicas: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """What is known of the whole. Counts are None when no broker could be asked."""
+
+    cluster_id: str
+    bootstrap_servers: str
+    nodes: tuple[NodeStatus, ...]
+    topics: int | None = None
+    partitions: int | None = None
+    under_replicated: int | None = None
+    leaderless: int | None = None
+
+    @property
+    def running(self) -> bool:
+        """True if any node's process is alive."""
+        return any(node.state is not State.DEAD for node in self.nodes)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback address on which nothing listens now."""
+    found: list[int] = []
+    for _ in range(FREE_PORT_ATTEMPTS):
+        port = random.choice(FREE_PORTS)  # noqa: S311 - a port is no secret
+        if port not in found and is_free(port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise ClusterError(f"No {count} free ports were found in {FREE_PORT_ATTEMPTS} attempts.")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        # As a node does: a port whose last connections linger counts as free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((plan.HOST, port))
+            listener.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def check_ports(node: NodeRecord) -> None:
+    ports = [node.port, *([] if node.controller_port is None else [node.controller_port])]
+    for port in ports:
+        if not is_free(port):
+            raise ClusterError(
+                f"Port {port} of node {node.id} ({', '.join(node.roles)}) is in use by another "
+                "process. Stop that one, or use --port with a new --data-dir."
+            )
+
+
+def claim(directory: Path) -> None:
+    """Make the directory of a new cluster. It may exist, if nothing of anyone is in it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if layout.exists(directory):
+            raise ClusterError(f"{directory} already holds a cluster.")
+        strangers = [path.name for path in directory.iterdir() if path.name != layout.LOCK]
+    except OSError as error:
+        raise ClusterError(f"{directory} can't be used: {error.strerror}.") from None
+    if strangers:
+        raise ClusterError(
+            f"{directory} holds something else ({min(strangers)!r}, but no "
+            f"{layout.DESCRIPTION}). --data-dir takes a new or empty directory, or a cluster's."
+        )
+
+
+def new_cluster_id() -> str:
+    """Return a random UUID as Kafka writes them: 22 characters that don't begin with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def spawn(record: ClusterRecord, node: NodeRecord) -> NodeRecord:
+    """Start a node's process; the log directory is formatted if it is new."""
+    arguments = [
+        *(sys.executable, "-P", "-m", "holdfast.node"),
+        *("--config", node.config_file),
+        *("--format-if-needed", record.cluster_id),
+    ]
+    pid = processes.spawn(arguments, log_file=Path(node.log_file))
+    return replace(
+        node, pid=pid, process=processes.identify(pid), start_time=processes.start_time(pid)
+    )
+
+
+def state_of(node: NodeRecord) -> State:
+    return processes.state(node.pid, node.process)
+
+
+def is_serving(node: NodeRecord) -> bool:
+    if node.is_broker:
+        answer = probe.ask((node.host, node.port))
+        return answer is not None and node.id in answer.brokers
+    with contextlib.suppress(OSError):
+        socket.create_connection((node.host, node.port), timeout=1.0).close()
+        return True
+    return False
+
+
+def stop(nodes: Sequence[NodeRecord], timeout_s: float) -> list[int]:
+    """Ask nodes to end, and kill those that don't. Returns the ids of the killed."""
+    for node in nodes:
+        processes.send(node.pid, node.process, signals.SIGTERM)
+        processes.send(node.pid, node.process, signals.SIGCONT)  # a stopped one hears nothing
+
+    def ended() -> bool:
+        return all(state_of(node) is State.DEAD for node in nodes)
+
+    with contextlib.suppress(ClusterError):
+        processes.wait_until(ended, timeout_s=timeout_s, what="nodes to end")
+        return []
+    killed = [n.id for n in nodes if processes.send(n.pid, n.process, signals.SIGKILL)]
+    processes.wait_until(ended, timeout_s=KILL_TIMEOUT_S, what="killed nodes to end")
+    return killed
+
+
+def raise_if_dead(nodes: Iterable[NodeRecord]) -> None:
+    for node in nodes:
+        if state_of(node) is State.DEAD:
+            raise ClusterError(f"Node {node.id} ended while it started.")
+
+
+def with_log(error: ClusterError, node: NodeRecord) -> ClusterError:
+    tail = processes.log_tail(Path(node.log_file))
+    return ClusterError(f"{error}\nThe end of {node.log_file}:\n{tail}")
+
+
+def node_status(
+    node: NodeRecord, snapshot: probe.Snapshot | None, partitions: Sequence[PartitionState]
+) -> NodeStatus:
+    state = state_of(node)
+    memory = None if node.pid is None or state is State.DEAD else processes.resident_bytes(node.pid)
+    if not node.is_broker:
+        return NodeStatus(
+            node=node,
+            state=state,
+            resident_bytes=memory,
+            serving=state is State.RUNNING and is_serving(node),
+        )
+    if snapshot is None:
+        return NodeStatus(node=node, state=state, resident_bytes=memory)
+    return NodeStatus(
+        node=node,
+        state=state,
+        resident_bytes=memory,
+        serving=node.id in snapshot.brokers,
+        leaders=sum(partition.leader == node.id for partition in partitions),
+        in_sync=sum(node.id in partition.isr for partition in partitions),
+        replicas=sum(node.id in partition.replicas for partition in partitions),
+    )

@@ -1,0 +1,170 @@
+"""What a local cluster consists of: node ids, ports, folders, and each node's properties. Pure.
+
+Decides only; `local.py` writes what is planned here and starts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.cluster.layout import (
+    BROKER,
+    CONTROLLER,
+    FIRST_CONTROLLER,
+    ClusterError,
+    ClusterRecord,
+    NodeRecord,
+    render_properties,
+)
+
+HOST = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
+PORT = 9092
+CONTROLLER_PORT_DISTANCE = 100  # the controller of a cluster on 9092 listens on 9192
+PORT_MAX = 65_535
+
+# Makes faults quick to see. A node that is started by hand has Kafka's own defaults.
+LOCAL_PROFILE: Mapping[str, str] = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+}
+REPLICATED_PROFILE: Mapping[str, str] = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+REPLICATED_FROM_BROKERS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the user asked for. ClusterError when that can't be had."""
+
+    brokers: int = 3
+    controllers: int = 1
+    combined: bool = False
+    racks: Sequence[str] | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.brokers <= FIRST_CONTROLLER:
+            raise ClusterError(
+                f"--brokers {self.brokers}: a local cluster has 1 to {FIRST_CONTROLLER} brokers."
+            )
+        if self.controllers != 1:
+            raise ClusterError(
+                f"--controllers {self.controllers}: one controller is what there is for now. "
+                "Several voters need the controller quorum, which is not built yet; "
+                "a second one that doesn't vote would protect nothing."
+            )
+        if self.racks is not None and len(self.racks) != self.brokers:
+            raise ClusterError(
+                f"{len(self.racks)} racks for {self.brokers} brokers: name one for each broker."
+            )
+
+    @property
+    def ports_needed(self) -> int:
+        """Ports of brokers first, then the one of the controller."""
+        return self.brokers + 1
+
+
+def standard_ports(port: int, shape: Shape) -> list[int]:
+    """Return the ports of a cluster whose first broker listens on `port`."""
+    last = port + max(shape.brokers - 1, CONTROLLER_PORT_DISTANCE)
+    if not (port >= 1 and last <= PORT_MAX):
+        raise ClusterError(
+            f"--port {port}: the cluster needs ports {port} to {port + shape.brokers - 1} and "
+            f"{port + CONTROLLER_PORT_DISTANCE}, which must lie between 1 and {PORT_MAX}."
+        )
+    return [*(port + index for index in range(shape.brokers)), port + CONTROLLER_PORT_DISTANCE]
+
+
+def plan_nodes(
+    directory: Path, cluster_id: str, shape: Shape, ports: Sequence[int]
+) -> ClusterRecord:
+    """Lay out brokers 0, 1, 2... and the controller: a process of its own, or inside broker 0."""
+    assert len(ports) == shape.ports_needed
+    *broker_ports, controller_port = ports
+    nodes = [
+        _node(
+            directory,
+            index,
+            (BROKER, CONTROLLER) if shape.combined and index == 0 else (BROKER,),
+            port,
+            controller_port=controller_port if shape.combined and index == 0 else None,
+            rack=None if shape.racks is None else shape.racks[index],
+        )
+        for index, port in enumerate(broker_ports)
+    ]
+    if not shape.combined:
+        nodes.append(_node(directory, FIRST_CONTROLLER, (CONTROLLER,), controller_port))
+    return ClusterRecord(cluster_id=cluster_id, nodes=tuple(nodes))
+
+
+def _node(
+    directory: Path,
+    node_id: int,
+    roles: tuple[str, ...],
+    port: int,
+    *,
+    controller_port: int | None = None,
+    rack: str | None = None,
+) -> NodeRecord:
+    folder = directory / f"{roles[0]}-{node_id}"
+    return NodeRecord(
+        id=node_id,
+        roles=roles,
+        host=HOST,
+        port=port,
+        log_file=str(folder / "node.log"),
+        config_file=str(folder / "server.properties"),
+        controller_port=controller_port,
+        rack=rack,
+    )
+
+
+def profile(shape: Shape) -> dict[str, str]:
+    """Return the local profile for this many brokers, without what the user's own config says."""
+    values = dict(LOCAL_PROFILE)
+    if shape.brokers >= REPLICATED_FROM_BROKERS:
+        values |= REPLICATED_PROFILE
+    return {key: value for key, value in values.items() if key not in shape.config}
+
+
+def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
+    """Return the text of one node's server.properties."""
+    voters = ",".join(f"{voter.id}@{voter.host}:{voter.voter_port}" for voter in record.controllers)
+    listeners = []
+    if node.is_broker:
+        listeners.append(f"PLAINTEXT://{node.address}")
+    if node.is_controller:
+        listeners.append(f"CONTROLLER://{node.host}:{node.voter_port}")
+    own = {
+        "process.roles": ",".join(node.roles),
+        "node.id": str(node.id),
+        "controller.quorum.voters": voters,
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": str(Path(node.config_file).parent / "data"),
+    }
+    if node.is_broker:
+        own["inter.broker.listener.name"] = "PLAINTEXT"
+        own["advertised.listeners"] = f"PLAINTEXT://{node.address}"
+    if node.rack is not None:
+        own["broker.rack"] = node.rack
+    return render_properties(
+        [
+            (f"Node {node.id} of cluster {record.cluster_id}, made by `holdfast up`", own),
+            ("Local profile: faults on one machine are seen soon", profile(shape)),
+            ("From --config", shape.config),
+        ]
+    )
+
+
+def with_config(text: str, config: Mapping[str, str]) -> str:
+    """Return a properties file's text with these keys set, replacing what it says of them."""
+    kept = [line for line in text.splitlines() if line.partition("=")[0].strip() not in config]
+    added = [f"{key}={value}" for key, value in config.items()]
+    return "\n".join([*kept, *added]) + "\n"
