@@ -1,0 +1,111 @@
+"""One module per API, imported when its classes are first asked for.
+
+Owns the table of API keys. Must never import a message module by itself: a node starts with the
+few it serves first.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from holdfast.wire.errors import WireError
+from holdfast.wire.schema import Request, Response
+
+API_NAMES: Final[dict[int, str]] = {
+    0: "Produce",
+    1: "Fetch",
+    2: "ListOffsets",
+    3: "Metadata",
+    10: "FindCoordinator",
+    18: "ApiVersions",
+    19: "CreateTopics",
+    20: "DeleteTopics",
+    22: "InitProducerId",
+    23: "OffsetForLeaderEpoch",
+    32: "DescribeConfigs",
+    33: "AlterConfigs",
+    37: "CreatePartitions",
+    43: "ElectLeaders",
+    44: "IncrementalAlterConfigs",
+    55: "DescribeQuorum",
+    56: "AlterPartition",
+    58: "Envelope",
+    60: "DescribeCluster",
+    62: "BrokerRegistration",
+    63: "BrokerHeartbeat",
+    64: "UnregisterBroker",
+    67: "AllocateProducerIds",
+    70: "ControllerRegistration",
+    75: "DescribeTopicPartitions",
+}
+"""The APIs whose messages are known here, by key."""
+FLEXIBLE_SINCE: Final[dict[int, int]] = {
+    0: 9,
+    1: 12,
+    2: 6,
+    3: 9,
+    10: 3,
+    18: 3,
+    19: 5,
+    20: 4,
+    22: 2,
+    23: 4,
+    32: 4,
+    33: 2,
+    37: 2,
+    43: 2,
+    44: 1,
+    55: 0,
+    56: 0,
+    58: 0,
+    60: 0,
+    62: 0,
+    63: 0,
+    64: 0,
+    67: 0,
+    70: 0,
+    75: 0,
+}
+"""The first version of each API whose requests and responses are flexible.
+
+Here too, so that a header is read without importing the message; a test compares.
+"""
+
+_REQUESTS: dict[int, type[Request]] = {}
+_RESPONSES: dict[int, type[Response]] = {}
+
+
+def request_class(key: int) -> type[Request]:
+    """Return the request class of an API. WireError: its messages are not known here."""
+    found = _REQUESTS.get(key)
+    if found is None:
+        found = _REQUESTS[key] = _load(key, "Request")
+    return found
+
+
+def response_class(key: int) -> type[Response]:
+    """Return the response class of an API. WireError: its messages are not known here."""
+    found = _RESPONSES.get(key)
+    if found is None:
+        found = _RESPONSES[key] = _load(key, "Response")
+    return found
+
+
+def api_name(key: int) -> str:
+    """Return the API's name as Kafka spells it; `API 99` for one not known here."""
+    return API_NAMES.get(key, f"API {key}")
+
+
+def module_name(key: int) -> str:
+    """Return the module of an API within this package: `list_offsets` for ListOffsets."""
+    name = API_NAMES[key]
+    return "".join("_" + c.lower() if c.isupper() else c for c in name).removeprefix("_")
+
+
+def _load(key: int, suffix: str) -> type:
+    if key not in API_NAMES:
+        raise WireError(f"API key {key} is not known here")
+    module = import_module(f"{__name__}.{module_name(key)}")
+    found: type = getattr(module, API_NAMES[key] + suffix)
+    return found

@@ -1,0 +1,22 @@
+"""BrokerHeartbeat (key 63), versions 0 to 1."""
+
+from __future__ import annotations
+
+from holdfast.wire.schema import Request, Response, array, boolean, int16, int32, int64, uuid
+
+
+class BrokerHeartbeatRequest(Request, key=63, versions=(0, 1), flexible=0):
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    current_metadata_offset: int = int64()
+    want_fence: bool = boolean()
+    want_shut_down: bool = boolean()
+    offline_log_dirs: list[bytes] = array(uuid, since=1, tag=0)
+
+
+class BrokerHeartbeatResponse(Response, key=63, versions=(0, 1), flexible=0):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    is_caught_up: bool = boolean()
+    is_fenced: bool = boolean(default=True)
+    should_shut_down: bool = boolean()

@@ -1,0 +1,66 @@
+"""CreateTopics (key 19), versions 2 to 7."""
+
+from __future__ import annotations
+
+from holdfast.wire.schema import (
+    Request,
+    Response,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    uuid,
+)
+
+
+class CreatableReplicaAssignment(Struct):
+    partition_index: int = int32()
+    broker_ids: list[int] = array(int32)
+
+
+class CreatableTopicConfig(Struct):
+    name: str = string()
+    value: str | None = string(nullable=0)
+
+
+class CreatableTopic(Struct):
+    name: str = string()
+    num_partitions: int = int32()
+    replication_factor: int = int16()
+    assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment)
+    configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
+
+
+class CreateTopicsRequest(Request, key=19, versions=(2, 7), flexible=5):
+    topics: list[CreatableTopic] = array(CreatableTopic)
+    timeout_ms: int = int32(default=60000)
+    validate_only: bool = boolean()
+
+
+class CreatableTopicConfigs(Struct):
+    name: str = string(since=5)
+    value: str | None = string(since=5, nullable=5)
+    read_only: bool = boolean(since=5)
+    config_source: int = int8(since=5, ignorable=True, default=-1)
+    is_sensitive: bool = boolean(since=5)
+
+
+class CreatableTopicResult(Struct):
+    name: str = string()
+    topic_id: bytes = uuid(since=7, ignorable=True)
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+    topic_config_error_code: int = int16(since=5, tag=0, ignorable=True)
+    num_partitions: int = int32(since=5, ignorable=True, default=-1)
+    replication_factor: int = int16(since=5, ignorable=True, default=-1)
+    configs: list[CreatableTopicConfigs] | None = array(
+        CreatableTopicConfigs, since=5, nullable=5, ignorable=True
+    )
+
+
+class CreateTopicsResponse(Response, key=19, versions=(2, 7), flexible=5):
+    throttle_time_ms: int = int32()
+    topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,0 +1,73 @@
+"""Varints and tagged fields: the parts of the encoding that need a loop.
+
+Owns what compiled code calls at run time. Every function here is given hostile bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from holdfast.wire.errors import WireError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+UVARINT_SIZE_MAX: Final = 5
+_LOW: Final = 0x7F
+_MORE: Final = 0x80
+_UINT32_MAX: Final = 0xFFFFFFFF
+SMALL: Final[tuple[bytes, ...]] = tuple(bytes((value,)) for value in range(_MORE))
+"""The one-byte varints."""
+
+
+def uvarint(value: int) -> bytes:
+    """Return an unsigned varint of at most 32 bits."""
+    if value < _MORE:
+        return SMALL[value]
+    assert value <= _UINT32_MAX, "an unsigned varint has 32 bits"
+    out = bytearray()
+    while value >= _MORE:
+        out.append(value & _LOW | _MORE)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
+    """Return an unsigned varint and the offset behind it. WireError: truncated or too long."""
+    if offset >= len(data):
+        raise WireError("truncated in a length")
+    first = data[offset]
+    if first < _MORE:
+        return first, offset + 1
+    return read_uvarint_rest(data, offset + 1, first)
+
+
+def read_uvarint_rest(data: Buffer, offset: int, first: int) -> tuple[int, int]:
+    """Go on with a varint whose first byte said that there is more."""
+    value = first & _LOW
+    shift = 7
+    size = len(data)
+    while shift < 7 * UVARINT_SIZE_MAX:
+        if offset >= size:
+            raise WireError("truncated in a length")
+        byte = data[offset]
+        offset += 1
+        value |= (byte & _LOW) << shift
+        if byte < _MORE:
+            if value > _UINT32_MAX:
+                raise WireError("a varint of more than 32 bits")
+            return value, offset
+        shift += 7
+    raise WireError("a varint of more than 5 bytes")
+
+
+def skip_tagged_fields(data: Buffer, offset: int) -> int:
+    """Return the offset behind a block of tagged fields that nobody here knows."""
+    count, offset = read_uvarint(data, offset)
+    for _ in range(count):
+        _tag, offset = read_uvarint(data, offset)
+        size, offset = read_uvarint(data, offset)
+        offset += size
+        if offset > len(data):
+            raise WireError("a tagged field is longer than what remains")
+    return offset

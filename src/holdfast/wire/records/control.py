@@ -1,0 +1,65 @@
+"""What control batches of the metadata log hold (KAFKA.md 2.4, 5.6)."""
+
+from __future__ import annotations
+
+from holdfast.wire.schema import (
+    Message,
+    Struct,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+    uint16,
+    uuid,
+)
+
+
+class LeaderChangeVoter(Struct):
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid(since=1)
+
+
+class LeaderChangeMessage(Message, versions=(0, 1), flexible=0):
+    version: int = int16()
+    leader_id: int = int32()
+    voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
+    granting_voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
+
+
+class SnapshotHeaderRecord(Message, versions=(0, 0), flexible=0):
+    version: int = int16()
+    last_contained_log_timestamp: int = int64()
+
+
+class SnapshotFooterRecord(Message, versions=(0, 0), flexible=0):
+    version: int = int16()
+
+
+class KRaftVersionRecord(Message, versions=(0, 0), flexible=0):
+    version: int = int16()
+    k_raft_version: int = int16()
+
+
+class VotersRecordEndpoint(Struct):
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+class KRaftVersionFeature(Struct):
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+class VotersRecordVoter(Struct):
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    endpoints: list[VotersRecordEndpoint] = array(VotersRecordEndpoint)
+    k_raft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
+
+
+class VotersRecord(Message, versions=(0, 0), flexible=0):
+    version: int = int16()
+    voters: list[VotersRecordVoter] = array(VotersRecordVoter)
