@@ -1,0 +1,5 @@
+"""History and verdicts. Pure: events come in, what they prove comes out; nothing is opened or asked.
+
+`history` is the schema of one event and its JSON line; `promise` says before a run what must hold;
+`checker` folds a history into a `Judgement`. Page: docs/design/judge.md.
+"""

@@ -1,0 +1,209 @@
+"""Rates and latencies over time, and availability: folds with a fixed bound on memory.
+
+Buckets start narrow and double in width whenever there would be more than BUCKETS_MAX.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.judge.verdict import Availability
+
+BUCKET_MS = 100.0
+BUCKETS_MAX = 2048
+LATENCIES_MAX = 200_000  # kept for percentiles; past it every second one is dropped
+PARTITIONS_MAX = 4096
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Nearest rank of an already ordered sequence; 0.0 when it is empty."""
+    if not ordered:
+        return 0.0
+    rank = max(0, min(len(ordered) - 1, int(share * len(ordered) + 0.5) - 1))
+    return ordered[rank]
+
+
+class Sample:
+    """Latencies, thinned evenly once there are too many; the greatest is always exact."""
+
+    def __init__(self, size_max: int = LATENCIES_MAX) -> None:
+        self._values = array("f")
+        self._size_max = size_max
+        self._step = 1
+        self._seen = 0
+        self.greatest = 0.0
+
+    def add(self, value: float) -> None:
+        self.greatest = max(self.greatest, value)
+        self._seen += 1
+        if self._seen % self._step:
+            return
+        self._values.append(value)
+        if len(self._values) >= self._size_max:
+            self._values = self._values[::2]
+            self._step *= 2
+
+    def merge(self, other: Sample) -> None:
+        self.greatest = max(self.greatest, other.greatest)
+        self._values.extend(other._values)
+        self._seen += other._seen
+
+    def ordered(self) -> list[float]:
+        return sorted(self._values)
+
+
+@dataclass(slots=True)
+class Bucket:
+    """One slice of time. Keys of `acknowledged` are (topic, partition)."""
+
+    sent: int = 0
+    refused: int = 0
+    unknown: int = 0
+    acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)
+    latencies: Sample = field(default_factory=lambda: Sample(2048))
+
+    def absorb(self, other: Bucket) -> None:
+        self.sent += other.sent
+        self.refused += other.refused
+        self.unknown += other.unknown
+        for key, count in other.acknowledged.items():
+            self.acknowledged[key] = self.acknowledged.get(key, 0) + count
+        self.latencies.merge(other.latencies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One bucket, closed. Rates are events a second; latencies None where nothing was answered."""
+
+    at_ms: float  # the middle of the bucket, monotonic
+    sent: float
+    refused: float
+    unknown: float
+    acknowledged: dict[tuple[str, int], float]
+    latency_ms_p50: float | None
+    latency_ms_p99: float | None
+    latency_ms_max: float | None
+
+
+class Series:
+    """Rates and latencies over time, all partitions. A latency stands where its send was."""
+
+    def __init__(self) -> None:
+        self.width_ms = BUCKET_MS
+        self._begin_ms: float | None = None
+        self._buckets: dict[int, Bucket] = {}
+
+    def _bucket(self, at_ms: float) -> Bucket:
+        if self._begin_ms is None:
+            self._begin_ms = at_ms
+        index = int((at_ms - self._begin_ms) // self.width_ms)
+        bucket = self._buckets.get(index)
+        if bucket is None:
+            while index >= BUCKETS_MAX:
+                self._widen()
+                index //= 2
+            bucket = self._buckets.setdefault(index, Bucket())
+        return bucket
+
+    def _widen(self) -> None:
+        self.width_ms *= 2
+        wide: dict[int, Bucket] = {}
+        for index in sorted(self._buckets):
+            wide.setdefault(index // 2, Bucket()).absorb(self._buckets[index])
+        self._buckets = wide
+
+    def feed(self, event: Event, sent_ms: float | None) -> None:
+        """Count an event; `sent_ms` is when the record of an outcome was sent."""
+        if isinstance(event, Send):
+            self._bucket(event.at_ms).sent += 1
+        elif isinstance(event, Acknowledged):
+            bucket = self._bucket(event.at_ms)
+            key = (event.topic, event.partition)
+            assert len(bucket.acknowledged) <= PARTITIONS_MAX
+            bucket.acknowledged[key] = bucket.acknowledged.get(key, 0) + 1
+            if sent_ms is not None:
+                self._bucket(sent_ms).latencies.add(event.at_ms - sent_ms)
+        elif isinstance(event, Refused):
+            self._bucket(event.at_ms).refused += 1
+        elif isinstance(event, Unknown):
+            self._bucket(event.at_ms).unknown += 1
+
+    def points(self) -> list[Point]:
+        """Every bucket from the first to the last, empty ones included."""
+        if self._begin_ms is None:
+            return []
+        second = 1000.0 / self.width_ms
+        points = []
+        empty = Bucket()
+        for index in range(max(self._buckets) + 1):
+            bucket = self._buckets.get(index, empty)
+            ordered = bucket.latencies.ordered()
+            points.append(
+                Point(
+                    at_ms=self._begin_ms + (index + 0.5) * self.width_ms,
+                    sent=bucket.sent * second,
+                    refused=bucket.refused * second,
+                    unknown=bucket.unknown * second,
+                    acknowledged={key: n * second for key, n in bucket.acknowledged.items()},
+                    latency_ms_p50=percentile(ordered, 0.5) if ordered else None,
+                    latency_ms_p99=percentile(ordered, 0.99) if ordered else None,
+                    latency_ms_max=bucket.latencies.greatest if ordered else None,
+                )
+            )
+        return points
+
+
+class AvailabilityFold:
+    """Share acknowledged and the longest gap of one partition, or of all together.
+
+    A gap begins with an acknowledgement that leaves records waiting, or with the first send after
+    one that left none, so a producer at rest makes no gap; refusals do not end it.
+    """
+
+    def __init__(self) -> None:
+        self._sent = 0
+        self._acknowledged = 0
+        self._outstanding = 0
+        self._waiting_since: float | None = None
+        self._gap_ms = 0.0
+        self._gap_at_ms = 0.0
+        self._last_ms = 0.0
+        self._latencies = Sample()
+
+    def feed(self, event: Event, sent_ms: float | None) -> None:
+        self._last_ms = event.at_ms
+        if isinstance(event, Send):
+            self._sent += 1
+            self._outstanding += 1
+            if self._waiting_since is None:
+                self._waiting_since = event.at_ms
+            return
+        self._outstanding -= 1
+        assert self._outstanding >= 0, "an outcome without its send"
+        if isinstance(event, Acknowledged):
+            self._acknowledged += 1
+            self._close_gap(event.at_ms)
+            self._waiting_since = event.at_ms if self._outstanding else None
+            if sent_ms is not None:
+                self._latencies.add(event.at_ms - sent_ms)
+
+    def _close_gap(self, at_ms: float) -> None:
+        since = self._waiting_since
+        if since is not None and at_ms - since > self._gap_ms:
+            self._gap_ms, self._gap_at_ms = at_ms - since, since
+
+    def finish(self) -> Availability:
+        self._close_gap(self._last_ms)
+        ordered = self._latencies.ordered()
+        return Availability(
+            sent=self._sent,
+            acknowledged=self._acknowledged,
+            gap_ms_longest=self._gap_ms,
+            gap_at_ms=self._gap_at_ms,
+            latency_ms_p50=percentile(ordered, 0.5),
+            latency_ms_p99=percentile(ordered, 0.99),
+            latency_ms_max=self._latencies.greatest,
+        )

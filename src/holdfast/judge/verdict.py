@@ -1,0 +1,159 @@
+"""What the judge says: the kinds of anomaly, a finding with its evidence, counts, availability.
+
+Values only. What a finding means and when it is made is in `partition`; what was promised, and so
+whether a finding breaks anything, is in `promise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from holdfast.judge.history import Event
+
+
+class Anomaly(StrEnum):
+    LOST = "lost"
+    DUPLICATED = "duplicated"
+    REORDERED = "reordered"
+    DIVERGED = "diverged"
+    PHANTOM = "phantom"
+    RESURRECTED = "resurrected"
+    VANISHED = "vanished"
+    UNCOMMITTED = "uncommitted read"
+    SKIPPED = "skipped"
+
+
+MEANING: Mapping[Anomaly, str] = {
+    Anomaly.LOST: "acknowledged, and not in the log after healing",
+    Anomaly.DUPLICATED: "in the log more than once",
+    Anomaly.REORDERED: "not in the order in which its producer sent, or a reader went back",
+    Anomaly.DIVERGED: "two witnesses disagree about one offset: replicas, readers, acknowledgement",
+    Anomaly.PHANTOM: "in the log, and nobody sent it there, or not with these bytes",
+    Anomaly.RESURRECTED: "refused for certain, and yet in the log",
+    Anomaly.VANISHED: "read by a consumer, and then gone",
+    Anomaly.UNCOMMITTED: "handed to a consumer at or past the high watermark",
+    Anomaly.SKIPPED: "in the log, and passed over by a consumer",
+}
+assert MEANING.keys() == set(Anomaly), "every anomaly is explained"
+
+
+class Observed(StrEnum):
+    """What the acknowledged records of a run went through."""
+
+    EXACTLY_ONCE = "exactly once"
+    AT_LEAST_ONCE = "at least once"
+    AT_MOST_ONCE = "at most once"
+    NEITHER = "neither: lost and duplicated"
+    UNDECIDED = "undecided: the log was not read to its end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One anomaly with the events that prove it."""
+
+    anomaly: Anomaly
+    topic: str
+    partition: int
+    text: str
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Sends by outcome, and what stands in the log. `unanswered`: the producer died first."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    refused: int = 0
+    unknown: int = 0
+    unanswered: int = 0
+    unknown_in_log: int = 0  # of `unknown` and `unanswered`
+    in_log: int = 0  # records in the last whole read
+    delivered: int = 0  # to readers other than that one
+    expired: int = 0  # acknowledged below the log's beginning
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            sent=self.sent + other.sent,
+            acknowledged=self.acknowledged + other.acknowledged,
+            refused=self.refused + other.refused,
+            unknown=self.unknown + other.unknown,
+            unanswered=self.unanswered + other.unanswered,
+            unknown_in_log=self.unknown_in_log + other.unknown_in_log,
+            in_log=self.in_log + other.in_log,
+            delivered=self.delivered + other.delivered,
+            expired=self.expired + other.expired,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """Longest gap: the longest time for which records waited and none was acknowledged."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    gap_ms_longest: float = 0.0
+    gap_at_ms: float = 0.0  # where that gap begins, monotonic
+    latency_ms_p50: float = 0.0
+    latency_ms_p99: float = 0.0
+    latency_ms_max: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """Acknowledged of sent, 0 to 1; 1 where nothing was sent."""
+        return self.acknowledged / self.sent if self.sent else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionJudgement:
+    topic: str
+    partition: int
+    counts: Counts
+    anomalies: Mapping[Anomaly, int]  # exact; only those seen
+    findings: tuple[Finding, ...]  # a bounded number of each anomaly, with evidence
+    availability: Availability
+    whole_read: bool  # somebody read it to its end after healing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The verdict on a whole history, partition by partition."""
+
+    partitions: tuple[PartitionJudgement, ...]
+    availability: Availability
+    events: int
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def counts(self) -> Counts:
+        return sum((partition.counts for partition in self.partitions), Counts())
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for each in self.partitions for finding in each.findings)
+
+    @property
+    def decided(self) -> bool:
+        """Every partition was read to its end; without that nothing can be said about loss."""
+        return bool(self.partitions) and all(each.whole_read for each in self.partitions)
+
+    def count(self, anomaly: Anomaly) -> int:
+        return sum(partition.anomalies.get(anomaly, 0) for partition in self.partitions)
+
+    def broken(self, forbidden: Iterable[Anomaly]) -> tuple[Anomaly, ...]:
+        """Those of `forbidden` that were seen, in the order of the enumeration."""
+        wanted = frozenset(forbidden)
+        return tuple(each for each in Anomaly if each in wanted and self.count(each))
+
+    @property
+    def observed(self) -> Observed:
+        if not self.decided:
+            return Observed.UNDECIDED
+        lost, doubled = self.count(Anomaly.LOST), self.count(Anomaly.DUPLICATED)
+        if lost and doubled:
+            return Observed.NEITHER
+        if lost:
+            return Observed.AT_MOST_ONCE
+        return Observed.AT_LEAST_ONCE if doubled else Observed.EXACTLY_ONCE

@@ -1,0 +1,27 @@
+"""Reads the history files of a run and has them judged. The only place where the lab opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from holdfast.judge.checker import Evidence, judge
+from holdfast.judge.history import Event, merge, read_events
+
+HISTORY_SUFFIX = ".jsonl"
+
+
+def history_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob(f"*{HISTORY_SUFFIX}"))
+
+
+def events_of(paths: Iterable[Path]) -> Iterator[Event]:
+    """All events of these files in the order of the clock. HistoryError, OSError."""
+    with ExitStack() as stack:
+        files = [(path, stack.enter_context(path.open(encoding="utf-8"))) for path in paths]
+        yield from merge(*(read_events(file, source=path.name) for path, file in files))
+
+
+def evidence_of(paths: Iterable[Path]) -> Evidence:
+    return judge(events_of(paths))

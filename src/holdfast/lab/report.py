@@ -1,0 +1,74 @@
+"""The report of one run: a single HTML file that opens offline, in light and in dark.
+
+Owns what a report holds and its writing; the drawings are in `charts`, the page's frame is
+`report.html`. Nothing in it is fetched from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.judge.checker import Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that had to be seen. `expected` and `seen` are short sentences or values."""
+
+    name: str
+    expected: str
+    seen: str
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of text; columns whose every cell is a number are set flush right."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the page of the caller's own: checks first, then tables, then charts of `evidence`.
+
+    A section with evidence shows charts and the consistency and availability tables of that
+    history: a control run, say.
+    """
+
+    title: str
+    text: str = ""
+    checks: Sequence[Check] = ()
+    tables: Sequence[Table] = ()
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """What one report says. Sections come after the main run's charts and tables, in order."""
+
+    title: str  # "one-broker-down", "demo"
+    summary: str  # one sentence under the title: what was done
+    kept: bool | None  # the promise; None: the run could not be made or judged
+    verdict: str  # one sentence: "Kept: 4,980 events acknowledged, none lost."
+    promise: str  # as it was stated before the run
+    command: str  # runs it again
+    evidence: Evidence | None = None
+    checks: Sequence[Check] = ()
+    sections: Sequence[Section] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    forbidden: frozenset[str] = frozenset()  # anomalies that break the promise, by value
+
+
+def write_report(path: Path, data: ReportData) -> None:
+    """Write the page to `path`, whole or not at all. OSError when it can't be written."""
+    from holdfast.lab.page import render_page  # noqa: PLC0415 - page imports the values above
+
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(render_page(data), encoding="utf-8")
+    temporary.replace(path)
