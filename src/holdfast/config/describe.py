@@ -1,0 +1,143 @@
+"""What DescribeConfigs answers: every key with its value, source and synonyms. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from holdfast.config.key import ConfigType, Key, Update
+from holdfast.config.registry import NODE, TOPIC
+from holdfast.config.topic import NO_CONFIGS, inherited
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as on the wire."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """A key that gives the described key its value, or would if the stronger ones were gone."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One described key. A sensitive value is None. Synonyms come strongest first."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: ConfigType
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def documentation(self) -> str:
+        """What the key means; loaded when first asked for."""
+        from holdfast.config.documentation import document  # noqa: PLC0415  rarely asked for
+
+        return document(self.name)
+
+
+_BROKER_SOURCES: Final = (
+    ConfigSource.DYNAMIC_BROKER,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    ConfigSource.STATIC_BROKER,
+)
+
+
+def describe_topic(
+    topic: Mapping[str, str] = NO_CONFIGS,
+    *,
+    cluster: Mapping[str, str] = NO_CONFIGS,
+    broker: Mapping[str, str] = NO_CONFIGS,
+    static: Mapping[str, str] = NO_CONFIGS,
+    names: Collection[str] | None = None,
+) -> list[ConfigEntry]:
+    """Describe a topic as one broker sees it; the sources are `TopicSettings.resolve`'s.
+
+    `names` selects keys; None means all of them. A name that is no topic key is left out.
+    """
+    entries = []
+    for name, key in TOPIC.items():
+        if names is not None and name not in names:
+            continue
+        synonyms = []
+        if name in topic:
+            synonyms.append(ConfigSynonym(name, topic[name], ConfigSource.DYNAMIC_TOPIC))
+        for index, synonym, _ in inherited(key, broker, cluster, static):
+            text = (broker, cluster, static)[index][synonym]
+            synonyms.append(ConfigSynonym(synonym, text, _BROKER_SOURCES[index]))
+        synonyms.append(ConfigSynonym(name, key.default, ConfigSource.DEFAULT))
+        value = topic.get(name)
+        if value is None:
+            weaker = next(inherited(key, broker, cluster, static), None)
+            value = key.default if weaker is None else weaker[2]
+        entries.append(_entry(key, value, synonyms, read_only=False))
+    return entries
+
+
+def describe_broker(
+    *,
+    cluster: Mapping[str, str] = NO_CONFIGS,
+    broker: Mapping[str, str] = NO_CONFIGS,
+    static: Mapping[str, str] = NO_CONFIGS,
+    names: Collection[str] | None = None,
+) -> list[ConfigEntry]:
+    """Describe one broker: its own dynamic configs, the cluster's, its properties file's."""
+    entries = []
+    for name, key in NODE.items():
+        if names is not None and name not in names:
+            continue
+        synonyms = [
+            ConfigSynonym(name, source[name], kind)
+            for source, kind in zip((broker, cluster, static), _BROKER_SOURCES, strict=True)
+            if name in source
+        ]
+        if key.default is not None or not synonyms:
+            synonyms.append(ConfigSynonym(name, key.default, ConfigSource.DEFAULT))
+        read_only = key.update is Update.READ_ONLY
+        entries.append(_entry(key, synonyms[0].value, synonyms, read_only=read_only))
+    return entries
+
+
+def describe_cluster_default(
+    cluster: Mapping[str, str], *, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """Describe the broker resource with the empty name: only what was set for all brokers."""
+    entries = []
+    for name, text in sorted(cluster.items()):
+        key = NODE.get(name)
+        if key is None or (names is not None and name not in names):
+            continue
+        synonym = ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        entries.append(_entry(key, text, [synonym], read_only=False))
+    return entries
+
+
+def _entry(
+    key: Key, value: str | None, synonyms: list[ConfigSynonym], *, read_only: bool
+) -> ConfigEntry:
+    source = synonyms[0].source
+    if key.sensitive:
+        value = None
+        synonyms = [synonym._replace(value=None) for synonym in synonyms]
+    return ConfigEntry(
+        name=key.name,
+        value=value,
+        source=source,
+        type=key.type,
+        read_only=read_only,
+        sensitive=key.sensitive,
+        synonyms=tuple(synonyms),
+    )

@@ -1,0 +1,375 @@
+"""The settings of one node, frozen, made from a properties file. Pure: no file is read here.
+
+Owns the rules between keys. What can't be honoured is a ConfigError; what is merely not used is a
+warning, so that a file written for Apache Kafka can be taken as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.config.key import ConfigError, Value
+from holdfast.config.listeners import (
+    Listener,
+    Server,
+    Voter,
+    parse_listeners,
+    parse_protocol_map,
+    parse_servers,
+    parse_voters,
+)
+from holdfast.config.registry import NODE
+from holdfast.config.retired import has_no_effect, replacement
+from holdfast.config.settings import Settings
+from holdfast.config.topic import TopicSettings
+
+_WILDCARDS: Final = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")  # noqa: S104  named to be refused
+
+
+class NodeSettings(Settings):
+    """One attribute per key that changes something, named as the key with underscores.
+
+    The endpoints are parsed: `listeners` and `advertised_listeners` hold `Listener`s (an empty host
+    is the machine's own name, a port 0 the one that was bound), `controller_quorum_voters` holds
+    `Voter`s. `log_dirs`, `metadata_log_dir`, `inter_broker_listener_name` are filled in where the
+    file is silent. `properties` is the file as it was given, the static source of DescribeConfigs.
+    """
+
+    node_id: int
+    process_roles: tuple[str, ...]
+    broker_rack: str | None
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    controller_listener_names: tuple[str, ...]
+    inter_broker_listener_name: str
+    controller_quorum_voters: tuple[Voter, ...]
+    controller_quorum_bootstrap_servers: tuple[Server, ...]
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+
+    connections_max_idle_ms: int
+    controller_socket_timeout_ms: int
+    fetch_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_request_partition_size_limit: int
+    queued_max_requests: int
+    request_timeout_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_request_max_bytes: int
+
+    auto_create_topics_enable: bool
+    default_replication_factor: int
+    delete_topic_enable: bool
+    min_insync_replicas: int
+    num_partitions: int
+    unclean_leader_election_enable: bool
+
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    message_max_bytes: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+
+    auto_leader_rebalance_enable: bool
+    controlled_shutdown_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_socket_timeout_ms: int
+    unclean_leader_election_interval_ms: int
+
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    initial_broker_registration_timeout_ms: int
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_max_idle_interval_ms: int
+
+    group_initial_rebalance_delay_ms: int
+    transaction_max_timeout_ms: int
+
+    properties: Mapping[str, str]
+
+    __slots__ = tuple(__annotations__)
+
+    @classmethod
+    def _defaults(cls) -> Mapping[str, Any]:
+        return _defaults()
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> tuple[NodeSettings, list[str]]:
+        """Return the settings and the warnings to print. ConfigError: they can't be used."""
+        warnings = _unused(properties)
+        values: dict[str, Value] = {}
+        for name, key in NODE.items():
+            text = properties.get(name)
+            values[name] = key.parse_default() if text is None else key.parse(text)
+        resolved = _identity(values, properties)
+        attributes = {
+            NODE[name].attribute: value
+            for name, value in values.items()
+            if NODE[name].attribute in cls.__slots__
+        }
+        attributes.update(resolved)
+        settings = cls(**attributes, properties=dict(properties))
+        _check_together(settings)
+        TopicSettings.resolve(static=properties)
+        return settings, warnings
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """Listeners where clients and brokers are served."""
+        names = self.controller_listener_names
+        return tuple(each for each in self.listeners if each.name not in names)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """Listeners where the controller serves; empty on a node that is only a broker."""
+        names = self.controller_listener_names
+        return tuple(each for each in self.listeners if each.name in names)
+
+    def with_dynamic(
+        self, *, cluster: Mapping[str, str], broker: Mapping[str, str]
+    ) -> NodeSettings:
+        """Return the settings under dynamic configs, `broker`'s stronger than `cluster`'s.
+
+        Both hold text that was validated when it was set; a key that is read at start only stays.
+        `properties` stays the file's, so that sources can still be told apart.
+        """
+        changes: dict[str, Any] = {}
+        for name, text in {**cluster, **broker}.items():
+            key = NODE.get(name)
+            if key is not None and key.update and key.attribute in self.__slots__:
+                changes[key.attribute] = key.parse(text)
+        return self.replace(**changes) if changes else self
+
+
+def _defaults() -> Mapping[str, Any]:
+    defaults: dict[str, Any] = {
+        key.attribute: key.parse_default()
+        for key in NODE.values()
+        if key.attribute in NodeSettings.__slots__
+    }
+    default_listener = Listener("PLAINTEXT", "", 9092)
+    return defaults | {
+        "node_id": 0,
+        "process_roles": ("broker",),
+        "listeners": (default_listener,),
+        "advertised_listeners": (default_listener,),
+        "inter_broker_listener_name": default_listener.name,
+        "controller_quorum_voters": (),
+        "controller_quorum_bootstrap_servers": (),
+        "log_dirs": NODE["log.dir"].parse_default(),
+        "metadata_log_dir": NODE["log.dir"].default,
+        "properties": {},
+    }
+
+
+def _unused(properties: Mapping[str, str]) -> list[str]:
+    """Return a warning per key that does nothing; ConfigError for a key of ZooKeeper's time."""
+    warnings = []
+    for name in properties:
+        gone = replacement(name)
+        if gone is not None:
+            raise ConfigError(f"{name} no longer exists: {gone}")
+        key = NODE.get(name)
+        if key is not None and not key.effect:
+            warnings.append(f"{name} is read but has no effect yet")
+        elif key is None and has_no_effect(name):
+            warnings.append(f"{name} is a key of Apache Kafka's that has no effect here")
+        elif key is None:
+            warnings.append(f"{name} is not a known key and is ignored; check its spelling")
+    return warnings
+
+
+def _identity(values: Mapping[str, Value], properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the attributes that follow from several keys together."""
+    roles = _strings(values["process.roles"])
+    if not roles:
+        raise ConfigError(
+            "process.roles is missing: set it to broker, controller or broker,controller"
+            " (there is no ZooKeeper mode)"
+        )
+    resolved: dict[str, Any] = {"process_roles": roles, "node_id": _node_id(values)}
+    resolved.update(_endpoints(roles, values, properties))
+    resolved.update(_quorum(roles, resolved["node_id"], values))
+    directories = _strings(values["log.dirs"]) or _strings(values["log.dir"])
+    if not directories:
+        raise ConfigError("log.dirs is empty: name at least one directory")
+    resolved["log_dirs"] = directories
+    resolved["metadata_log_dir"] = values["metadata.log.dir"] or directories[0]
+    resolved["broker_rack"] = values["broker.rack"] or None
+    return resolved
+
+
+def _node_id(values: Mapping[str, Value]) -> int:
+    node_id, broker_id = values["node.id"], values["broker.id"]
+    if node_id is None and isinstance(broker_id, int) and broker_id >= 0:
+        node_id = broker_id
+    if not isinstance(node_id, int):
+        raise ConfigError("node.id is missing: give each node a number of its own, such as 0")
+    if broker_id not in (-1, node_id):
+        raise ConfigError(f"broker.id={broker_id} and node.id={node_id} differ: remove broker.id")
+    return node_id
+
+
+def _endpoints(
+    roles: tuple[str, ...], values: Mapping[str, Value], properties: Mapping[str, str]
+) -> dict[str, Any]:
+    controller_names = tuple(name.upper() for name in _strings(values["controller.listener.names"]))
+    protocols = parse_protocol_map(str(values["listener.security.protocol.map"]))
+    listeners = parse_listeners("listeners", _strings(values["listeners"]), protocols)
+    names = {listener.name for listener in listeners}
+    if not controller_names:
+        raise ConfigError(
+            "controller.listener.names is missing: name the controllers' listener,"
+            " such as CONTROLLER"
+        )
+    if "controller" in roles and not names & set(controller_names):
+        raise ConfigError(
+            f"listeners has none of controller.listener.names={','.join(controller_names)}:"
+            " a controller must listen on one of them"
+        )
+    if "controller" not in roles and names & set(controller_names):
+        raise ConfigError(
+            f"listeners names {','.join(sorted(names & set(controller_names)))}, which"
+            " controller.listener.names keeps for controllers, and this node is only a broker"
+        )
+    if "broker" not in roles and names - set(controller_names):
+        raise ConfigError(
+            f"listeners names {','.join(sorted(names - set(controller_names)))}, which is not in"
+            " controller.listener.names, and this node is only a controller"
+        )
+    if "broker" in roles and not names - set(controller_names):
+        raise ConfigError("listeners has no listener for clients: add PLAINTEXT://HOST:PORT")
+    advertised = _advertised(listeners, values, protocols)
+    return {
+        "listeners": listeners,
+        "advertised_listeners": advertised,
+        "controller_listener_names": controller_names,
+        "inter_broker_listener_name": _inter_broker(
+            roles, advertised, controller_names, values, properties
+        ),
+    }
+
+
+def _advertised(
+    listeners: tuple[Listener, ...], values: Mapping[str, Value], protocols: dict[str, str]
+) -> tuple[Listener, ...]:
+    """Listeners that are not advertised by name are advertised as they listen."""
+    key = "advertised.listeners"
+    given = parse_listeners(key, _strings(values[key]), protocols)
+    bound = {listener.name: listener for listener in listeners}
+    for listener in given:
+        if listener.name not in bound:
+            raise ConfigError(f"{key} names {listener.name}, which is not in listeners")
+        if listener.host in _WILDCARDS:
+            raise ConfigError(f"{key}: {listener.host} can't be reached; name a host or an address")
+    named = {listener.name: listener for listener in given}
+    advertised = []
+    for listener in listeners:
+        own = named.get(listener.name)
+        if own is None:
+            own = listener._replace(host="") if listener.host in _WILDCARDS else listener
+        advertised.append(own)
+    return tuple(advertised)
+
+
+def _inter_broker(
+    roles: tuple[str, ...],
+    advertised: tuple[Listener, ...],
+    controller_names: tuple[str, ...],
+    values: Mapping[str, Value],
+    properties: Mapping[str, str],
+) -> str:
+    name = values["inter.broker.listener.name"]
+    if name is None:
+        name = "PLAINTEXT"
+        candidates = [each.name for each in advertised if each.name not in controller_names]
+        # Kafka insists on a listener called PLAINTEXT here; with one candidate nothing is unclear.
+        if name not in candidates and len(candidates) == 1:
+            return candidates[0]
+    elif "security.inter.broker.protocol" in properties:
+        raise ConfigError(
+            "inter.broker.listener.name and security.inter.broker.protocol can't both be set:"
+            " remove the second"
+        )
+    name = str(name).upper()
+    if "broker" not in roles:
+        return name
+    if name in controller_names:
+        raise ConfigError(f"inter.broker.listener.name={name}: is kept for controllers")
+    if all(listener.name != name for listener in advertised):
+        raise ConfigError(
+            f"inter.broker.listener.name={name}: must be one of the listeners"
+            f" ({', '.join(listener.name for listener in advertised)})"
+        )
+    return name
+
+
+def _quorum(roles: tuple[str, ...], node_id: int, values: Mapping[str, Value]) -> dict[str, Any]:
+    voters = parse_voters(_strings(values["controller.quorum.voters"]))
+    servers = parse_servers(
+        "controller.quorum.bootstrap.servers",
+        _strings(values["controller.quorum.bootstrap.servers"]),
+    )
+    if not voters and not servers:
+        raise ConfigError(
+            "controller.quorum.voters is missing: name the controller, such as 100@localhost:9093"
+        )
+    if len(voters) > 1:
+        raise ConfigError(
+            f"controller.quorum.voters names {len(voters)} controllers: a quorum of several voters"
+            " is not built yet; name one"
+        )
+    ids = {voter.node_id for voter in voters}
+    if voters and "controller" in roles and node_id not in ids:
+        raise ConfigError(
+            f"controller.quorum.voters lacks node.id={node_id}, which is a controller"
+        )
+    if "controller" not in roles and node_id in ids:
+        raise ConfigError(
+            f"controller.quorum.voters names node {node_id}, which process.roles makes a broker"
+            " only: add controller to process.roles or give this node another node.id"
+        )
+    return {"controller_quorum_voters": voters, "controller_quorum_bootstrap_servers": servers}
+
+
+def _check_together(settings: NodeSettings) -> None:
+    """Refuse numbers that contradict each other."""
+    pairs = (
+        ("broker.heartbeat.interval.ms", "broker.session.timeout.ms"),
+        ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+        ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    )
+    for low, high in pairs:
+        below = getattr(settings, NODE[low].attribute)
+        above = getattr(settings, NODE[high].attribute)
+        if below >= above:
+            raise ConfigError(f"{low}={below}: must be below {high}={above}")
+
+
+def _strings(value: Value) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    assert isinstance(value, tuple), "a list key parses to a tuple"
+    return value

@@ -1,0 +1,96 @@
+"""Look-ups in the tables of keys, and the rules for values that arrive over the wire.
+
+Owns which keys exist. A value is refused with a sentence, never raised, because the refusal is
+Kafka's answer (INVALID_CONFIG), not our failure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.config.key import ConfigError, ConfigType, Key, Update
+from holdfast.config.node_keys import NODE_KEYS
+from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
+from holdfast.config.topic_keys import SYNONYMS, TOPIC_KEYS
+
+TOPIC: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
+NODE: Final[dict[str, Key]] = {key.name: key for key in NODE_KEYS}
+
+assert len(TOPIC) == len(TOPIC_KEYS), "a topic key stands in the table twice"
+assert len(NODE) == len(NODE_KEYS), "a node key stands in the table twice"
+assert SYNONYMS.keys() <= TOPIC.keys(), "a synonym belongs to no topic key"
+
+
+def validate_topic_config(name: str, value: str | None) -> str | None:
+    """Return why a topic can't have this configuration, or None when it can (INVALID_CONFIG)."""
+    key = TOPIC.get(name)
+    if key is None:
+        retired = RETIRED_TOPIC_KEYS.get(name)
+        if retired is not None:
+            return f"Topic config {name} no longer exists: {retired}"
+        if name in NODE:
+            return f"{name} is a broker config, not a topic config{_topic_name_for(name)}"
+        return f"Unknown topic config name: {name}"
+    return _refusal(key, value)
+
+
+def validate_broker_config(name: str, value: str | None, *, per_broker: bool) -> str | None:
+    """Return why brokers can't be given this configuration at run time, or None when they can.
+
+    `per_broker` says that one broker is addressed, not the default of the whole cluster.
+    """
+    key = NODE.get(name)
+    if key is None:
+        retired = RETIRED_NODE_KEYS.get(name)
+        if retired is not None:
+            return f"Broker config {name} no longer exists: {retired}"
+        return f"Unknown broker config name: {name}"
+    if key.update is Update.READ_ONLY:
+        return f"{name} can't be changed at run time: set it in the properties file and restart"
+    if key.update is Update.PER_BROKER and not per_broker:
+        return f"{name} can't be set for the whole cluster: name one broker"
+    return _refusal(key, value)
+
+
+def is_list(name: str) -> bool:
+    """Whether APPEND and SUBTRACT make sense for this key."""
+    key = TOPIC.get(name) or NODE.get(name)
+    return key is not None and key.type is ConfigType.LIST
+
+
+def append_to_list(current: str, addition: str) -> str:
+    """Return the list with the members of `addition` that it lacked."""
+    members = _members(current)
+    return ",".join(members + [item for item in _members(addition) if item not in members])
+
+
+def subtract_from_list(current: str, removal: str) -> str:
+    """Return the list without the members of `removal`."""
+    removed = _members(removal)
+    return ",".join(item for item in _members(current) if item not in removed)
+
+
+def topic_default(name: str) -> str:
+    """Return a topic key's own default, as text."""
+    return TOPIC[name].default or ""
+
+
+def _members(text: str) -> list[str]:
+    return [member.strip() for member in text.split(",") if member.strip()]
+
+
+def _refusal(key: Key, value: str | None) -> str | None:
+    if value is None:
+        return f"{key.name}: a null value can't be set; use DELETE to go back to the default"
+    try:
+        key.parse(value)
+    except ConfigError as error:
+        return f"Invalid value {value} for configuration {error}"
+    return None
+
+
+def _topic_name_for(name: str) -> str:
+    for topic_name, synonyms in SYNONYMS.items():
+        if any(synonym == name for synonym, _ in synonyms):
+            return f"; topics call it {topic_name}"
+    return ""
