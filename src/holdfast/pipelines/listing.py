@@ -1,0 +1,167 @@
+"""What the cluster says about topics and offsets. Owns the planner's two clients.
+
+Answers are facts of the moment; it decides nothing. A partition whose leader is away is left out of
+an answer unless the caller must have it, and then waits within a bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from holdfast.pipelines.offsets import Offsets, Partition
+from holdfast.pipelines.read_range import consumer_settings
+
+REQUEST_S = 5.0
+WAIT_S = 60.0
+PAUSE_S = 0.2
+
+
+class ListingError(RuntimeError):
+    """The cluster can't be reached, or does not know a topic."""
+
+
+# Settings that only consumers have; an admin client warns about them.
+_CONSUMER_ONLY = frozenset(
+    {
+        "group.id",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "auto.offset.reset",
+        "enable.partition.eof",
+        "isolation.level",
+        "queued.max.messages.kbytes",
+        "fetch.wait.max.ms",
+        "fetch.error.backoff.ms",
+    }
+)
+
+
+class Listing:
+    """Partitions of topics, and where their logs begin and end."""
+
+    def __init__(self, client: tuple[tuple[str, str], ...]) -> None:
+        settings = consumer_settings(client)
+        self._committed = settings.get("isolation.level") == "read_committed"
+        # Metadata come from a consumer: an admin client's request would create the topic.
+        self._consumer = Consumer(settings)
+        self._admin = AdminClient(
+            {
+                k: v
+                for k, v in settings.items()
+                if k not in _CONSUMER_ONLY and not k.startswith("fetch")
+            }
+        )
+
+    def partitions(self, topics: Collection[str]) -> list[Partition]:
+        """Return all partitions of these topics. ListingError: unknown, or nobody answers."""
+        found: list[Partition] = []
+        for topic in topics:
+            found += [Partition(topic, number) for number in self._partitions_of(topic)]
+        return sorted(found)
+
+    def existing(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Return those of `partitions` that exist now; an unknown topic has none."""
+        wanted = set(partitions)
+        found: list[Partition] = []
+        for topic in sorted({partition.topic for partition in wanted}):
+            numbers = self._numbers(self._metadata(topic), topic)
+            found += [Partition(topic, n) for n in numbers if Partition(topic, n) in wanted]
+        return found
+
+    def existing_of(self, topics: Iterable[str]) -> list[Partition]:
+        """Return the partitions that these topics have now; an unknown topic has none."""
+        return [
+            Partition(topic, number)
+            for topic in topics
+            for number in self._numbers(self._metadata(topic), topic)
+        ]
+
+    def _partitions_of(self, topic: str) -> list[int]:
+        """A topic may have been made a moment ago, and not every broker may know it yet."""
+        deadline = time.monotonic() + REQUEST_S
+        while True:
+            numbers = self._numbers(self._metadata(topic), topic)
+            if numbers:
+                return numbers
+            if time.monotonic() > deadline:
+                raise ListingError(f"topic {topic!r} does not exist; create it, or check its name")
+            time.sleep(PAUSE_S)
+
+    def _metadata(self, topic: str) -> Any:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self._consumer.list_topics(topic, timeout=REQUEST_S)
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise ListingError(
+                        f"no broker answers ({error.args[0].str()}); check kafka.bootstrap.servers"
+                    ) from error
+
+    @staticmethod
+    def _numbers(metadata: Any, topic: str) -> list[int]:
+        described = metadata.topics.get(topic)
+        if described is None or described.error is not None:
+            code = None if described is None else described.error.code()
+            if code in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION}:
+                raise ListingError(f"topic {topic!r}: {described.error.str()}")
+            return []
+        return sorted(described.partitions)
+
+    def earliest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
+        return self._ask(partitions, OffsetSpec.earliest(), all_of_them=all_of_them)
+
+    def latest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
+        """Return the end of what a reader may see: with read_committed, the last stable offset."""
+        return self._ask(partitions, OffsetSpec.latest(), all_of_them=all_of_them)
+
+    def _ask(
+        self, partitions: Collection[Partition], spec: OffsetSpec, *, all_of_them: bool
+    ) -> Offsets:
+        """Ask the leaders; with `all_of_them` again until everyone has answered, WAIT_S at most."""
+        deadline = time.monotonic() + WAIT_S
+        found: Offsets = {}
+        while True:
+            missing = [partition for partition in partitions if partition not in found]
+            said = self._ask_once(missing, spec, found)
+            if len(found) == len(set(partitions)) or not all_of_them:
+                return found
+            if time.monotonic() > deadline:
+                raise ListingError(f"no offsets from {', '.join(said)} within {WAIT_S:.0f} s")
+            time.sleep(PAUSE_S)
+
+    def _ask_once(
+        self, partitions: Collection[Partition], spec: OffsetSpec, found: Offsets
+    ) -> list[str]:
+        """Put the answers into `found`; return whom none came from, and why."""
+        if not partitions:
+            return []
+        isolation = (
+            IsolationLevel.READ_COMMITTED if self._committed else IsolationLevel.READ_UNCOMMITTED
+        )
+        futures = self._admin.list_offsets(
+            {TopicPartition(p.topic, p.number): spec for p in partitions},
+            isolation_level=isolation,
+            request_timeout=REQUEST_S,
+        )
+        said: list[str] = []
+        for asked, future in futures.items():
+            try:
+                found[Partition(asked.topic, asked.partition)] = future.result().offset
+            except KafkaException as error:
+                said.append(f"{asked.topic}-{asked.partition} ({error.args[0].str()})")
+        return said
+
+    def close(self) -> None:
+        self._consumer.close()

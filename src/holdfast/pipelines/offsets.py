@@ -1,0 +1,186 @@
+"""Which offsets a batch covers, as pure arithmetic. Owns the text form and the rules of moving on.
+
+It never talks to a cluster: what the cluster says comes in as numbers. An `Offsets` maps a
+partition to the next offset to read; its text is the JVM connector's `{"topic":{"0":17}}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+LATEST = -1
+EARLIEST = -2
+
+
+class Partition(NamedTuple):
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+Offsets = dict[Partition, int]
+
+
+class DataLossError(RuntimeError):
+    """Offsets that the query still needs are no longer in the log."""
+
+
+class OffsetsError(ValueError):
+    """An offset text that says something else than `{"topic":{"0":17}}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets [start, end) of one partition. `start` is None where nobody wrote it down."""
+
+    partition: Partition
+    start: int | None
+    end: int
+
+
+def to_json(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
+    """Return the nested form in one canonical order: Spark compares offsets as text."""
+    nested: dict[str, dict[str, int]] = {}
+    for partition in sorted(offsets):
+        nested.setdefault(partition.topic, {})[str(partition.number)] = offsets[partition]
+    return nested
+
+
+def to_text(offsets: Mapping[Partition, int]) -> str:
+    return json.dumps(to_json(offsets), separators=(",", ":"))
+
+
+def from_json(value: Any) -> Offsets:
+    """Read the nested form. OffsetsError says what is wrong with it."""
+    if not isinstance(value, dict):
+        raise OffsetsError(f"offsets are an object of topics, not {value!r}")
+    offsets: Offsets = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, dict):
+            raise OffsetsError(f"topic {topic!r}: an object of partitions is wanted")
+        for number, offset in partitions.items():
+            if not (isinstance(number, str) and number.isascii() and number.isdigit()):
+                raise OffsetsError(f"topic {topic!r}: {number!r} is no partition")
+            if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
+                raise OffsetsError(f"{topic}-{number}: {offset!r} is no offset")
+            offsets[Partition(topic, int(number))] = offset
+    return offsets
+
+
+def from_text(text: str) -> Offsets:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise OffsetsError(f"not JSON: {error}") from error
+    return from_json(value)
+
+
+def resolve(
+    wanted: Mapping[Partition, int],
+    earliest: Mapping[Partition, int],
+    latest: Mapping[Partition, int],
+) -> Offsets:
+    """Replace -2 and -1 by what the cluster says. Both maps know every partition in `wanted`."""
+    named = {EARLIEST: earliest, LATEST: latest}
+    return {
+        partition: named[offset][partition] if offset in named else offset
+        for partition, offset in wanted.items()
+    }
+
+
+def aged_out(start: Mapping[Partition, int], earliest: Mapping[Partition, int]) -> list[str]:
+    """Say, per partition, which offsets were deleted before they were read."""
+    return [
+        f"{partition}: offsets {offset} to {earliest[partition] - 1} are gone, "
+        f"the log starts at {earliest[partition]}"
+        for partition, offset in sorted(start.items())
+        if earliest.get(partition, offset) > offset
+    ]
+
+
+def cut_short(start: Mapping[Partition, int], latest: Mapping[Partition, int]) -> list[str]:
+    """Say, per partition, where the log now ends before what was read already."""
+    return [
+        f"{partition}: read up to {offset}, but the log ends at {latest[partition]}: it was "
+        "truncated, or its topic was made anew"
+        for partition, offset in sorted(start.items())
+        if latest.get(partition, offset) < offset
+    ]
+
+
+def vanished(start: Mapping[Partition, int], present: Iterable[Partition]) -> list[str]:
+    there = set(present)
+    return [
+        f"{partition}: no longer exists" for partition in sorted(start) if partition not in there
+    ]
+
+
+def advance(
+    start: Mapping[Partition, int],
+    earliest: Mapping[Partition, int],
+    latest: Mapping[Partition, int],
+    rows_max: int | None,
+) -> Offsets:
+    """Return the end of the next batch that begins at `start`.
+
+    It never moves a partition backwards, whatever the cluster says; a partition whose latest
+    offset is unknown now (its leader is away) stays where it is. A partition that is new enters
+    with its earliest offset, an empty range: so its beginning stands in Spark's offset log before
+    the first record of it is read.
+    """
+    target = {
+        partition: max(offset, latest.get(partition, offset)) for partition, offset in start.items()
+    }
+    end = target if rows_max is None else _limit(start, earliest, target, rows_max)
+    for partition, offset in earliest.items():
+        end.setdefault(partition, offset)
+    assert all(end[partition] >= offset for partition, offset in start.items()), "moved backwards"
+    return end
+
+
+def _limit(
+    start: Mapping[Partition, int],
+    earliest: Mapping[Partition, int],
+    target: Mapping[Partition, int],
+    rows_max: int,
+) -> Offsets:
+    """Share `rows_max` among the partitions that have something, in proportion to how much.
+
+    Each gets one before any gets more, so that a small partition is not starved by a large one.
+    Offsets that aged out already cost nothing: only what the log still holds counts.
+    """
+    assert rows_max > 0
+    begin = {
+        partition: min(max(offset, earliest.get(partition, offset)), target[partition])
+        for partition, offset in start.items()
+    }
+    lag = {partition: target[partition] - offset for partition, offset in begin.items()}
+    total = sum(lag.values())
+    if total <= rows_max:
+        return dict(target)
+    busy = sorted((p for p in lag if lag[p]), key=lambda p: (-lag[p], p))[:rows_max]
+    spare = rows_max - len(busy)
+    rest = sum(lag[p] - 1 for p in busy)
+    share = {p: 1 + (spare * (lag[p] - 1) // rest if rest else 0) for p in busy}
+    left = rows_max - sum(share.values())
+    for partition in busy[:left]:  # what rounding down left over, one each; fewer than len(busy)
+        share[partition] += share[partition] < lag[partition]
+    return {p: begin[p] + share[p] if p in share else start[p] for p in start}
+
+
+def ranges(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> list[Range]:
+    """Return the ranges to read between two offsets of one query; empty ones are left out.
+
+    A partition that is not in `start` was pinned by this batch: nothing of it is due yet. An end
+    before its start is what a replay of batch 0 gives under `latest`: nothing is due either.
+    """
+    return [
+        Range(partition, start[partition], offset)
+        for partition, offset in sorted(end.items())
+        if start.get(partition, offset) < offset
+    ]

@@ -1,0 +1,249 @@
+"""`format("holdfast")`: Spark reads Kafka topics, as a stream or as a batch, without a JAR.
+
+Owns what Spark asks a source: where to begin, how far to go, which ranges to read. The planner's
+reader lives in one process beside the driver; `read` runs in workers, and uses nothing of `self`
+but options. What is decided is decided in `offsets`; this module must never let an offset move
+backwards, nor let a batch begin at an offset that Spark's offset log does not hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from holdfast.pipelines import offsets as moves
+from holdfast.pipelines.listing import Listing
+from holdfast.pipelines.offsets import DataLossError, Offsets, Partition, Range
+from holdfast.pipelines.options import OptionError, SourceOptions, parse
+from holdfast.pipelines.read_range import Access, data_loss_text, read_range
+
+SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
+    "timestamp TIMESTAMP, timestampType INT"
+)
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class RangePartition(InputPartition):  # type: ignore[misc]
+    """One task: a range of one partition. It is pickled to the worker."""
+
+    topic: str
+    number: int
+    start: int
+    end: int
+
+
+class HoldfastSource(DataSource):  # type: ignore[misc]
+    """The entry that Spark finds by the name `holdfast`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "holdfast"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        _check_schema(schema)
+        return BatchReader(parse(self.options, "batch"))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        _check_schema(schema)
+        return StreamReader(parse(self.options, "stream"))
+
+
+def _check_schema(schema: StructType) -> None:
+    expected = StructType.fromDDL(SCHEMA)
+    if schema != expected:
+        raise OptionError("schema: the source has seven columns of its own; leave schema() out")
+
+
+class _Planner:
+    """What both readers share: the options, and the listing, connected on first use."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._listing: Listing | None = None
+
+    @property
+    def listing(self) -> Listing:
+        if self._listing is None:
+            self._listing = Listing(self.options.client)
+        return self._listing
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers get the options; connections stay here."""
+        return {"options": self.options, "_listing": None}
+
+    def partitions(self) -> list[Partition]:
+        return list(self.options.partitions) or self.listing.partitions(self.options.topics)
+
+    def resolved(self, wanted: int | Offsets, name: str) -> Offsets:
+        """Turn `startingOffsets` or `endingOffsets` into numbers, all of them known."""
+        partitions = self.partitions()
+        if isinstance(wanted, int):
+            spec = dict.fromkeys(partitions, wanted)
+        else:
+            spec = dict(wanted)
+            if spec.keys() != set(partitions):
+                odd = ", ".join(str(p) for p in sorted(spec.keys() ^ set(partitions)))
+                raise OptionError(f"{name}: name every partition to be read and no other: {odd}")
+        named = [p for p in partitions if spec[p] == moves.EARLIEST]
+        last = [p for p in partitions if spec[p] == moves.LATEST]
+        return moves.resolve(
+            spec,
+            self.listing.earliest(named, all_of_them=True) if named else {},
+            self.listing.latest(last, all_of_them=True) if last else {},
+        )
+
+    def lost(self, said: list[str]) -> None:
+        """Fail with what is gone, or note it, as failOnDataLoss says."""
+        if not said:
+            return
+        if self.options.fail_on_data_loss:
+            raise DataLossError(data_loss_text(said))
+        log.warning("going on without data that was lost: %s", "; ".join(said))
+
+    def tasks(self, planned: Sequence[Range], earliest: Mapping[Partition, int]) -> list[Any]:
+        """One task for each range; what aged out of it is loss, said here, before a task starts."""
+        starts = {r.partition: r.start for r in planned if r.start is not None}
+        self.lost(moves.aged_out(starts, earliest))
+        tasks = []
+        for planned_range in planned:
+            partition = planned_range.partition
+            start = max(starts[partition], earliest.get(partition, 0))
+            if start < planned_range.end:
+                tasks.append(
+                    RangePartition(partition.topic, partition.number, start, planned_range.end)
+                )
+        return tasks
+
+    def records(self, task: RangePartition) -> Iterator[pa.RecordBatch]:
+        access = Access(
+            client=self.options.client,
+            fail_on_data_loss=self.options.fail_on_data_loss,
+            silence_ms_max=self.options.poll_timeout_ms,
+        )
+        return read_range(Partition(task.topic, task.number), task.start, task.end, access)
+
+
+class BatchReader(DataSourceReader):  # type: ignore[misc]
+    """`spark.read.format("holdfast")`: everything between two offsets, once."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._planner = _Planner(options)
+
+    def partitions(self) -> list[InputPartition]:
+        planner = self._planner
+        start = planner.resolved(planner.options.starting, "startingOffsets")
+        end = planner.resolved(planner.options.ending, "endingOffsets")
+        earliest = planner.listing.earliest(list(start), all_of_them=True)
+        tasks = planner.tasks(moves.ranges(start, end), earliest)
+        # Spark calls `read(InputPartition(None))` when there is nothing; an empty range says it.
+        empty = min(end)
+        return tasks or [RangePartition(empty.topic, empty.number, 0, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return self._planner.records(partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """`spark.readStream.format("holdfast")`.
+
+    The first batch of a query is empty on purpose: Spark asks for the initial offset more than
+    once, and asks anew when it replays batch 0, so under `latest` the beginning of the query would
+    wander past records. An empty batch 0 writes it into the offset log before anything is read.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._planner = _Planner(options)
+        self._initial: Offsets | None = None
+        self._pinned = False
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self._initial is None:
+            self._initial = self._planner.resolved(
+                self._planner.options.starting, "startingOffsets"
+            )
+        return moves.to_json(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        rows_max = self._planner.options.rows_max
+        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin = moves.from_json(start)
+        if not self._pinned and begin == self._initial:
+            self._pinned = True
+            return moves.to_json(begin)
+        earliest, latest = self._ends(begin)
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return moves.to_json(moves.advance(begin, earliest, latest, rows_max))
+
+    def _ends(self, begin: Offsets) -> tuple[Offsets, Offsets]:
+        """Return the logs' beginnings and ends as they are now, loss already said."""
+        listing, options = self._planner.listing, self._planner.options
+        if options.partitions:
+            present = listing.existing(options.partitions)
+        else:
+            present = listing.existing_of(options.topics)
+        self._planner.lost(moves.vanished(begin, present))
+        earliest = listing.earliest(present)
+        latest = listing.latest(present)
+        self._planner.lost(moves.aged_out(begin, earliest) + moves.cut_short(begin, latest))
+        if self._target is not None:
+            # AvailableNow: what came after the query was started is not read, partitions neither.
+            target = self._target
+            earliest = {p: o for p, o in earliest.items() if p in begin or p in target}
+            latest = {p: min(o, target.get(p, o)) for p, o in latest.items() if p in target}
+        return earliest, latest
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._planner.resolved(moves.LATEST, "startingOffsets")
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Tell Spark where the log ends, so that its progress shows how far behind it is."""
+        listing, options = self._planner.listing, self._planner.options
+        present = listing.existing_of(options.topics) or listing.existing(options.partitions)
+        return moves.to_json(listing.latest(present)) or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Plan one batch. Being asked means that its offsets stand in the log: it is pinned."""
+        self._pinned = True
+        planned = moves.ranges(moves.from_json(start), moves.from_json(end))
+        if not planned:
+            return []
+        earliest = self._planner.listing.earliest([r.partition for r in planned])
+        tasks: list[InputPartition] = self._planner.tasks(planned, earliest)
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return self._planner.records(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Offsets live in Spark's checkpoint; the cluster is told nothing."""
+
+    def stop(self) -> None:
+        if self._planner._listing is not None:  # noqa: SLF001 - its own module
+            self._planner._listing.close()  # noqa: SLF001
