@@ -6,7 +6,7 @@ Owns the header versions. Must never buffer more than one frame's worth of a pee
 from __future__ import annotations
 
 from struct import Struct as Layout
-from struct import error as LayoutError
+from struct import error as LayoutError  # noqa: N812 - an alias for a class
 from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.wire.codec import decode, encode_buffers
