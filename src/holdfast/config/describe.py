@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from holdfast.config.key import ConfigType, Key, Update
 from holdfast.config.registry import NODE, TOPIC
 from holdfast.config.topic import NO_CONFIGS, inherited
+from holdfast.config.topic_keys import SYNONYMS
 
 
 class ConfigSource(IntEnum):
@@ -78,7 +79,7 @@ def describe_topic(
         for index, synonym, _ in inherited(key, broker, cluster, static):
             text = (broker, cluster, static)[index][synonym]
             synonyms.append(ConfigSynonym(synonym, text, _BROKER_SOURCES[index]))
-        synonyms.append(ConfigSynonym(name, key.default, ConfigSource.DEFAULT))
+        synonyms.extend(_inherited_default(name))
         value = topic.get(name)
         if value is None:
             weaker = next(inherited(key, broker, cluster, static), None)
@@ -104,10 +105,11 @@ def describe_broker(
             for source, kind in zip((broker, cluster, static), _BROKER_SOURCES, strict=True)
             if name in source
         ]
-        if key.default is not None or not synonyms:
+        if key.default is not None:
             synonyms.append(ConfigSynonym(name, key.default, ConfigSource.DEFAULT))
+        value = synonyms[0].value if synonyms else None
         read_only = key.update is Update.READ_ONLY
-        entries.append(_entry(key, synonyms[0].value, synonyms, read_only=read_only))
+        entries.append(_entry(key, value, synonyms, read_only=read_only))
     return entries
 
 
@@ -125,10 +127,22 @@ def describe_cluster_default(
     return entries
 
 
+def _inherited_default(name: str) -> list[ConfigSynonym]:
+    """A topic key's default is reported under the broker key that holds it, as Kafka does.
+
+    A key that brokers know nothing of has no synonym.
+    """
+    for synonym, _ in SYNONYMS.get(name, ()):
+        default = NODE[synonym].default
+        if default is not None:
+            return [ConfigSynonym(synonym, default, ConfigSource.DEFAULT)]
+    return []
+
+
 def _entry(
     key: Key, value: str | None, synonyms: list[ConfigSynonym], *, read_only: bool
 ) -> ConfigEntry:
-    source = synonyms[0].source
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     if key.sensitive:
         value = None
         synonyms = [synonym._replace(value=None) for synonym in synonyms]

@@ -53,8 +53,9 @@ class Key:
     """What is known about one key. Never changes after it is made.
 
     `default` is text, as in a properties file; None is Kafka's null. `low` and `high` bound
-    numbers, `choices` bounds strings and the members of lists. `honoured` holds the values that this version
-    can act upon when they are fewer than Kafka's, and `reason` says why the others are refused.
+    numbers, `choices` bounds strings and the members of lists. `honoured` holds the values that
+    this version can act upon when they are fewer than Kafka's, and `reason` says why the others
+    are refused.
     `effect` is False for a key that is read and reported but changes nothing here.
     """
 

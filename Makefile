@@ -1,0 +1,74 @@
+# One command for each thing. `make demo` and `make test` do all their own set-up: they need Python
+# 3.11 or newer with venv, and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-apache check format soak bench apache docs lock clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The set-up has two steps, each done once and again when its list changes: what running needs, and
+# what working on the project needs on top. A stamp is written last, so that a broken step is redone.
+$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "holdfast needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || test -x $(BIN)/python || \
+		{ echo "Python's venv module is missing (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "setting up $(VENV) (once; PySpark alone is 500 MB)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) --require-hashes -r requirements/build.txt
+	@# PySpark comes as a source package: it is built with what the line above installed.
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/run.txt
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/.run ## a cluster, a crash, a Spark table, and the evidence that nothing was lost
+	@$(BIN)/holdfast demo $(ARGS)
+
+test: $(VENV)/.dev ## the whole test suite
+	@$(BIN)/pytest $(ARGS)
+
+test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
+	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \
+		$(BIN)/pytest -m apache $(ARGS)
+
+check: $(VENV)/.dev ## format, lint, types, imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## let ruff write what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+soak: $(VENV)/.run ## hours of kills; writes results as it goes, and resumes
+	@$(BIN)/python scripts/soak.py $(ARGS)
+
+bench: $(VENV)/.run ## the figures, into bench/results/ and a table
+	@$(BIN)/python bench/run.py $(ARGS)
+
+apache: ## bring a pinned Apache Kafka into .cache/ (optional)
+	@scripts/apache/fetch.sh
+
+docs: $(VENV)/.run ## write the generated pages of docs/reference
+	@$(BIN)/python scripts/reference.py
+
+lock: $(VENV)/.dev ## write requirements/*.txt anew from requirements/*.in
+	@scripts/lock.sh
+
+clean: ## remove what tests and tools left behind
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist runs
+	find src tests bench scripts -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean ## and the set-up itself: the virtual environment and Apache Kafka
+	rm -rf $(VENV) .cache src/*.egg-info

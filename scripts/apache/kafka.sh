@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs the Apache Kafka that `make apache` brought, or the one at KAFKA_HOME.
+#
+#   kafka.sh available                       exit status 0 when it can be run
+#   kafka.sh single DIRECTORY PORT [K=V...]  one broker and controller on loopback, in the foreground
+#   kafka.sh run SERVER_PROPERTIES           one node, in the foreground
+#   kafka.sh format ARGUMENTS...             kafka-storage format
+#   kafka.sh dump-log ARGUMENTS...           kafka-dump-log
+#   kafka.sh topics|configs|leader-election|producer-perf-test ARGUMENTS...
+#   kafka.sh class NAME ARGUMENTS...         any other main class
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+libs=${KAFKA_HOME:-$here/../../.cache/apache-kafka}/libs
+java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+
+available() {
+    compgen -G "$libs/kafka_2.13-*.jar" > /dev/null && command -v "$java" > /dev/null
+}
+
+usage() {
+    sed -n 's/^# \{0,1\}//; 2,/^set/{/^set/d; p}' "$0" >&2
+    exit 2
+}
+
+[ $# -ge 1 ] || usage
+command=$1
+shift
+if [ "$command" = available ]; then
+    available
+    exit
+fi
+if ! available; then
+    echo "kafka.sh: no Apache Kafka in $libs, or no java: run 'make apache'" >&2
+    exit 1
+fi
+
+# Tools are short: one compiler tier and the serial collector start fastest.
+kafka() {
+    exec "$java" -cp "$libs/*" "-Dlog4j2.configurationFile=$here/log4j2.properties" "$@"
+}
+tool=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m)
+# What Apache Kafka's own start script gives a broker, with a heap that fits beside other work.
+server=(-server -Xms512m -Xmx512m -XX:+UseG1GC -XX:MaxGCPauseMillis=20
+    -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true)
+
+single() {
+    [ $# -ge 2 ] || usage
+    local directory=$1 port=$2
+    shift 2
+    # Far from the ports that others choose near PORT, and never above 65535.
+    local controller=$((port > 50000 ? port - 10000 : port + 10000))
+    mkdir -p "$directory"
+    cat > "$directory/server.properties" << END
+process.roles=broker,controller
+node.id=0
+listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$port
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+controller.quorum.voters=0@127.0.0.1:$controller
+log.dirs=$directory/data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+END
+    printf '%s\n' "$@" >> "$directory/server.properties"
+    (kafka "${tool[@]}" kafka.tools.StorageTool format --ignore-formatted \
+        --cluster-id holdfast-apache-kafka1 --config "$directory/server.properties") > /dev/null
+    kafka "${server[@]}" kafka.Kafka "$directory/server.properties"
+}
+
+case $command in
+    single) single "$@" ;;
+    run) kafka "${server[@]}" kafka.Kafka "$@" ;;
+    format) kafka "${tool[@]}" kafka.tools.StorageTool format "$@" ;;
+    dump-log) kafka "${tool[@]}" org.apache.kafka.tools.DumpLogSegments "$@" ;;
+    topics) kafka "${tool[@]}" org.apache.kafka.tools.TopicCommand "$@" ;;
+    configs) kafka "${tool[@]}" kafka.admin.ConfigCommand "$@" ;;
+    leader-election) kafka "${tool[@]}" org.apache.kafka.tools.LeaderElectionCommand "$@" ;;
+    producer-perf-test) kafka "${server[@]}" org.apache.kafka.tools.ProducerPerformance "$@" ;;
+    class) kafka "${tool[@]}" "$@" ;;
+    *) usage ;;
+esac
