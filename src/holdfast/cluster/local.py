@@ -9,6 +9,7 @@ what they change goes through the directory's lock, and each reads `cluster.json
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -235,6 +236,11 @@ class LocalCluster:
             others = [node for node in record.nodes if not node.is_broker]
             for group in (brokers, others):
                 killed += nodes.stop(group, timeout_s)
+            # Whoever watches these processes learns from this that they were stopped on purpose.
+            for node in record.nodes:
+                stopped = replace(node, pid=None, process=None, start_time=None)
+                record = record.with_node(stopped)
+            layout.write(self.directory, record)
         return killed
 
     # Waiting

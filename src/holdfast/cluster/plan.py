@@ -35,6 +35,7 @@ REPLICATED_PROFILE: Mapping[str, str] = {
     "min.insync.replicas": "2",
 }
 REPLICATED_FROM_BROKERS = 3
+PROFILE_TITLE = "Local profile: faults on one machine are seen soon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,7 @@ def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
     return render_properties(
         [
             (f"Node {node.id} of cluster {record.cluster_id}, made by `holdfast up`", own),
-            ("Local profile: faults on one machine are seen soon", profile(shape)),
+            (PROFILE_TITLE, profile(shape)),
             ("From --config", shape.config),
         ]
     )
@@ -168,3 +169,10 @@ def with_config(text: str, config: Mapping[str, str]) -> str:
     kept = [line for line in text.splitlines() if line.partition("=")[0].strip() not in config]
     added = [f"{key}={value}" for key, value in config.items()]
     return "\n".join([*kept, *added]) + "\n"
+
+
+def profile_in(text: str) -> dict[str, str]:
+    """Return those keys of the local profile that a properties file sets, with its values."""
+    known = LOCAL_PROFILE.keys() | REPLICATED_PROFILE.keys()
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key: value for key, _, value in pairs if key in known}

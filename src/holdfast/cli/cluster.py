@@ -1,0 +1,104 @@
+"""`holdfast down`, `status`, `kill`, `start`: what is done to a cluster that `up` made."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.options import AsJson, DataDir, data_dir
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.layout import to_json
+from holdfast.cluster.nodes import ClusterStatus
+from holdfast.cluster.processes import State
+
+NodeId = Annotated[int, typer.Argument(metavar="NODE", help="Id of the node, as in `status`.")]
+SIGNALS = ("KILL", "TERM", "STOP", "CONT")
+
+
+def down(data_dir_option: DataDir = None) -> None:
+    """Stop every node of the cluster: brokers first, then the controller.
+
+    Each gets SIGTERM and hands over its leaderships; one that doesn't end in time is killed.
+    The data stays: `holdfast up` with the same directory goes on where this one ended.
+    """
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    if not any(cluster.state(node.id) is not State.DEAD for node in cluster.nodes):
+        print(f"The cluster in {cluster.directory} is not running.")
+        return
+    killed = cluster.down()
+    print(f"The cluster in {cluster.directory} is down.")
+    if killed:
+        names = ", ".join(map(str, killed))
+        raise CommandError(f"Nodes {names} didn't end in time and were killed.")
+
+
+def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
+    """Show each node's process, address and share of the partitions.
+
+    Exit status: 0 if every node serves, 1 if one doesn't or partitions lack replicas or a leader.
+    """
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    seen = cluster.status()
+    if as_json:
+        print(json.dumps(status_to_json(cluster, seen), indent=2))
+    else:
+        from holdfast.cli.status_table import print_status  # noqa: PLC0415 - rich is slow to load
+
+        print_status(cluster, seen)
+    if not is_healthy(seen):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def is_healthy(seen: ClusterStatus) -> bool:
+    """Say whether everything runs, serves and is replicated."""
+    return (
+        all(node.state is State.RUNNING and node.serving for node in seen.nodes)
+        and not seen.under_replicated
+        and not seen.leaderless
+    )
+
+
+def status_to_json(cluster: LocalCluster, seen: ClusterStatus) -> dict[str, Any]:
+    """Return the description of the cluster with what was seen of it."""
+    values = to_json(cluster.record)
+    values["directory"] = str(cluster.directory)
+    values["healthy"] = is_healthy(seen)
+    for key in ("topics", "partitions", "under_replicated", "leaderless"):
+        values[key] = getattr(seen, key)
+    for node, found in zip(values["nodes"], seen.nodes, strict=True):
+        node["state"] = str(found.state)
+        for key in ("serving", "resident_bytes", "leaders", "in_sync", "replicas"):
+            node[key] = getattr(found, key)
+    values["nodes"] = values.pop("nodes")  # last: it is the longest
+    return values
+
+
+def kill(
+    node: NodeId,
+    signal: Annotated[
+        str, typer.Option("--signal", "-s", metavar="|".join(SIGNALS), help="What to send.")
+    ] = "KILL",
+    data_dir_option: DataDir = None,
+) -> None:
+    """Send a signal to one node, and wait until it has taken effect.
+
+    KILL is a crash, TERM a controlled shutdown, STOP freezes the process, CONT lets it go on.
+    """
+    name = signal.upper().removeprefix("SIG")
+    if name not in SIGNALS:
+        raise CommandError(
+            f"--signal {signal} is not one of {', '.join(SIGNALS)}.", code=EXIT_USAGE
+        )
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    cluster.kill(node, name)
+    print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
+
+
+def start(node: NodeId, data_dir_option: DataDir = None) -> None:
+    """Start one node that was killed or ended, and wait until it serves."""
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    started = cluster.start_node(node)
+    print(f"Node {node} serves on {started.address} as process {started.pid}.")

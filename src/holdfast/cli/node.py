@@ -1,0 +1,88 @@
+"""`holdfast node` and `holdfast storage`: one node by hand, with Kafka's own keys.
+
+The node and its formatting run in the node's own program, which takes this process over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.options import key_values
+from holdfast.cluster.nodes import new_cluster_id
+
+ConfigFile = Annotated[
+    Path,
+    typer.Option("--config", "-c", metavar="FILE", help="The node's server.properties."),
+]
+
+
+def node(
+    config: ConfigFile,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--override", metavar="KEY=VALUE", help="Replaces what the file says."),
+    ] = None,
+) -> None:
+    """Run one node in the foreground. Several of them, on several machines, make a cluster.
+
+    It has Kafka's defaults, not the local profile of `holdfast up`, and writes its log to standard
+    error. Its directories must have been formatted: `holdfast storage format`.
+    """
+    arguments = ["--config", _readable(config)]
+    for key, value in key_values(override or [], "--override").items():
+        arguments += ["--override", f"{key}={value}"]
+    _become_node(arguments)
+
+
+storage = typer.Typer(
+    help="Make cluster ids; format the directories of a node that is run by hand.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@storage.command("random-uuid")
+def random_uuid() -> None:
+    """Print a random id for a new cluster, in Kafka's form."""
+    print(new_cluster_id())
+
+
+@storage.command("format")
+def format_storage(
+    config: ConfigFile,
+    cluster_id: Annotated[
+        str,
+        typer.Option(
+            "--cluster-id", "-t", metavar="ID", help="Same for every node: see random-uuid."
+        ),
+    ],
+    ignore_formatted: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-formatted", "-g", help="Go on where a directory has been formatted already."
+        ),
+    ] = False,
+) -> None:
+    """Format the log directories of a node: write there which cluster and node they belong to."""
+    arguments = ["format", "--config", _readable(config), "--cluster-id", cluster_id]
+    if ignore_formatted:
+        arguments.append("--ignore-formatted")
+    _become_node(arguments)
+
+
+def _readable(config: Path) -> str:
+    if not config.is_file():
+        raise CommandError(f"--config {config}: there is no such file.", code=EXIT_USAGE)
+    return str(config)
+
+
+def _become_node(arguments: list[str]) -> None:
+    sys.stdout.flush()
+    command = [sys.executable, "-P", "-m", "holdfast.node", *arguments]
+    os.execv(sys.executable, command)  # noqa: S606 - no shell is what is wanted

@@ -1,0 +1,64 @@
+"""How a cluster's state looks in a terminal. Loads rich; only what prints a table imports it."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.nodes import ClusterStatus, NodeStatus
+from holdfast.cluster.processes import State
+
+_STYLES = {State.RUNNING: "green", State.STOPPED: "yellow", State.DEAD: "red"}
+
+
+def render(seen: ClusterStatus) -> Group:
+    """Return the table of nodes and a line on partitions."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("NODE", "ROLE", "ADDRESS", "PROCESS", "STATE"):
+        table.add_column(title, no_wrap=True)
+    for title in ("MEMORY", "LEADERS", "IN SYNC"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for node in seen.nodes:
+        table.add_row(*_row(node))
+    return Group(table, Text(), _summary(seen))
+
+
+def _row(status: NodeStatus) -> list[str | Text]:
+    node = status.node
+    state = Text(str(status.state), style=_STYLES[status.state])
+    if status.state is State.RUNNING and not status.serving:
+        state = Text("running, not serving", style="yellow")
+    in_sync = "" if status.in_sync is None else f"{status.in_sync}/{status.replicas}"
+    return [
+        str(node.id),
+        "+".join(node.roles),
+        node.address,
+        "-" if status.state is State.DEAD else str(node.pid),
+        state,
+        "" if status.resident_bytes is None else f"{status.resident_bytes / 1e6:.0f} MB",
+        "" if status.leaders is None else str(status.leaders),
+        in_sync,
+    ]
+
+
+def _summary(seen: ClusterStatus) -> Text:
+    if seen.partitions is None:
+        return Text("No broker answers.", style="red")
+    text = Text(f"{seen.topics} topics, {seen.partitions} partitions")
+    trouble = [(seen.under_replicated, "under-replicated"), (seen.leaderless, "without a leader")]
+    for count, name in trouble:
+        if count:
+            text.append(f", {count} {name}", style="yellow")
+    if not any(count for count, _ in trouble) and seen.partitions:
+        text.append(", all replicas in sync", style="green")
+    return text
+
+
+def print_status(cluster: LocalCluster, seen: ClusterStatus) -> None:
+    """Print the state of a cluster once."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"Cluster {seen.cluster_id} in {cluster.directory}", markup=False)
+    console.print(f"bootstrap servers {seen.bootstrap_servers}\n", markup=False)
+    console.print(render(seen))

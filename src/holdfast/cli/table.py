@@ -1,0 +1,134 @@
+"""Turns the table of commands into a typer group whose members are loaded when they are asked for.
+
+Owns the outermost try: what a user can do something about leaves as one line and an exit status.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+import typer.core
+import typer.main
+
+from holdfast import __version__
+from holdfast.cli import COMMANDS, EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from holdfast.clients.driver import DriverError
+from holdfast.cluster import ClusterError
+
+HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves what it keeps.
+
+`holdfast up` starts three brokers and a controller; any Kafka client can then use them.
+`holdfast COMMAND --help` explains a command.
+"""
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def command_named(name: str) -> Any:
+    """Load one command of the table and make it a click command."""
+    module, function, summary = COMMANDS[name]
+    found = getattr(importlib.import_module(module), function)
+    app = found if isinstance(found, typer.Typer) else _app_of(found, name, summary)
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+def _app_of(function: Callable[..., None], name: str, summary: str) -> typer.Typer:
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    app.command(
+        name,
+        short_help=summary,
+        context_settings=getattr(function, "context_settings", _CONTEXT),
+    )(function)
+    return app
+
+
+class _Commands(typer.core.TyperGroup):
+    """The group: names come from the table, commands from their modules."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class calls it so
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        if ctx.resilient_parsing or (ctx.invoked_subcommand is None and _wants_help()):
+            return _listed(cmd_name)
+        return command_named(cmd_name)
+
+
+def _wants_help() -> bool:
+    return len(sys.argv) < 2 or sys.argv[1].startswith("-")
+
+
+def _listed(name: str) -> Any:
+    """Stand in for a command where only its name and its line of help are wanted."""
+    return typer.core.TyperCommand(name, short_help=COMMANDS[name][2], help=COMMANDS[name][2])
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+def _group() -> Any:
+    app = typer.Typer(
+        cls=_Commands,
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        context_settings=_CONTEXT,
+    )
+
+    @app.callback(help=HELP)
+    def root(
+        *,
+        version: bool = typer.Option(
+            False, "--version", help="Show the version and exit.", is_eager=True, callback=_version
+        ),
+    ) -> None:
+        assert not version, "its callback has ended the program"
+
+    return typer.main.get_command(app)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit status."""
+    name = arguments[0] if arguments else ""
+    try:
+        if name in COMMANDS:
+            # Straight to the command: the group would add nothing but its own time.
+            command_named(name).main(arguments[1:], prog_name=f"holdfast {name}")
+        else:
+            _group().main(arguments, prog_name="holdfast")
+    except SystemExit as stop:
+        return _status(stop.code)
+    except CommandError as error:
+        return _fail(str(error), error.code)
+    except (ClusterError, DriverError) as error:
+        return _fail(str(error), EXIT_FAILED)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    return 0
+
+
+def _status(code: Any) -> int:
+    if code is None:
+        return 0
+    return code if isinstance(code, int) else EXIT_FAILED
+
+
+def _fail(text: str, code: int) -> int:
+    sys.stdout.flush()
+    print(f"holdfast: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,223 @@
+"""`holdfast up`: make or resume a cluster, start it, and stay beside it until Ctrl-C.
+
+Nodes are spawned before anything slow is loaded: what they need to start is what a user waits for.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import EXIT_FAILED, EXIT_USAGE, STARTED, CommandError
+from holdfast.cli.options import DataDir, data_dir, key_values
+from holdfast.cluster import ClusterError, LocalCluster, layout, plan
+from holdfast.cluster.processes import State
+
+REFRESH_S = 1.0
+
+
+def up(
+    *,
+    brokers: Annotated[
+        int | None,
+        typer.Option("--brokers", metavar="N", help="Brokers, with ids from 0.", show_default="3"),
+    ] = None,
+    controllers: Annotated[
+        int, typer.Option("--controllers", metavar="N", help="Controllers, with ids from 100.")
+    ] = 1,
+    combined: Annotated[
+        bool, typer.Option("--combined", help="Run the controller inside broker 0's process.")
+    ] = False,
+    data_dir_option: DataDir = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            help="Port of broker 0; the others count up. 0: any free ports.",
+            show_default="9092",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", metavar="KEY=VALUE", help="A setting for every node; may be repeated."
+        ),
+    ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", "-d", help="Return when the cluster serves requests."),
+    ] = False,
+) -> None:
+    """Start a cluster on this machine: brokers on ports from 9092 on, and a controller beside them.
+
+    Without --detach it stays in the foreground with a live status; Ctrl-C stops the cluster
+    cleanly. A directory that holds a cluster already is resumed, with its data and its ports;
+    --config then changes its settings. Everything listens on 127.0.0.1 only.
+    """
+    directory = data_dir(data_dir_option)
+    make = _opened if layout.exists(directory) else _created
+    cluster = make(
+        directory,
+        brokers=brokers,
+        controllers=controllers,
+        combined=combined,
+        port=port,
+        settings=key_values(config or [], "--config"),
+    )
+    _interrupt_on_sigterm()
+    cluster.start(wait=False)
+    try:
+        _announce(cluster, new=make is _created)
+        cluster.wait_ready()
+        print(f"\nReady after {time.monotonic() - STARTED:.2f} s: {cluster.bootstrap_servers}")
+        sys.stdout.flush()
+        if not detach:
+            _stay(cluster)
+    except ClusterError:
+        cluster.down()
+        raise
+    except KeyboardInterrupt:
+        _stop(cluster)
+        return
+    if detach:
+        print(f"Stop it with `holdfast down{_data_dir_flag(data_dir_option)}`.")
+
+
+def _created(
+    directory: Path,
+    *,
+    brokers: int | None,
+    controllers: int,
+    combined: bool,
+    port: int | None,
+    settings: dict[str, str],
+) -> LocalCluster:
+    return LocalCluster.create(
+        directory,
+        brokers=3 if brokers is None else brokers,
+        controllers=controllers,
+        combined=combined,
+        port=plan.PORT if port is None else port,
+        config=settings,
+    )
+
+
+def _opened(
+    directory: Path,
+    *,
+    brokers: int | None,
+    controllers: int,
+    combined: bool,
+    port: int | None,
+    settings: dict[str, str],
+) -> LocalCluster:
+    """Open the cluster that is there. An option that contradicts it is an error, not ignored."""
+    cluster = LocalCluster.open(directory)
+    record = cluster.record
+    is_combined = any(node.is_broker and node.is_controller for node in record.nodes)
+    first_port = record.brokers[0].port
+    contradiction = None
+    if brokers not in (None, len(record.brokers)):
+        contradiction = f"--brokers {brokers}, but it has {len(record.brokers)}"
+    elif controllers != len(record.controllers):
+        contradiction = f"--controllers {controllers}, but it has {len(record.controllers)}"
+    elif combined and not is_combined:
+        contradiction = "--combined, but its controller is a process of its own"
+    elif port not in (None, 0, first_port):
+        contradiction = f"--port {port}, but its first broker listens on {first_port}"
+    if contradiction:
+        raise CommandError(
+            f"{directory} holds a cluster already: {contradiction}. "
+            "Leave the option out to resume it, or name another --data-dir.",
+            code=EXIT_USAGE,
+        )
+    if any(cluster.state(node.id) is not State.DEAD for node in record.nodes):
+        cluster.start()  # says that it runs already
+    cluster.configure(settings)
+    return cluster
+
+
+def _announce(cluster: LocalCluster, *, new: bool) -> None:
+    record = cluster.record
+    verb = "Starting a new cluster" if new else "Resuming the cluster"
+    print(f"{verb} in {cluster.directory}")
+    print(f"  cluster id     {record.cluster_id}")
+    for node in record.nodes:
+        name = f"node {node.id}"
+        print(f"  {name:<14} {'+'.join(node.roles)} on {node.address}, process {node.pid}")
+    local = plan.profile_in(Path(record.nodes[0].config_file).read_text())
+    print("  local profile  " + ", ".join(f"{key}={value}" for key, value in local.items()))
+    sys.stdout.flush()
+
+
+def _data_dir_flag(given: Path | None) -> str:
+    return "" if given is None else f" --data-dir {given}"
+
+
+def _interrupt_on_sigterm() -> None:
+    """Stop as cleanly on SIGTERM as on Ctrl-C: `up` may run under a supervisor."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def _stop(cluster: LocalCluster) -> None:
+    print("\nStopping the cluster; once more Ctrl-C kills it.")
+    sys.stdout.flush()
+    try:
+        killed = cluster.down()
+    except KeyboardInterrupt:
+        killed = cluster.down(timeout_s=0.0)
+    names = ", ".join(map(str, killed))
+    print(f"Nodes {names} were killed." if killed else "All nodes have ended.")
+    print(f"The data stays in {cluster.directory}.")
+
+
+def _stay(cluster: LocalCluster) -> None:
+    """Show what becomes of the nodes until Ctrl-C, or until none is left."""
+    print("Ctrl-C stops the cluster.\n")
+    sys.stdout.flush()
+    if sys.stdout.isatty():
+        _show_live(cluster)
+    else:
+        _show_changes(cluster)
+    if all(node.pid is None for node in cluster.nodes):
+        print("Another command has stopped the cluster.")
+        return
+    print("No node of the cluster is left.", file=sys.stderr)
+    raise typer.Exit(EXIT_FAILED)
+
+
+def _show_live(cluster: LocalCluster) -> None:
+    from rich.live import Live  # noqa: PLC0415 - the nodes start while this loads
+
+    from holdfast.cli.status_table import render  # noqa: PLC0415
+
+    seen = cluster.status()
+    with Live(render(seen), auto_refresh=False) as live:
+        while seen.running:
+            time.sleep(REFRESH_S)
+            seen = cluster.status()
+            live.update(render(seen), refresh=True)
+
+
+def _show_changes(cluster: LocalCluster) -> None:
+    """Print a line when a node's state changes: what a log file wants."""
+    states = {node.id: State.RUNNING for node in cluster.nodes}
+    while any(state is not State.DEAD for state in states.values()):
+        time.sleep(REFRESH_S)
+        for node in cluster.nodes:
+            state = cluster.state(node.id)
+            if state is not states[node.id]:
+                print(f"{time.strftime('%H:%M:%S')} node {node.id} is {state}")
+                sys.stdout.flush()
+                states[node.id] = state
