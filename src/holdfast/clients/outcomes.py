@@ -1,0 +1,31 @@
+"""Which refusals are certain: the ambiguity rule (KAFKA.md 9), for every producer here.
+
+A refusal is certain only when the record was sent once: a retry may hide that an earlier attempt
+was appended. Code 6 is never certain, since it also comes from a leader that appended and fell.
+"""
+
+from __future__ import annotations
+
+CERTAIN_CODES: dict[int, str] = {
+    2: "CORRUPT_MESSAGE",
+    3: "UNKNOWN_TOPIC_OR_PARTITION",
+    10: "MESSAGE_TOO_LARGE",
+    17: "INVALID_TOPIC_EXCEPTION",
+    18: "RECORD_LIST_TOO_LARGE",
+    19: "NOT_ENOUGH_REPLICAS",
+    21: "INVALID_REQUIRED_ACKS",
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    32: "INVALID_TIMESTAMP",
+    45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    47: "INVALID_PRODUCER_EPOCH",
+    87: "INVALID_RECORD",
+}
+# librdkafka's own: the record never left its queue.
+CERTAIN_LOCAL = frozenset({"_QUEUE_FULL", "_PURGE_QUEUE", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"})
+
+
+def is_certain(code: int, name: str, *, retries: int) -> bool:
+    """Say whether a record that ended so is certainly not in the log, and never will be."""
+    if name in CERTAIN_LOCAL:
+        return retries == 0 or name == "_QUEUE_FULL"
+    return retries == 0 and code in CERTAIN_CODES

@@ -1,0 +1,48 @@
+"""What the verifiable clients put into records, and how they recognise it again.
+
+A value is its id, a space, and filler up to the size asked for. The id names the sending process
+and counts its sends, so a reader can say of any record who sent it and in which place.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+ID_BYTES_MAX = 200
+_FILLER = b"holdfast."
+
+
+def value_for(process: str, number: int, size: int) -> bytes:
+    """Make the value of one record; longer than `size` only when the id alone is."""
+    head = f"{process}:{number} ".encode()
+    missing = size - len(head)
+    if missing <= 0:
+        return head
+    return head + (_FILLER * (missing // len(_FILLER) + 1))[:missing]
+
+
+def id_of(value: bytes | None) -> str | None:
+    """Return the id in a value; None when it was not made here."""
+    if not value:
+        return None
+    head, space, _ = value[:ID_BYTES_MAX].partition(b" ")
+    if not space or b":" not in head:
+        return None
+    try:
+        return head.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def digest_of(value: bytes | None) -> str:
+    return f"{zlib.crc32(value or b''):08x}"
+
+
+def key_for(number: int, keys: int, topic: str) -> str:
+    """foo_1, foo_2, ...: keys go round."""
+    return f"{topic}_{number % keys + 1}"
+
+
+def partition_for(number: int, keys: int, partitions: int) -> int:
+    """One key always goes to one partition, and every partition gets keys."""
+    return number % keys % partitions

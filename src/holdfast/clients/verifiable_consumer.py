@@ -1,0 +1,211 @@
+"""A reader that writes down every record it receives; a process of its own.
+
+`python -m holdfast.clients.verifiable_consumer --help`. Assigns itself all partitions from their
+beginning; no group, no commits. With `--until-end` it notes where each partition ends, reads all
+of it, says so in the history, and ends: the read that verdicts about loss rest on. Never resets a
+position silently: what the client reports becomes a `position` event.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.clients.payload import digest_of, id_of
+from holdfast.clients.recorder import Recorder
+from holdfast.judge.history import Delivered, Note, Position, ReadEnd
+
+POLL_S = 0.05
+BATCH = 500
+ASK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    bootstrap: str
+    topic: str
+    history: Path
+    process: str
+    partitions: tuple[int, ...]
+    until_end: bool = False
+    timeout_s: float = 60.0  # of a read to the end
+    config: tuple[tuple[str, str], ...] = ()
+
+    def client_config(self) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": self.process,
+            "group.id": self.process,  # librdkafka asks for one; it is never used
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 100,
+            "topic.metadata.refresh.interval.ms": 1000,
+        }
+        values.update(self.config)
+        return values
+
+
+class VerifiableConsumer:
+    """Reads by assignment until stopped, or to the end."""
+
+    def __init__(self, options: Options, recorder: Recorder) -> None:
+        import confluent_kafka  # noqa: PLC0415 - `Options` is for the lab, cheaply
+
+        self._kafka = confluent_kafka
+        self._options = options
+        self._recorder = recorder
+        self._consumer = confluent_kafka.Consumer(options.client_config(), logger=None)
+        self._ends: dict[int, tuple[int, int]] = {}
+        self._next: dict[int, int] = {}
+        self._stopping = False
+
+    def stop(self, *_: object) -> None:
+        self._stopping = True
+
+    def run(self) -> bool:
+        """Read. False: the end was not reached in time."""
+        options = self._options
+        deadline = time.monotonic() + options.timeout_s
+        for partition in options.partitions:
+            ends = self._ask_ends(partition, deadline)
+            if ends is None:
+                return False
+            self._ends[partition] = ends
+            self._next[partition] = ends[0]
+            self._position(partition, ends[0], "beginning")
+        self._recorder.flush()
+        self._consumer.assign([self._at(number, self._next[number]) for number in self._next])
+        done = False
+        while not self._stopping:
+            for message in self._consumer.consume(BATCH, POLL_S):
+                self._received(message)
+            self._recorder.flush()
+            if options.until_end:
+                done = self._all_read()
+                if done or time.monotonic() >= deadline:
+                    break
+        self._consumer.close()
+        return done or not options.until_end
+
+    def _ask_ends(self, partition: int, deadline: float) -> tuple[int, int] | None:
+        """Where a partition begins and ends (the high watermark); None: not told in time."""
+        at = self._kafka.TopicPartition(self._options.topic, partition)
+        while not self._stopping and time.monotonic() < deadline:
+            try:
+                low, high = self._consumer.get_watermark_offsets(at, timeout=ASK_S)
+            except self._kafka.KafkaException:
+                self._consumer.poll(POLL_S)
+                continue
+            return int(low), int(high)
+        return None
+
+    def _at(self, partition: int, offset: int) -> Any:
+        return self._kafka.TopicPartition(self._options.topic, partition, offset)
+
+    def _received(self, message: Any) -> None:
+        error = message.error()
+        if error is not None:
+            self._told(message.partition(), message.offset(), error)
+            return
+        value = message.value()
+        key = message.key()
+        offset = message.offset()
+        epoch = message.leader_epoch()
+        self._next[message.partition()] = offset + 1
+        self._recorder.record(
+            Delivered,
+            topic=self._options.topic,
+            partition=message.partition(),
+            offset=offset,
+            id=id_of(value),
+            digest=digest_of(value),
+            key=None if key is None else key.decode(errors="replace"),
+            epoch=epoch if epoch is not None and epoch >= 0 else None,
+        )
+
+    def _told(self, partition: int, offset: int | None, error: Any) -> None:
+        """End of partition: how far we are, holes included. Position lost: say so, go on."""
+        kafka_error = self._kafka.KafkaError
+        code = error.code()
+        if code == kafka_error._PARTITION_EOF:  # noqa: SLF001 - that is its public name
+            if offset is not None and offset >= 0:
+                self._next[partition] = max(self._next[partition], offset)
+        elif code in (kafka_error._AUTO_OFFSET_RESET, kafka_error._LOG_TRUNCATION):  # noqa: SLF001
+            self._recorder.record(Note, text=f"{self._options.process} was told: {error.str()}")
+            ends = self._ask_ends(partition, time.monotonic() + ASK_S)
+            if ends is not None:
+                here = min(max(self._next[partition], ends[0]), ends[1])
+                self._next[partition] = here
+                self._position(partition, here, error.name())
+                self._consumer.seek(self._at(partition, here))
+
+    def _position(self, partition: int, offset: int, reason: str) -> None:
+        self._recorder.record(
+            Position,
+            topic=self._options.topic,
+            partition=partition,
+            offset=offset,
+            reason=reason,
+        )
+
+    def _all_read(self) -> bool:
+        """Say of each partition that is read to its end that it is; True once all are."""
+        for partition, (begin, end) in list(self._ends.items()):
+            if self._next[partition] >= end:
+                self._recorder.record(
+                    ReadEnd, topic=self._options.topic, partition=partition, begin=begin, end=end
+                )
+                del self._ends[partition]
+        self._recorder.flush()
+        return not self._ends
+
+
+def parse(arguments: list[str]) -> Options:
+    parser = argparse.ArgumentParser(prog="verifiable_consumer", description=__doc__)
+    add = parser.add_argument
+    add("--bootstrap-server", required=True)
+    add("--topic", required=True)
+    add("--history", type=Path, required=True, help="file of JSON lines, made anew")
+    add("--process", default="consumer", help="name in the history")
+    add("--partitions", type=int, required=True, help="how many the topic has")
+    add("--partition", type=int, action="append", help="read this one only; may be repeated")
+    add("--until-end", action="store_true", help="read to the present end, say so, and stop")
+    add("--timeout", dest="timeout_s", type=float, default=60.0, help="seconds for that")
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="for librdkafka")
+    found = parser.parse_args(arguments)
+    return Options(
+        bootstrap=found.bootstrap_server,
+        topic=found.topic,
+        history=found.history,
+        process=found.process,
+        partitions=tuple(found.partition or range(found.partitions)),
+        until_end=found.until_end,
+        timeout_s=found.timeout_s,
+        config=tuple(
+            (key, value) for key, _, value in (item.partition("=") for item in found.config)
+        ),
+    )
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    with Recorder(options.history, options.process) as recorder:
+        consumer = VerifiableConsumer(options, recorder)
+        signal.signal(signal.SIGTERM, consumer.stop)
+        signal.signal(signal.SIGINT, consumer.stop)
+        if consumer.run():
+            return 0
+    sys.stderr.write(f"{options.process}: the end was not reached in {options.timeout_s:g} s\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
