@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
-from holdfast.wire import records as wire
+from holdfast.wire.records import metadata as wire
 
 NO_LEADER: Final = -1
 LEADER_UNCHANGED: Final = -2  # PartitionChangeRecord.leader when it says nothing about the leader
@@ -222,7 +222,7 @@ class MetadataImage:
 
 def _register_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
     before = image.brokers.get(record.broker_id)
-    assert before is None or before.epoch < record.broker_epoch, "a broker epoch did not grow"
+    assert before is None or before.epoch <= record.broker_epoch, "a broker epoch shrank"
     delta.brokers_changed.setdefault(record.broker_id, before)
     image.brokers[record.broker_id] = Broker(
         broker_id=record.broker_id,

@@ -1,0 +1,247 @@
+"""IncrementalAlterConfigs and AlterConfigs: the dynamic configuration of topics and brokers.
+
+Owns which changes are let through (`config` knows which keys and values there are) and what a
+change sets off: turning unclean election on elects at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from holdfast.config.registry import (
+    append_to_list,
+    is_list,
+    subtract_from_list,
+    validate_broker_config,
+    validate_topic_config,
+)
+from holdfast.core.elections import elect_leaderless
+from holdfast.core.image import ConfigResource, MetadataRecord, ResourceType
+from holdfast.core.state import UNCLEAN_ELECTION, ControllerState, Decision, Refusal
+from holdfast.core.topics import described
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import alter_configs as legacy
+from holdfast.wire.messages import incremental_alter_configs as incremental
+from holdfast.wire.records.metadata import ConfigRecord
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class _Step(NamedTuple):
+    operation: Operation
+    name: str
+    value: str | None
+
+
+def incremental_alter_configs(
+    state: ControllerState,
+    request: incremental.IncrementalAlterConfigsRequest,
+    *,
+    refusals: Mapping[ConfigResource, Refusal] | None = None,
+) -> Decision:
+    """Change single keys; each resource of the request succeeds or fails by itself."""
+    resources = [(each.resource_type, each.resource_name) for each in request.resources]
+    records: list[MetadataRecord] = []
+    responses = []
+    for resource, asked in zip(resources, request.resources, strict=True):
+        outcome = _refuse_resource(state, resource, resources, refusals)
+        if outcome is None:
+            outcome = _change(state, resource, _steps(asked), records)
+        responses.append(
+            incremental.AlterConfigsResourceResponse(
+                error_code=outcome.code if outcome else ErrorCode.NONE,
+                error_message=outcome.message if outcome else None,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+        )
+    response = incremental.IncrementalAlterConfigsResponse(responses=responses)
+    if request.validate_only:
+        return Decision(response)
+    return Decision(response, records + _elections_after(state, records))
+
+
+def alter_configs(
+    state: ControllerState,
+    request: legacy.AlterConfigsRequest,
+    *,
+    refusals: Mapping[ConfigResource, Refusal] | None = None,
+) -> Decision:
+    """Replace whole configurations: what is not named goes back to its default."""
+    resources = [(each.resource_type, each.resource_name) for each in request.resources]
+    records: list[MetadataRecord] = []
+    responses = []
+    for resource, asked in zip(resources, request.resources, strict=True):
+        outcome = _refuse_resource(state, resource, resources, refusals)
+        if outcome is None:
+            named = {config.name for config in asked.configs}
+            steps = [_Step(Operation.SET, config.name, config.value) for config in asked.configs]
+            steps.extend(
+                _Step(Operation.DELETE, name, None)
+                for name in state.image.configs.get(resource, {})
+                if name not in named
+            )
+            outcome = _change(state, resource, steps, records)
+        responses.append(
+            legacy.AlterConfigsResourceResponse(
+                error_code=outcome.code if outcome else ErrorCode.NONE,
+                error_message=outcome.message if outcome else None,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+        )
+    response = legacy.AlterConfigsResponse(responses=responses)
+    if request.validate_only:
+        return Decision(response)
+    return Decision(response, records + _elections_after(state, records))
+
+
+def _steps(asked: incremental.AlterConfigsResource) -> list[_Step] | Refusal:
+    steps = []
+    for config in asked.configs:
+        if config.config_operation not in Operation._value2member_map_:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"Unknown operation {config.config_operation} for {config.name}.",
+            )
+        steps.append(_Step(Operation(config.config_operation), config.name, config.value))
+    return steps
+
+
+def _refuse_resource(
+    state: ControllerState,
+    resource: ConfigResource,
+    resources: Sequence[ConfigResource],
+    refusals: Mapping[ConfigResource, Refusal] | None,
+) -> Refusal | None:
+    kind, name = resource
+    if refusals is not None and resource in refusals:
+        return refusals[resource]
+    if resources.count(resource) > 1:
+        return Refusal(ErrorCode.INVALID_REQUEST, "The resource is named more than once.")
+    if kind == ResourceType.TOPIC:
+        if name not in state.image.topics:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        return None
+    if kind != ResourceType.BROKER:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Resource type {kind} can't be configured here: topics ({ResourceType.TOPIC}) and "
+            f"brokers ({ResourceType.BROKER}) can.",
+        )
+    if name == "":
+        return None
+    if not (name.isascii() and name.isdigit() and str(int(name)) == name):
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"'{name}' is not a broker's id; the empty name stands for all brokers.",
+        )
+    if int(name) not in state.image.brokers and int(name) != state.node_id:
+        return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {name} is not registered.")
+    return None
+
+
+def _change(
+    state: ControllerState,
+    resource: ConfigResource,
+    steps: list[_Step] | Refusal,
+    records: list[MetadataRecord],
+) -> Refusal | None:
+    """Add the records of one resource's change; nothing of it when one step is refused."""
+    if isinstance(steps, Refusal):
+        return steps
+    if len({step.name for step in steps}) != len(steps):
+        return Refusal(ErrorCode.INVALID_REQUEST, "A key is named more than once.")
+    present = state.image.configs.get(resource, {})
+    changes: list[MetadataRecord] = []
+    for step in steps:
+        value = _value_after(state, resource, present, step)
+        if isinstance(value, Refusal):
+            return value
+        if value is not None:
+            wrong = _wrong_value(resource, step.name, value)
+            if wrong is not None:
+                return Refusal(ErrorCode.INVALID_CONFIG, wrong)
+        if value != present.get(step.name):
+            kind, name = resource
+            changes.append(
+                ConfigRecord(
+                    resource_type=int(kind), resource_name=name, name=step.name, value=value
+                )
+            )
+    records.extend(changes)
+    return None
+
+
+def _value_after(
+    state: ControllerState, resource: ConfigResource, present: Mapping[str, str], step: _Step
+) -> str | Refusal | None:
+    """The key's value after the step; None when it is to go back to its default."""
+    if step.operation is Operation.DELETE:
+        return None
+    if step.value is None:
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for {step.operation.name} of {step.name}.",
+        )
+    if step.operation is Operation.SET:
+        return step.value
+    if not is_list(step.name):
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {step.operation.name} to key {step.name}: it is not a list.",
+        )
+    current = present.get(step.name)
+    if current is None:
+        current = _inherited(state, resource, step.name)
+    if step.operation is Operation.APPEND:
+        return append_to_list(current, step.value)
+    return subtract_from_list(current, step.value)
+
+
+def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> str:
+    """What a list has before it is first changed for this resource."""
+    if resource[0] == ResourceType.TOPIC:
+        for entry in described(state, {}):
+            if entry.name == name:
+                return entry.value or ""
+        return ""
+    return state.image.cluster_configs().get(name) or state.settings.properties.get(name, "")
+
+
+def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:
+    kind, resource_name = resource
+    if kind == ResourceType.TOPIC:
+        return validate_topic_config(name, value)
+    return validate_broker_config(name, value, per_broker=resource_name != "")
+
+
+def _elections_after(
+    state: ControllerState, records: Sequence[MetadataRecord]
+) -> list[MetadataRecord]:
+    """Elect for leaderless partitions when these records let a replica outside the ISR lead."""
+    widened: list[str | None] = []
+    for record in records:
+        if record.name != UNCLEAN_ELECTION:
+            continue
+        widened.append(record.resource_name if record.resource_type == ResourceType.TOPIC else None)
+    if not widened:
+        return []
+    # The answer depends on all sources together, so ask a state in which the change has happened.
+    after = state.rehearse(records)
+    if None in widened:
+        return list(elect_leaderless(after))
+    return [
+        record
+        for topic in dict.fromkeys(widened)
+        for record in elect_leaderless(after, topic=topic)
+    ]
