@@ -1,4 +1,7 @@
-"""Record batches: what other folders import. `batch_header` is the hot path, `batch_records` is not."""
+"""Record batches: what other folders import.
+
+`batch_header` is a broker's hot path; `batch_records`, which walks records, must not be on it.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,249 @@
-"""stub"""
+"""Compiles a message's table, in one version, into a function that reads it from bytes.
+
+Owns the text of that function. The bytes are hostile: every length is held against what remains
+before anything is allocated, and nothing is read behind the end.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable
+from struct import unpack_from
 from typing import Any
 
-from holdfast.wire.schema import Message
+from holdfast.wire.compiling import (
+    FIXED,
+    Source,
+    check_version,
+    default_literal,
+    element_kind,
+    element_size_min,
+    holds_records,
+    struct_class,
+)
+from holdfast.wire.errors import WireError
+from holdfast.wire.primitives import read_uvarint, read_uvarint_rest, skip_tagged_fields
+from holdfast.wire.schema import Field, Message, Struct
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
-    """Compile."""
-    raise AssertionError
+    """Return `function(data, offset)`, and keep it in the class.
+
+    It may raise IndexError, `struct.error` or UnicodeDecodeError too: `codec.decode` translates.
+    WireError: the class does not have that version.
+    """
+    wrong = check_version(cls, version)
+    if wrong:
+        raise WireError(wrong)
+    reader = _Reader(cls, version)
+    reader.struct(cls, "o")
+    reader.flush()
+    text = f"{cls.__name__}: bytes behind the end"
+    reader.source.line(f"if p != end: raise WireError({text!r})")
+    reader.source.line("return o")
+    kind = "memoryview" if reader.sliced else "bytes"
+    head = f"def function(data, p):\n d = {kind}(data); end = len(d)"
+    function = reader.source.compile(head, f"{cls.__name__} v{version} decoder")
+    cls.DECODERS[version] = function
+    return function
+
+
+class _Reader:
+    """Writes the function. `run` holds fields of fixed size that are not read yet."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.source = Source()
+        self.source.scope.update(
+            WireError=WireError,
+            new=object.__new__,
+            unpack_from=unpack_from,
+            uvarint=read_uvarint,
+            more=read_uvarint_rest,
+            skip=skip_tagged_fields,
+        )
+        self.version = version
+        self.flexible = version >= cls.FLEXIBLE
+        # Where there are record batches the data stays a view, so that they are slices of it;
+        # elsewhere it is bytes, whose slices are quicker to come by.
+        self.sliced = holds_records(cls)
+        self.run: list[tuple[str, str, int]] = []
+
+    def flush(self) -> None:
+        if not self.run:
+            return
+        source = self.source
+        size = sum(width for _, _, width in self.run)
+        if len(self.run) == 1 and self.run[0][0] == "B":
+            source.line(f"{self.run[0][1]} = d[p]; p += 1")
+        else:
+            targets = ", ".join(target for _, target, _ in self.run)
+            comma = "," if len(self.run) == 1 else ""
+            method = source.method("".join(code for code, _, _ in self.run), "unpack_from")
+            source.line(f"{targets}{comma} = {method}(d, p); p += {size}")
+        self.run = []
+
+    def struct(self, cls: type[Struct], variable: str) -> None:
+        source = self.source
+        source.line(f"{variable} = new({source.constant('c', cls)})")
+        tagged: list[Field] = []
+        for field in cls.FIELDS:
+            present = field.present(self.version)
+            if present and not (self.flexible and field.is_tagged(self.version)):
+                self.field(cls, field, f"{variable}.{field.name}")
+                continue
+            source.line(f"{variable}.{field.name} = {default_literal(source, field)}")
+            if present:
+                tagged.append(field)
+        if self.flexible:
+            self.tags(cls, tagged, variable)
+
+    def field(self, cls: type[Struct], field: Field, target: str) -> None:
+        kind = field.kind
+        where = f"{cls.__name__}.{field.name}"
+        if kind in FIXED:
+            self.run.append((FIXED[kind][0], target, FIXED[kind][1]))
+        elif kind == "struct":
+            self.nested(field, target, where)
+        elif kind == "array":
+            self.array(field, target, where)
+        else:
+            self.data(kind, target, where, field.is_nullable(self.version))
+
+    def prefix(self, code: str, where: str, nullable: bool) -> tuple[str, str]:
+        """Read a length. Return its variable, and a condition that is true for null.
+
+        In flexible versions the variable is one more than the length.
+        """
+        source = self.source
+        size = source.name("n")
+        if self.flexible:
+            self.run.append(("B", size, 1))
+            self.flush()
+            source.line(f"if {size} > 127: {size}, p = more(d, p, {size})")
+            null = f"not {size}"
+        else:
+            self.run.append((code, size, 2 if code == "h" else 4))
+            self.flush()
+            null = f"{size} < 0"
+        if not nullable:
+            text = f"{where} is null"
+            source.line(f"if {null}: raise WireError({text!r})")
+        return size, null
+
+    def data(self, kind: str, target: str, where: str, nullable: bool) -> None:
+        """Read a string, bytes or record batches."""
+        source = self.source
+        size, null = self.prefix("h" if kind == "string" else "i", where, nullable)
+        if nullable:
+            source.line(f"if {null}: {target} = None")
+            source.line("else:")
+            source.depth += 1
+        one = " - 1" if self.flexible else ""
+        text = f"{where} is longer than what remains"
+        source.line(f"e = p + {size}{one}")
+        source.line(f"if e > end: raise WireError({text!r})")
+        source.line(f"{target} = {self.slice_of(kind)}; p = e")
+        if nullable:
+            source.depth -= 1
+
+    def slice_of(self, kind: str) -> str:
+        if kind == "string":
+            return "str(d[p:e], 'utf-8')" if self.sliced else "d[p:e].decode()"
+        return "bytes(d[p:e])" if self.sliced and kind != "records" else "d[p:e]"
+
+    def array(self, field: Field, target: str, where: str) -> None:
+        source = self.source
+        nullable = field.is_nullable(self.version)
+        size, null = self.prefix("i", where, nullable)
+        if nullable:
+            source.line(f"if {null}: {target} = None")
+            source.line("else:")
+            source.depth += 1
+        if self.flexible:
+            source.line(f"{size} -= 1")
+        width = element_size_min(field, self.version, self.flexible)
+        text = f"{where} has more elements than bytes remain for"
+        source.line(f"if {size} * {width} > end - p: raise WireError({text!r})")
+        kind = element_kind(field)
+        if kind in FIXED:
+            self.fixed_elements(kind, target, size)
+        else:
+            self.elements(field, kind, target, size, where)
+        if nullable:
+            source.depth -= 1
+
+    def fixed_elements(self, kind: str, target: str, size: str) -> None:
+        code, width = FIXED[kind]
+        if kind == "uuid":
+            self.source.line(f"e = p + {size} * 16")
+            one = "bytes(d[i : i + 16])" if self.sliced else "d[i : i + 16]"
+            self.source.line(f"{target} = [{one} for i in range(p, e, 16)]; p = e")
+        else:
+            self.source.line(
+                f"{target} = [*unpack_from(f'>{{{size}}}{code}', d, p)]; p += {size} * {width}"
+            )
+
+    def elements(self, field: Field, kind: str, target: str, size: str, where: str) -> None:
+        source = self.source
+        values, add, element = source.name("l"), source.name("a"), source.name("o")
+        source.line(f"{values} = []; {add} = {values}.append")
+        source.line(f"for _ in range({size}):")
+        source.depth += 1
+        if kind == "struct":
+            self.struct(struct_class(field), element)
+            self.flush()
+        else:
+            self.data(kind, element, where, nullable=False)
+        source.line(f"{add}({element})")
+        source.depth -= 1
+        source.line(f"{target} = {values}")
+
+    def nested(self, field: Field, target: str, where: str) -> None:
+        source = self.source
+        variable = source.name("o")
+        if not field.is_nullable(self.version):
+            self.struct(struct_class(field), variable)
+            self.flush()
+            source.line(f"{target} = {variable}")
+            return
+        present = source.name("n")
+        self.run.append(("b", present, 1))
+        self.flush()
+        source.line(f"if {present} < 0: {target} = None")
+        source.line("else:")
+        source.depth += 1
+        self.struct(struct_class(field), variable)
+        self.flush()
+        source.line(f"{target} = {variable}")
+        source.depth -= 1
+
+    def tags(self, cls: type[Struct], tagged: list[Field], variable: str) -> None:
+        """Read the block of tagged fields. Tags not known here are skipped (KIP-482)."""
+        source = self.source
+        count = source.name("n")
+        self.run.append(("B", count, 1))
+        self.flush()
+        if not tagged:
+            source.line(f"if {count}: p = skip(d, p - 1)")
+            return
+        tag, stop = source.name("g"), source.name("q")
+        source.line(f"if {count}:")
+        source.depth += 1
+        source.line(f"if {count} > 127: {count}, p = more(d, p, {count})")
+        source.line(f"for _ in range({count}):")
+        source.depth += 1
+        source.line(f"{tag}, p = uvarint(d, p)")
+        source.line(f"{stop}, p = uvarint(d, p); {stop} += p")
+        text = f"{cls.__name__}: a tagged field is longer than what remains"
+        source.line(f"if {stop} > end: raise WireError({text!r})")
+        word = "if"
+        for field in tagged:
+            source.line(f"{word} {tag} == {field.tag}:")
+            source.depth += 1
+            self.field(cls, field, f"{variable}.{field.name}")
+            self.flush()
+            source.depth -= 1
+            word = "elif"
+        source.line(f"else: p = {stop}")
+        text = f"{cls.__name__}: a tagged field's size is wrong"
+        source.line(f"if p != {stop}: raise WireError({text!r})")
+        source.depth -= 2

@@ -171,7 +171,7 @@ class StructType(type):
 
 
 class Struct(metaclass=StructType):
-    """A part of a message, or (`Message`) a whole one. Keyword constructor with Kafka's defaults."""
+    """A part of a message, or (`Message`) a whole one; its constructor takes keywords only."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
     ENCODERS: ClassVar[dict[int, Callable[..., None]]]
@@ -235,13 +235,13 @@ def default_of(cls: type[Struct]) -> Struct:
     """Return the shared, immutable struct that holds every default of `cls`."""
     instance = _DEFAULTS.get(cls)
     if instance is None:
-        frozen = StructType("Default" + cls.__name__, (cls,), {"__setattr__": _refuse})
+        frozen: Any = StructType("Default" + cls.__name__, (cls,), {"__setattr__": _refuse})
         # The metaclass gave the subclass an empty table; it stands for the whole one.
         frozen.FIELDS = cls.FIELDS
-        instance = object.__new__(frozen)
+        made: Struct = object.__new__(frozen)
         for field in cls.FIELDS:
-            object.__setattr__(instance, field.name, default_value(field))
-        _DEFAULTS[cls] = instance
+            object.__setattr__(made, field.name, default_value(field))
+        instance = _DEFAULTS[cls] = made
     return instance
 
 

@@ -117,7 +117,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 def encode_record(record: Record, version: int | None = None) -> bytes:
-    """Return the value of a metadata record: its frame and itself, by default in its last version."""
+    """Return the value of a metadata record, frame included; by default in its last version."""
     if version is None:
         version = record.MAX_VERSION
     head = uvarint(FRAME_VERSION) + uvarint(record.KEY) + uvarint(version)
