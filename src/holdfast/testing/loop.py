@@ -1,0 +1,271 @@
+"""An event loop whose time is virtual: when nothing is left to do, it jumps to the next timer.
+
+Owns time, and which process each callback belongs to, so that one process among several on the
+loop can die in mid-step as by SIGKILL. Must never look at the real clock, a socket or a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+from collections.abc import Callable, Coroutine
+from enum import Enum, auto
+from typing import Any, Final, TypeVar
+
+from holdfast.testing.trace import Trace
+
+T = TypeVar("T")
+
+_STEPS_MAX = 100_000  # turns of the loop without time moving on
+_TIME_MAX_S = 24 * 3600.0
+_UNWINDING_STEPS_MAX = 1_000
+
+_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class SimulationError(Exception):
+    """A run can't go on, or has not been clean; the text says why."""
+
+
+class DeadlockError(SimulationError):
+    """Everybody waits, nothing is scheduled: no run of any length would go on."""
+
+
+class LivelockError(SimulationError):
+    """The loop turns and turns without time moving on, or never comes to its end."""
+
+
+class UnhandledError(SimulationError):
+    """Exceptions that nobody awaited or caught, which a real loop would only have logged."""
+
+
+class _State(Enum):
+    ALIVE = auto()
+    DEAD = auto()
+    UNWINDING = auto()  # after the run: a dead process's coroutines are closed, unseen
+
+
+class Process:
+    """All that one process has scheduled. Killed, none of its code runs again.
+
+    Nothing is told to it: no cancellation, no connection_lost, no `finally`, as with SIGKILL.
+    """
+
+    def __init__(self, name: str, loop: VirtualLoop) -> None:
+        self.name = name
+        self._loop = loop
+        self._state = _State.ALIVE
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self._dropped: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._context = contextvars.copy_context()
+        self._context.run(_process.set, self)
+        loop.processes.append(self)
+
+    @property
+    def alive(self) -> bool:
+        return self._state is _State.ALIVE
+
+    def context(self) -> contextvars.Context:
+        """Return a context in which what is scheduled belongs to this process."""
+        return self._context.copy()
+
+    def start(self, main: Coroutine[Any, Any, T], *, name: str = "main") -> asyncio.Task[T]:
+        assert self.alive, "a dead process starts nothing"
+        return self._loop.create_task(main, name=f"{self.name}/{name}", context=self.context())
+
+    def kill(self) -> None:
+        self._state = _State.DEAD
+
+    def perform(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """Run one callback of this process, unless it is dead."""
+        if self._state is _State.DEAD:
+            self._dropped.append((callback, arguments))  # a task may wait for it to be unwound
+        else:
+            callback(*arguments)
+
+    def unwind(self) -> None:
+        """Let a dead process's coroutines be closed, so that none is left to the collector."""
+        assert not self.alive, "only a dead process is unwound"
+        self._state = _State.UNWINDING
+        for task in list(self.tasks):
+            task.cancel()
+        for callback, arguments in self._dropped:
+            self._loop.call_soon(callback, *arguments, context=self.context())
+        self._dropped.clear()
+
+
+def current_process() -> Process | None:
+    """Return the process whose code is running; None outside of any, as in a test itself."""
+    return _process.get()
+
+
+class _Jump:
+    """Stands where the loop expects a selector: instead of waiting, time moves on."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[object]:
+        self._loop.jump(timeout)
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """asyncio's own loop over virtual time. See `run`."""
+
+    _scheduled: list[asyncio.TimerHandle]
+    _clock_resolution: float
+
+    def __init__(self, *, steps_max: int = _STEPS_MAX, time_max_s: float = _TIME_MAX_S) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._steps = 0
+        self._steps_max: Final = steps_max
+        self._time_max_s: Final = time_max_s
+        self._clock_resolution = 1e-9
+        self._selector = _Jump(self)
+        self.processes: list[Process] = []
+        self.failures: list[str] = []
+        self._muted = False
+        self.trace: Final = Trace(self.time)
+        self.set_exception_handler(self._note_failure)
+        self.set_task_factory(_make_task)  # type: ignore[arg-type] # typeshed wants no options
+
+    def time(self) -> float:
+        """Seconds since the run began."""
+        return self._now
+
+    def jump(self, timeout: float | None) -> None:
+        """Move time on to the next timer; called when the loop would wait."""
+        if timeout is None:
+            raise DeadlockError(f"nothing will ever happen again. {self._waiting()}")
+        if timeout <= 0:
+            self._steps += 1
+            if self._steps > self._steps_max:
+                raise LivelockError(
+                    f"{self._steps} turns of the loop at {self._now:.6f} s. {self._waiting()}"
+                )
+            return
+        self._steps = 0
+        # Not now + timeout: the sum may fall just short of the timer's own number.
+        self._now = max(self._now, min(self._scheduled[0].when(), self._now + timeout + 1e-6))
+        if self._now > self._time_max_s:
+            raise LivelockError(f"{self._now:.0f} s have gone by. {self._waiting()}")
+        self.trace.fold("time")
+
+    def call_soon(  # type: ignore[override] # typeshed's TypeVarTuple says no more than this
+        self,
+        callback: Callable[..., object],
+        *arguments: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        owner = _process.get() if context is None else context.get(_process)
+        if owner is None:
+            return super().call_soon(callback, *arguments, context=context)
+        return super().call_soon(owner.perform, callback, *arguments, context=context)
+
+    def call_at(  # type: ignore[override] # typeshed's TypeVarTuple says no more than this
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *arguments: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        owner = _process.get() if context is None else context.get(_process)
+        if owner is None:
+            return super().call_at(when, callback, *arguments, context=context)
+        return super().call_at(when, owner.perform, callback, *arguments, context=context)
+
+    def run_in_executor(  # type: ignore[override] # whatever it is given, it refuses
+        self, *_arguments: Any
+    ) -> Any:
+        raise SimulationError("a thread was asked for: use the worker port, and IP addresses")
+
+    def finish(self) -> None:
+        """End a run: unwind the dead, collect what nobody awaited, complain of it."""
+        for process in self.processes:
+            process.kill()
+        self._muted = True  # what the dead say is not heard
+        for process in self.processes:
+            process.unwind()
+        for _ in range(_UNWINDING_STEPS_MAX):
+            if not any(process.tasks for process in self.processes):
+                break
+            self.call_soon(self.stop)
+            self.run_forever()
+
+    def complain(self) -> None:
+        """UnhandledError, if anything was raised and never handled."""
+        if self.failures:
+            raise UnhandledError("\n".join(self.failures))
+
+    def hear(self) -> None:
+        """Have the collector report exceptions that were never retrieved."""
+        gc.collect()
+
+    def _process_events(self, _events: list[object]) -> None:
+        """Nothing: there is no selector."""
+
+    def _write_to_self(self) -> None:
+        """Nothing: no other thread could wake this loop."""
+
+    def _note_failure(self, _loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
+        if self._muted:
+            return
+        task = about.get("task") or about.get("future")
+        if any(task in process.tasks for process in self.processes if not process.alive):
+            return
+        self.failures.append(_describe(about, self._now))
+
+    def _waiting(self) -> str:
+        tasks = sorted(f"{task.get_name()} in {_where(task)}" for task in asyncio.all_tasks(self))
+        return "Waiting: " + ("; ".join(tasks) or "nobody")
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Task[Any]:
+    context = options.get("context")
+    owner = _process.get() if context is None else context.get(_process)
+    task: asyncio.Task[Any] = asyncio.Task(main, loop=loop, **options)
+    if owner is not None:
+        # Held here, or the collector would close a dead process's coroutines at any moment.
+        owner.tasks[task] = None
+        task.add_done_callback(owner.tasks.pop)
+    return task
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    frames = task.get_stack(limit=1)
+    if not frames:
+        return "no frame"
+    code = frames[-1].f_code
+    return f"{code.co_filename.rpartition('/')[2]}:{frames[-1].f_lineno} {code.co_name}"
+
+
+def _describe(about: dict[str, Any], now: float) -> str:
+    error = about.get("exception")
+    text = f"at {now:.6f} s: {about.get('message')}: {error!r}"
+    trace = error.__traceback__ if isinstance(error, BaseException) else None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        text += f"\n  {code.co_filename}:{trace.tb_lineno} {code.co_name}"
+        trace = trace.tb_next
+    return text
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None = None) -> T:
+    """Run a coroutine to its end in virtual time, then close the loop.
+
+    SimulationError's kinds: it can't end, or something was raised that nobody handled.
+    """
+    used = loop or VirtualLoop()
+    with asyncio.Runner(loop_factory=lambda: used) as runner:
+        try:
+            result = runner.run(main())
+            used.hear()
+        finally:
+            used.finish()
+    used.complain()
+    return result

@@ -1,0 +1,143 @@
+"""A world of machines from one seed: each gives its processes the five ports over memory.
+
+Owns what outlives a process (the machine's disk, its clock's error, its place in the network) and
+what happens to one: crash, power cut, start. Must never reach into what runs there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from holdfast.runtime.ports import Runtime
+from holdfast.testing.disk import MemoryDisk
+from holdfast.testing.loop import Process, VirtualLoop, run
+from holdfast.testing.network import Fabric
+from holdfast.testing.trace import Trace
+from holdfast.testing.worker import MemoryWorker
+
+T = TypeVar("T")
+
+_EPOCH_MS = 1_767_225_600_000  # when every simulation begins: the first moment of 2026
+_SKEW_MS = 500
+
+
+class VirtualClock:
+    """The loop's time, as one machine's clock shows it: wrong by some amount."""
+
+    def __init__(self, loop: VirtualLoop, *, skew_ms: int, booted_ms: int) -> None:
+        self._loop = loop
+        self.skew_ms = skew_ms  # of the wall clock; may change at any time
+        self._booted_ms = booted_ms
+
+    def wall_ms(self) -> int:
+        return _EPOCH_MS + self.skew_ms + int(self._loop.time() * 1000)
+
+    def monotonic_ms(self) -> int:
+        return self._booted_ms + int(self._loop.time() * 1000)
+
+
+class SeededRandom:
+    """The random port from a seed."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._draw = random.Random(f"random/{seed}")
+
+    def uuid(self) -> bytes:
+        while True:
+            raw = bytearray(self._draw.randbytes(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if raw[0] >> 2 != 62:  # a dash in text
+                return bytes(raw)
+
+    def below(self, bound: int) -> int:
+        return self._draw.randrange(bound)
+
+
+class Machine:
+    """One host: at most one process runs on it at a time."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name: Final = name
+        draw = random.Random(f"machine/{world.seed}/{name}")
+        self.clock = VirtualClock(
+            world.loop,
+            skew_ms=draw.randint(-_SKEW_MS, _SKEW_MS),
+            booted_ms=draw.randint(1, 10_000_000),
+        )
+        self.disk = MemoryDisk(f"{world.seed}/{name}", now_ms=self.clock.wall_ms, fold=self._fold)
+        self.process: Process | None = None
+        self.runtime: Runtime | None = None
+        self._boots = 0
+
+    def start(
+        self, main: Callable[[Runtime], Coroutine[Any, Any, Any]], *, name: str = "main"
+    ) -> Process:
+        """Start a process here. It runs `main` with ports of its own."""
+        assert self.process is None or not self.process.alive, f"{self.name} runs one already"
+        world = self._world
+        self._boots += 1
+        seed = f"{world.seed}/{self.name}/{self._boots}"
+        runtime = Runtime(
+            clock=self.clock,
+            random=SeededRandom(seed),
+            network=world.fabric.host(self.name),
+            disk=self.disk,
+            worker=MemoryWorker(seed, fold=self._fold),
+        )
+        process = Process(f"{self.name}#{self._boots}", world.loop)
+        world.trace.fold("start", process.name)
+        self.process, self.runtime = process, runtime
+        process.start(main(runtime), name=name)
+        return process
+
+    def crash(self) -> None:
+        """SIGKILL: none of its code runs again, its connections end, the page cache stays."""
+        self._die()
+        self._world.fabric.kill(self.name)
+        self.disk = self.disk.crash()
+
+    def power_cut(self, *, torn: bool = False) -> None:
+        """The machine goes dark: nobody is told, and what was not synced is gone."""
+        self._die()
+        self._world.fabric.kill(self.name, silently=True)
+        self.disk = self.disk.power_cut(torn=torn)
+
+    def exited(self) -> None:
+        """Take note that the process has ended by itself, so that another may start."""
+        if self.process is not None and self.process.alive:
+            self.crash()
+
+    def _die(self) -> None:
+        assert self.process is not None, f"nothing runs on {self.name}"
+        self._world.trace.fold("die", self.process.name)
+        self.process.kill()
+
+    def _fold(self, kind: str, *parts: Any) -> None:
+        self._world.trace.fold(kind, self.name, *parts)
+
+
+class World:
+    """Loop, network and machines of one run. The same seed gives the same run."""
+
+    def __init__(self, seed: int, *, loop: VirtualLoop | None = None) -> None:
+        self.seed: Final = seed
+        self.loop: Final = loop or VirtualLoop()
+        self.trace: Final[Trace] = self.loop.trace
+        self.fabric: Final = Fabric(seed, fold=self.trace.fold)
+        self.random: Final = random.Random(f"world/{seed}")  # for the test's own choices
+        self._machines: dict[str, Machine] = {}
+
+    def machine(self, name: str) -> Machine:
+        """Return a host by name, made when first asked for."""
+        if name not in self._machines:
+            self.fabric.host(name)
+            self._machines[name] = Machine(self, name)
+        return self._machines[name]
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run the test's own coroutine to its end; SimulationError and its kinds."""
+        return run(main, loop=self.loop)
