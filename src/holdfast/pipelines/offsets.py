@@ -36,10 +36,10 @@ class OffsetsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets [start, end) of one partition. `start` is None where nobody wrote it down."""
+    """Offsets [start, end) of one partition."""
 
     partition: Partition
-    start: int | None
+    start: int
     end: int
 
 

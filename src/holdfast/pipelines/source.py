@@ -26,7 +26,15 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from holdfast.pipelines import offsets as moves
 from holdfast.pipelines.listing import Listing
@@ -34,9 +42,16 @@ from holdfast.pipelines.offsets import DataLossError, Offsets, Partition, Range
 from holdfast.pipelines.options import OptionError, SourceOptions, parse
 from holdfast.pipelines.read_range import Access, data_loss_text, read_range
 
-SCHEMA = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-    "timestamp TIMESTAMP, timestampType INT"
+SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
 )
 log = logging.getLogger(__name__)
 
@@ -58,7 +73,7 @@ class HoldfastSource(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "holdfast"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -71,8 +86,7 @@ class HoldfastSource(DataSource):  # type: ignore[misc]
 
 
 def _check_schema(schema: StructType) -> None:
-    expected = StructType.fromDDL(SCHEMA)
-    if schema != expected:
+    if schema != SCHEMA:
         raise OptionError("schema: the source has seven columns of its own; leave schema() out")
 
 
@@ -124,12 +138,12 @@ class _Planner:
 
     def tasks(self, planned: Sequence[Range], earliest: Mapping[Partition, int]) -> list[Any]:
         """One task for each range; what aged out of it is loss, said here, before a task starts."""
-        starts = {r.partition: r.start for r in planned if r.start is not None}
+        starts = {r.partition: r.start for r in planned}
         self.lost(moves.aged_out(starts, earliest))
         tasks = []
         for planned_range in planned:
             partition = planned_range.partition
-            start = max(starts[partition], earliest.get(partition, 0))
+            start = max(planned_range.start, earliest.get(partition, 0))
             if start < planned_range.end:
                 tasks.append(
                     RangePartition(partition.topic, partition.number, start, planned_range.end)

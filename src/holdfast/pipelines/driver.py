@@ -1,0 +1,132 @@
+"""A Spark driver process for one recipe: source, query, sink, and word of each step on stdout.
+
+Owns the process's life: SIGTERM and SIGINT stop the query, a driver that was replaced ends with
+exit status 3. What happens is told as JSON lines, one event each, so that whoever started the
+process can follow it: session, started, committed, stopped, failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.pipelines.fence import FencedError
+from holdfast.pipelines.session import HEAP_MB, local_session
+from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, Recipe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+STOPPED, FAILED, FENCED = 0, 1, 3
+LOOK_S = 0.2
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every driver has: where from, where to, and how."""
+    add = parser.add_argument
+    add("--bootstrap-server", required=True, metavar="HOST:PORT,...")
+    add("--topic", required=True)
+    add("--database", required=True, metavar="URL", help="SQLAlchemy's, sqlite:///table.db for one")
+    add("--checkpoint", required=True, metavar="DIR", help="Spark's own memory of the query")
+    add("--query", required=True, metavar="NAME", help="the tables' memory of it; keep it stable")
+    add("--sink", choices=("exactly-once", "append"), default="exactly-once")
+    add("--max-offsets-per-trigger", type=int, metavar="ROWS")
+    add("--trigger-ms", type=int, default=500, metavar="MS", help="least time between batches")
+    add("--once", action="store_true", help="stop when all that is there now has been read")
+    add("--cores", type=int, default=2)
+    add("--heap-mb", type=int, default=HEAP_MB)
+
+
+def say(event: str, **values: Any) -> None:
+    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+    sys.stdout.flush()
+
+
+def run(
+    options: argparse.Namespace, recipe: Recipe, frame: Callable[[DataFrame], DataFrame]
+) -> int:
+    """Run the query until it is stopped, fenced, done (`--once`) or fails. Returns exit status."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    stopping: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _frame: stopping.append(received))
+    session = local_session(
+        f"holdfast {options.query}", cores=options.cores, heap_mb=options.heap_mb
+    )
+    say("session")
+    if stopping:
+        return STOPPED
+    try:
+        sink = _sink(options, recipe)
+    except FencedError as error:
+        say("failed", error=str(error))
+        return FENCED
+    query = _start(session, options, frame, sink)
+    say("started")
+    status = _follow(query, sink, stopping)
+    sink.close()
+    return status
+
+
+def _sink(options: argparse.Namespace, recipe: Recipe) -> ExactlyOnceSink | AppendSink:
+    def committed(batch: int, rows: int) -> None:
+        say("committed", batch=batch, rows=rows)
+
+    if options.sink == "append":
+        return AppendSink(options.database, recipe, on_commit=committed)
+    return ExactlyOnceSink(
+        options.database,
+        options.query,
+        recipe,
+        checkpoint=options.checkpoint,
+        on_commit=committed,
+    )
+
+
+def _start(
+    session: SparkSession,
+    options: argparse.Namespace,
+    frame: Callable[[DataFrame], DataFrame],
+    sink: ExactlyOnceSink | AppendSink,
+) -> StreamingQuery:
+    reader = (
+        session.readStream.format("holdfast")
+        .option("kafka.bootstrap.servers", options.bootstrap_server)
+        .option("subscribe", options.topic)
+        .option("startingOffsets", "earliest")
+    )
+    if options.max_offsets_per_trigger:
+        reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
+    writer = (
+        frame(reader.load())
+        .writeStream.queryName(options.query)
+        .option("checkpointLocation", options.checkpoint)
+        .foreachBatch(sink)
+    )
+    if options.once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{options.trigger_ms} milliseconds").start()
+
+
+def _follow(query: StreamingQuery, sink: ExactlyOnceSink | AppendSink, stopping: list[int]) -> int:
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after Java is chosen
+
+    try:
+        while not query.awaitTermination(LOOK_S):
+            if stopping:
+                query.stop()
+                break
+    except StreamingQueryException as error:
+        if isinstance(sink.failure, FencedError):
+            say("failed", error=str(sink.failure), fenced=True)
+            return FENCED
+        say("failed", error=str(sink.failure or error))
+        return FAILED
+    say("stopped")
+    return STOPPED

@@ -1,0 +1,181 @@
+"""Who may write to a query's tables, and how far they are: two small tables beside the data.
+
+Owns `holdfast_query` (the owner's epoch) and `holdfast_offset` (the next offset of each partition).
+Every change goes through a transaction that first checks the epoch and so locks the query: of two
+drivers, the one that was replaced commits nothing any more. It must never write data of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection, Engine
+
+from holdfast.pipelines.offsets import Offsets, Partition
+from holdfast.pipelines.planned import Due
+
+TAKE_ATTEMPTS = 10
+LOCK_WAIT_S = 60
+# A driver that stops inside its transaction holds the query's lock. PostgreSQL ends such a session
+# after this; SQLite's locks are the stopped process's own, and its successor gives up instead.
+IDLE_IN_TRANSACTION_S = 120
+
+metadata = sql.MetaData()
+queries = sql.Table(
+    "holdfast_query",
+    metadata,
+    sql.Column("query", sql.String(255), primary_key=True),
+    sql.Column("epoch", sql.BigInteger, nullable=False),
+    sql.Column("owner", sql.String(255), nullable=False),
+)
+offsets = sql.Table(
+    "holdfast_offset",
+    metadata,
+    sql.Column("query", sql.String(255), primary_key=True),
+    sql.Column("topic", sql.String(249), primary_key=True),
+    sql.Column("partition", sql.Integer, primary_key=True),
+    sql.Column("next_offset", sql.BigInteger, nullable=False),
+)
+
+
+class FencedError(RuntimeError):
+    """Another driver has taken the query over; this one must stop."""
+
+
+def open_engine(url: str) -> Engine:
+    """Open a database for writing; a commit counts only when it is on disk."""
+    engine = sql.create_engine(url)
+    if engine.dialect.name == "sqlite":
+        sql.event.listen(engine, "connect", _prepare_sqlite)
+        sql.event.listen(engine, "begin", _begin_immediate)
+    elif engine.dialect.name == "postgresql":
+        sql.event.listen(engine, "connect", _prepare_postgresql)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver's own BEGIN comes too late: see _begin_immediate
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # With less, a power cut could take back a commit that Spark's checkpoint already counts on.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.close()
+
+
+def _begin_immediate(connection: Connection) -> None:
+    """Take the write lock first: a transaction that reads and then writes could be refused."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _prepare_postgresql(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'")
+        cursor.execute(f"SET lock_timeout = '{IDLE_IN_TRANSACTION_S + LOCK_WAIT_S}s'")
+    connection.commit()
+
+
+class Ownership:
+    """One driver's right to write for one query, from `take` until somebody else takes it."""
+
+    def __init__(self, engine: Engine, query: str, epoch: int) -> None:
+        self.engine = engine
+        self.query = query
+        self.epoch = epoch
+
+    @classmethod
+    def take(cls, engine: Engine, query: str) -> Ownership:
+        """Become the owner: raise the epoch by one, whoever had it. The former owner is fenced."""
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        with engine.begin() as connection:
+            metadata.create_all(connection)
+        for _ in range(TAKE_ATTEMPTS):
+            epoch = cls._try_to_take(engine, query, owner)
+            if epoch is not None:
+                return cls(engine, query, epoch)
+        raise FencedError(f"query {query!r}: {TAKE_ATTEMPTS} others took it at the same time")
+
+    @staticmethod
+    def _try_to_take(engine: Engine, query: str, owner: str) -> int | None:
+        """Compare and set. None: somebody else was faster."""
+        with engine.begin() as connection:
+            seen = connection.scalar(sql.select(queries.c.epoch).where(queries.c.query == query))
+            if seen is None:
+                try:
+                    connection.execute(queries.insert().values(query=query, epoch=1, owner=owner))
+                except sql.exc.IntegrityError:
+                    connection.rollback()
+                    return None
+                return 1
+            changed = connection.execute(
+                queries.update()
+                .where(queries.c.query == query, queries.c.epoch == seen)
+                .values(epoch=seen + 1, owner=owner)
+            )
+            return int(seen) + 1 if changed.rowcount == 1 else None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Open a transaction that only this epoch may commit. FencedError: it is not ours now.
+
+        The first statement touches the query's row, so the epoch can't change before the commit.
+        """
+        with self.engine.begin() as connection:
+            ours = connection.execute(
+                queries.update()
+                .where(queries.c.query == self.query, queries.c.epoch == self.epoch)
+                .values(epoch=self.epoch)
+            )
+            if ours.rowcount != 1:
+                self._fenced(connection)
+            yield connection
+
+    def _fenced(self, connection: Connection) -> None:
+        row = connection.execute(
+            sql.select(queries.c.epoch, queries.c.owner).where(queries.c.query == self.query)
+        ).first()
+        now = "its entry is gone" if row is None else f"epoch {row.epoch} belongs to {row.owner}"
+        raise FencedError(
+            f"query {self.query!r} was taken over: this driver has epoch {self.epoch}, {now}. "
+            "Nothing was written"
+        )
+
+    def next_offsets(self) -> Offsets:
+        """Return what the tables have, per partition. FencedError as in `transaction`."""
+        with self.transaction() as connection:
+            rows = connection.execute(
+                sql.select(offsets.c.topic, offsets.c.partition, offsets.c.next_offset).where(
+                    offsets.c.query == self.query
+                )
+            )
+            return {Partition(topic, number): offset for topic, number, offset in rows}
+
+    def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
+        """Compare and set each partition's next offset, inside the transaction of its rows."""
+        for move in moves:
+            place = {
+                "query": self.query,
+                "topic": move.partition.topic,
+                "partition": move.partition.number,
+            }
+            if move.expected is None:
+                connection.execute(offsets.insert().values(next_offset=move.end, **place))
+                continue
+            changed = connection.execute(
+                offsets.update()
+                .where(
+                    *(offsets.c[name] == value for name, value in place.items()),
+                    offsets.c.next_offset == move.expected,
+                )
+                .values(next_offset=move.end)
+            )
+            if changed.rowcount != 1:
+                raise FencedError(
+                    f"query {self.query!r}, {move.partition}: the next offset is no longer "
+                    f"{move.expected}; somebody changed it. Nothing was written"
+                )
