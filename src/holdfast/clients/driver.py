@@ -6,11 +6,28 @@ twice, wait and try again, or reorder: who drives decides that, and sees every e
 
 from __future__ import annotations
 
+import socket
+import time
+from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
+
+from holdfast.wire.errors import ErrorCode, WireError
+from holdfast.wire.messages import api_name
+from holdfast.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from holdfast.wire.schema import Request
+from holdfast.wire.session import ClientSession, UnsupportedVersionError
 
 NodeChoice = int | Literal["controller"] | None
+
+_TIMEOUT_S = 10.0
+_RECEIVE_BYTES = 256 * 1024
 
 
 class DriverError(Exception):
@@ -30,7 +47,7 @@ class AnswerTimeoutError(AnswerLostError):
 
 
 class UnsupportedError(DriverError):
-    """The node doesn't speak this API, or no version of it that we speak."""
+    """The node doesn't speak this API, or no version of it that we speak. Nothing was sent."""
 
 
 class NoLeaderError(DriverError):
@@ -45,45 +62,141 @@ class Peer:
     """One connection to one node. Requests may be pipelined; answers come in their order."""
 
     def __init__(
-        self, host: str, port: int, client_id: str = "holdfast", *, timeout_s: float = 10.0
+        self, host: str, port: int, client_id: str = "holdfast", *, timeout_s: float = _TIMEOUT_S
     ) -> None:
         """Connect and negotiate versions. UnreachableError: nobody listens, or no Kafka does."""
-        raise NotImplementedError
+        self.name = f"{host}:{port}"
+        self._timeout_s = timeout_s
+        self._session = ClientSession(client_id)
+        self._posted: deque[str] = deque()  # names of the APIs asked, for error texts
+        self._answers: deque[Any] = deque()
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+        except OSError as error:
+            raise UnreachableError(f"can't connect to {self.name}: {error}") from error
+        self.is_open = True
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            while not self._session.ready:
+                self._write()
+                self._read(deadline)
+        except AnswerLostError as error:
+            self.close()
+            raise UnreachableError(f"{self.name} accepts, but is it Kafka? {error}") from error
 
-    def version_of(self, message: Any) -> int:
+    @property
+    def in_flight(self) -> int:
+        """Requests posted whose answers were not taken."""
+        return len(self._posted)
+
+    def version_of(self, message: Request | type[Request]) -> int:
         """Highest version of a request (its class or an instance) that both sides know."""
-        raise NotImplementedError
+        cls = message if isinstance(message, type) else type(message)
+        try:
+            return self._session.version_of(cls)
+        except UnsupportedVersionError as error:
+            raise UnsupportedError(f"{self.name}: {error}") from error
 
-    def post(self, message: Any, *, version: int | None = None) -> None:
-        """Send a request without waiting for the answer."""
-        raise NotImplementedError
+    def post(self, message: Request, *, version: int | None = None, answered: bool = True) -> None:
+        """Send a request without waiting. `answered=False`: none will come (acks=0)."""
+        if version is None:
+            version = self.version_of(message)
+        if not self.is_open:
+            raise UnreachableError(f"the connection to {self.name} is closed")
+        self._session.send(message, version, answered=answered)
+        if answered:
+            self._posted.append(api_name(message.KEY))
+        self._socket.settimeout(self._timeout_s)
+        self._write()
 
     def take(self, *, timeout_s: float | None = None) -> Any:
         """Wait for the answer to the oldest posted request."""
-        raise NotImplementedError
+        assert self._posted, "nothing is posted"
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        while not self._answers:
+            self._read(deadline)
+        self._posted.popleft()
+        return self._answers.popleft()
 
     def send(
-        self, message: Any, *, version: int | None = None, timeout_s: float | None = None
+        self, message: Request, *, version: int | None = None, timeout_s: float | None = None
     ) -> Any:
         """Post, then take. Only when nothing else is in flight."""
-        raise NotImplementedError
+        assert not self._posted, "something else is in flight"
+        self.post(message, version=version)
+        return self.take(timeout_s=timeout_s)
+
+    def is_stale(self) -> bool:
+        """True if the node has closed the connection while nothing was in flight."""
+        if not self.is_open:
+            return True
+        self._socket.setblocking(False)
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def close(self) -> None:
-        raise NotImplementedError
+        if self.is_open:
+            self.is_open = False
+            self._socket.close()
+
+    def _write(self) -> None:
+        output = self._session.take_output()
+        try:
+            self._socket.sendall(b"".join(output))
+        except OSError as error:
+            self.close()
+            raise AnswerLostError(self._say("the connection broke while sending", error)) from error
+
+    def _read(self, deadline: float) -> None:
+        try:
+            if not self.is_open:
+                raise OSError("it is closed")  # noqa: TRY301 - as a closed socket would say
+            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except TimeoutError as error:
+            self.close()
+            raise AnswerTimeoutError(self._say("no answer in time")) from error
+        except OSError as error:
+            self.close()
+            raise AnswerLostError(self._say("the connection broke", error)) from error
+        if not data:
+            self.close()
+            raise AnswerLostError(self._say("the node closed the connection"))
+        try:
+            self._answers.extend(reply.response for reply in self._session.feed(data))
+        except WireError as error:
+            self.close()
+            raise AnswerLostError(self._say("the answer doesn't parse", error)) from error
+
+    def _say(self, what: str, error: Exception | None = None) -> str:
+        asked = self._posted[0] if self._posted else "ApiVersions"
+        return f"{asked} to {self.name}: {what}" + (f" ({error})" if error else "")
 
 
 class Driver:
     """Requests to the nodes of one cluster, over one connection to each that is needed."""
 
     def __init__(
-        self, bootstrap: str, client_id: str = "holdfast", *, timeout_s: float = 10.0
+        self, bootstrap: str, client_id: str = "holdfast", *, timeout_s: float = _TIMEOUT_S
     ) -> None:
         """Nothing is sent yet. `bootstrap`: "host:port,host:port". ValueError: it isn't that."""
-        raise NotImplementedError
+        self._bootstrap = parse_addresses(bootstrap)
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._peers: dict[tuple[str, int], Peer] = {}
+        self._nodes: dict[int, tuple[str, int]] = {}
+        self._controller = -1
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._topic_ids: dict[str, bytes] = {}
 
     def send(
         self,
-        message: Any,
+        message: Request,
         *,
         node: NodeChoice = None,
         version: int | None = None,
@@ -94,32 +207,79 @@ class Driver:
         `node`: an id; "controller" for the node that Metadata names as controller; None for
         any node that can be reached. DriverError and its kinds as they say.
         """
-        raise NotImplementedError
+        return self.peer(node).send(message, version=version, timeout_s=timeout_s)
 
-    def metadata(self, topics: Sequence[str] | None = None, *, auto_creation: bool = False) -> Any:
-        """Fetch a MetadataResponse from any node (None: all topics) and remember it."""
-        raise NotImplementedError
+    def metadata(
+        self, topics: Sequence[str] | None = None, *, auto_creation: bool = False
+    ) -> MetadataResponse:
+        """Fetch metadata from any node (None: of all topics) and remember it."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=auto_creation)
+        response = self.send(request)
+        assert isinstance(response, MetadataResponse)
+        self._nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        self._controller = response.controller_id
+        for topic in response.topics:
+            self._remember(topic)
+        return response
 
     def nodes(self) -> dict[int, tuple[str, int]]:
         """Ids, hosts and ports of the brokers alive, asked for anew."""
-        raise NotImplementedError
+        self.metadata([])
+        return dict(self._nodes)
 
     def leader(self, topic: str, partition: int, *, refresh: bool = False) -> int:
         """Leader's id, from what is remembered unless `refresh`. NoLeaderError."""
-        raise NotImplementedError
+        known = self._leaders.get((topic, partition), -1)
+        if known >= 0 and not refresh:
+            return known
+        found = next(one for one in self.metadata([topic]).topics if one.name == topic)
+        if found.error_code:
+            _refuse(f"topic {topic!r}", found.error_code)
+        for one in found.partitions:
+            if one.partition_index == partition:
+                if one.leader_id < 0:
+                    _refuse(
+                        f"{topic}-{partition}", one.error_code or ErrorCode.LEADER_NOT_AVAILABLE
+                    )
+                return one.leader_id
+        _refuse(f"{topic}-{partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def topic_id(self, topic: str) -> bytes:
+        """UUID of a topic (16 bytes), for the versions that speak of topics by id."""
+        if topic not in self._topic_ids:
+            found = next(one for one in self.metadata([topic]).topics if one.name == topic)
+            if found.error_code:
+                _refuse(f"topic {topic!r}", found.error_code)
+        return self._topic_ids[topic]
 
     def send_to_leader(
-        self, message: Any, topic: str, partition: int, *, timeout_s: float | None = None
+        self, message: Request, topic: str, partition: int, *, timeout_s: float | None = None
     ) -> Any:
         """Send to the leader of a partition, as remembered (see `leader`)."""
-        raise NotImplementedError
+        return self.send(message, node=self.leader(topic, partition), timeout_s=timeout_s)
 
     def peer(self, node: NodeChoice = None) -> Peer:
         """Return the connection to a node, opening it when there is none; for pipelining."""
-        raise NotImplementedError
+        if node is None:
+            return self._any_peer()
+        if node == "controller":
+            if self._controller < 0:
+                self.metadata([])
+            if self._controller < 0:
+                raise UnreachableError("the cluster names no controller")
+            node = self._controller
+        if node not in self._nodes:
+            self.metadata([])
+        if node not in self._nodes:
+            alive = ", ".join(map(str, sorted(self._nodes))) or "none"
+            raise UnreachableError(f"node {node} is not among the brokers alive ({alive})")
+        return self._connected(*self._nodes[node])
 
     def close(self) -> None:
-        raise NotImplementedError
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -131,3 +291,49 @@ class Driver:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _any_peer(self) -> Peer:
+        # Bootstrap addresses first: what was remembered may be of nodes that are gone.
+        failures = []
+        for address in dict.fromkeys([*self._bootstrap, *self._nodes.values()]):
+            try:
+                return self._connected(*address)
+            except UnreachableError as error:
+                failures.append(str(error))
+        raise UnreachableError("; ".join(failures))
+
+    def _connected(self, host: str, port: int) -> Peer:
+        peer = self._peers.get((host, port))
+        if peer is not None and not peer.in_flight and peer.is_stale():
+            peer.close()
+        if peer is None or not peer.is_open:
+            peer = Peer(host, port, self._client_id, timeout_s=self._timeout_s)
+            self._peers[host, port] = peer
+        return peer
+
+    def _remember(self, topic: MetadataResponseTopic) -> None:
+        if topic.name is None:
+            return
+        if not topic.error_code:
+            self._topic_ids[topic.name] = topic.topic_id
+        for partition in topic.partitions:
+            self._leaders[topic.name, partition.partition_index] = partition.leader_id
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """Read "host:port,[::1]:port". ValueError: it isn't that."""
+    addresses = []
+    for part in text.split(","):
+        host, _, port = part.strip().rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{part.strip()!r} is not host:port")
+        addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    return addresses
+
+
+def _refuse(what: str, code: int) -> NoReturn:
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    raise NoLeaderError(f"{what}: {name}", code)
