@@ -1,0 +1,200 @@
+"""`holdfast configs`: kafka-configs' flags for topics and brokers, on any Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.admin import Admin, ConfigEntry, ResourceType, Source
+from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
+
+KINDS = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
+DEFAULT = ""  # the name of all brokers' default
+# One KEY=VALUE of a list; the value may stand in brackets and then have commas of its own.
+_PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
+
+
+def configs(
+    *,
+    bootstrap_server: BootstrapServer = None,
+    entity_type: Annotated[
+        str, typer.Option("--entity-type", metavar="topics|brokers", help="Whose settings.")
+    ] = "topics",
+    entity_name: Annotated[
+        str | None,
+        typer.Option("--entity-name", metavar="NAME", help="A topic's name, a broker's id."),
+    ] = None,
+    entity_default: Annotated[
+        bool, typer.Option("--entity-default", help="What all brokers have that don't differ.")
+    ] = False,
+    describe: Annotated[
+        bool, typer.Option("--describe", help="Show what was changed at run time.")
+    ] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="With --describe: defaults and static settings too.")
+    ] = False,
+    alter: Annotated[bool, typer.Option("--alter", help="Change settings; no restart.")] = False,
+    add_config: Annotated[
+        str | None,
+        typer.Option(
+            "--add-config", metavar="K1=V1,K2=[A,B]", help="Set keys; brackets around lists."
+        ),
+    ] = None,
+    delete_config: Annotated[
+        str | None,
+        typer.Option("--delete-config", metavar="K1,K2", help="Back to the default."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change the settings of topics and brokers of any Kafka, with kafka-configs' flags.
+
+    Examples: `--alter --entity-type topics --entity-name t --add-config min.insync.replicas=2`,
+    `--describe --entity-type brokers --entity-default`.
+    """
+    kind = KINDS.get(entity_type)
+    if kind is None:
+        raise CommandError(
+            f"--entity-type {entity_type}: topics or brokers is wanted here.", code=EXIT_USAGE
+        )
+    name = _name(kind, entity_name, default=entity_default)
+    if describe == alter:
+        raise CommandError("Say either --describe or --alter.", code=EXIT_USAGE)
+    if describe and (add_config or delete_config):
+        raise CommandError("--add-config and --delete-config go with --alter.", code=EXIT_USAGE)
+    if alter and not (add_config or delete_config):
+        raise CommandError(
+            "--alter needs --add-config KEY=VALUE or --delete-config KEY.", code=EXIT_USAGE
+        )
+    if alter and name is None:
+        raise CommandError(
+            "--alter needs --entity-name, or --entity-default for all brokers.", code=EXIT_USAGE
+        )
+    added = parse_added(add_config or "")
+    deleted = [key.strip() for key in (delete_config or "").split(",") if key.strip()]
+    with Admin(bootstrap_servers(bootstrap_server)) as admin:
+        if alter:
+            assert name is not None, "checked above"
+            admin.alter_config(kind, name, add=added, delete=deleted)
+            print(_completed(kind, name))
+        else:
+            _describe(admin, kind, name, everything=all_, as_json=as_json)
+
+
+def _name(kind: ResourceType, given: str | None, *, default: bool) -> str | None:
+    """Return the entity's name, "" for the brokers' default, None for every entity."""
+    if default and given is not None:
+        raise CommandError(
+            "--entity-name and --entity-default exclude each other.", code=EXIT_USAGE
+        )
+    if default and kind is not ResourceType.BROKER:
+        raise CommandError(
+            "--entity-default goes with --entity-type brokers: topics take their defaults there.",
+            code=EXIT_USAGE,
+        )
+    if given is not None and kind is ResourceType.BROKER and not given.isdecimal():
+        raise CommandError(f"--entity-name {given!r}: a broker's id is a number.", code=EXIT_USAGE)
+    if given == "":
+        raise CommandError("--entity-name is empty.", code=EXIT_USAGE)
+    return DEFAULT if default else given
+
+
+def parse_added(text: str) -> dict[str, str]:
+    """Read "K1=V1,K2=[A,B]" of --add-config."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        match = _PAIR.match(text, at)
+        if match is None:
+            raise CommandError(
+                f"--add-config {text!r}: {text[at:]!r} is not KEY=VALUE (a value with commas "
+                "stands in brackets).",
+                code=EXIT_USAGE,
+            )
+        value = match[2].strip()
+        found[match[1]] = value[1:-1] if value.startswith("[") else value
+        at = match.end()
+    return found
+
+
+def _completed(kind: ResourceType, name: str) -> str:
+    if name == DEFAULT:
+        return "Completed updating default config for brokers in the cluster."
+    return f"Completed updating config for {kind.name.lower()} {name}."
+
+
+def _describe(
+    admin: Admin, kind: ResourceType, name: str | None, *, everything: bool, as_json: bool
+) -> None:
+    if name is not None:
+        names = [name]
+    elif kind is ResourceType.TOPIC:
+        names = list(admin.topic_names())
+    else:
+        names = [*map(str, admin.brokers()), DEFAULT]
+    found = admin.describe_configs(kind, names) if names else {}
+    shown = {
+        resource: [e for e in found[resource] if everything or is_own(kind, resource, e)]
+        for resource in names
+    }
+    if as_json:
+        print(json.dumps([_to_json(kind, key, shown[key]) for key in names], indent=2))
+        return
+    for resource, entries in shown.items():
+        print(title(kind, resource, everything=everything))
+        for entry in entries:
+            print(line(entry))
+
+
+def is_own(kind: ResourceType, name: str, entry: ConfigEntry) -> bool:
+    """Say whether a value was set at run time for just this entity."""
+    if kind is ResourceType.TOPIC:
+        return entry.source == Source.DYNAMIC_TOPIC_CONFIG.name
+    if name == DEFAULT:
+        return entry.source == Source.DYNAMIC_DEFAULT_BROKER_CONFIG.name
+    return entry.source == Source.DYNAMIC_BROKER_CONFIG.name
+
+
+def title(kind: ResourceType, name: str, *, everything: bool) -> str:
+    """Return the line above one entity's settings, as kafka-configs writes it."""
+    if name == DEFAULT:
+        return "Default configs for brokers in the cluster are:"
+    return f"{'All' if everything else 'Dynamic'} configs for {kind.name.lower()} {name} are:"
+
+
+def line(entry: ConfigEntry) -> str:
+    """Return one setting as kafka-configs writes it; null as Java does."""
+    synonyms = ", ".join(
+        f"{source}:{name}={_text(value)}" for source, name, value in entry.synonyms
+    )
+    sensitive = "true" if entry.sensitive else "false"
+    return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _to_json(kind: ResourceType, name: str, entries: Sequence[ConfigEntry]) -> dict[str, Any]:
+    return {
+        "entity_type": f"{kind.name.lower()}s",
+        "entity_name": name or None,
+        "configs": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "source": entry.source,
+                "read_only": entry.read_only,
+                "sensitive": entry.sensitive,
+                "synonyms": [
+                    {"source": source, "name": synonym, "value": value}
+                    for source, synonym, value in entry.synonyms
+                ],
+            }
+            for entry in entries
+        ],
+    }

@@ -1,0 +1,136 @@
+"""`holdfast leader-election`: kafka-leader-election's flags, on any Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.admin import Admin
+from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
+from holdfast.wire.errors import ErrorCode
+
+TYPES = {"preferred": 0, "unclean": 1}
+Outcomes = Mapping[tuple[str, int], tuple[ErrorCode, str]]
+
+
+def leader_election(
+    *,
+    bootstrap_server: BootstrapServer = None,
+    election_type: Annotated[
+        str,
+        typer.Option("--election-type", metavar="preferred|unclean", help="Whom to elect."),
+    ],
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="NAME", help="With --partition: one partition.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="N", help="With --topic.", min=0)
+    ] = None,
+    all_topic_partitions: Annotated[
+        bool, typer.Option("--all-topic-partitions", help="Every partition that needs it.")
+    ] = False,
+    path_to_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--path-to-json-file",
+            metavar="FILE",
+            help='Partitions, as {"partitions": [{"topic": "t", "partition": 0}]}.',
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Elect leaders now, of any Kafka, with kafka-leader-election's flags.
+
+    preferred: the first replica of the list leads again, if it is in sync. unclean: any live
+    replica leads where none in sync is left, and LOSES what only the others had.
+    """
+    election = TYPES.get(election_type.lower())
+    if election is None:
+        raise CommandError(
+            f"--election-type {election_type}: preferred or unclean is wanted.", code=EXIT_USAGE
+        )
+    chosen = [topic is not None, all_topic_partitions, path_to_json_file is not None]
+    if sum(chosen) != 1:
+        raise CommandError(
+            "Say for which partitions with one of --topic, --all-topic-partitions, "
+            "--path-to-json-file.",
+            code=EXIT_USAGE,
+        )
+    if (topic is None) != (partition is None):
+        raise CommandError("--topic and --partition go together.", code=EXIT_USAGE)
+    wanted: dict[str, list[int]] | None = None
+    if topic is not None and partition is not None:
+        wanted = {topic: [partition]}
+    elif path_to_json_file is not None:
+        wanted = read_partitions(path_to_json_file)
+    with Admin(bootstrap_servers(bootstrap_server)) as admin:
+        outcomes = admin.elect_leaders(election, wanted)
+    if as_json:
+        print(json.dumps(_to_json(outcomes), indent=2))
+    else:
+        print_outcomes(election_type.upper(), outcomes)
+    if any(
+        code not in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED} for code, _ in outcomes.values()
+    ):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def read_partitions(path: Path) -> dict[str, list[int]]:
+    """Read the partitions of a file. CommandError names what is wrong with it."""
+    option = f"--path-to-json-file {path}"
+    try:
+        entries = json.loads(path.read_bytes())["partitions"]
+        wanted: dict[str, list[int]] = {}
+        for entry in entries:
+            wanted.setdefault(str(entry["topic"]), []).append(int(entry["partition"]))
+    except OSError as error:
+        raise CommandError(f"{option}: {error.strerror}.", code=EXIT_USAGE) from None
+    except (ValueError, KeyError, TypeError):
+        raise CommandError(
+            f'{option}: {{"partitions": [{{"topic": "t", "partition": 0}}]}} is wanted.',
+            code=EXIT_USAGE,
+        ) from None
+    if not wanted:
+        raise CommandError(f"{option} names no partition.", code=EXIT_USAGE)
+    return wanted
+
+
+def print_outcomes(election: str, outcomes: Outcomes) -> None:
+    """Print what became of each partition, in kafka-leader-election's words."""
+    done = [key for key, (code, _) in sorted(outcomes.items()) if code == ErrorCode.NONE]
+    same = [
+        key for key, (code, _) in sorted(outcomes.items()) if code == ErrorCode.ELECTION_NOT_NEEDED
+    ]
+    if done:
+        print(f"Successfully completed leader election ({election}) for partitions {_names(done)}")
+    if same:
+        print(f"Valid replica already elected for partitions {_names(same)}")
+    for key, (code, message) in sorted(outcomes.items()):
+        if key not in done and key not in same:
+            print(
+                f"Error completing leader election ({election}) for partition: {_names([key])}: "
+                f"{code.name}: {message}"
+            )
+    if not outcomes:
+        print("Every partition has the leader that it should have.")
+
+
+def _names(keys: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in keys)
+
+
+def _to_json(outcomes: Outcomes) -> list[dict[str, str | int | None]]:
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "error": None if code == ErrorCode.NONE else code.name,
+            "message": message or None,
+        }
+        for (topic, partition), (code, message) in sorted(outcomes.items())
+    ]

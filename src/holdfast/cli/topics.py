@@ -1,0 +1,278 @@
+"""`holdfast topics`: kafka-topics' flags, on any Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.admin import Admin, ResourceType, Topic
+from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers, key_values
+from holdfast.cli.topics_format import Filters, describe, to_json
+
+ACTIONS = ("list", "create", "describe", "alter", "delete")
+PERIOD_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
+    "could collide. To avoid issues it is best to use either, but not both."
+)
+
+
+def _flag(name: str, text: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(name, help=text)
+    return option
+
+
+def topics(
+    *,
+    bootstrap_server: BootstrapServer = None,
+    list_: Annotated[bool, _flag("--list", "Print the names of all topics.")] = False,
+    create: Annotated[bool, _flag("--create", "Create the topic named by --topic.")] = False,
+    describe_: Annotated[bool, _flag("--describe", "Show partitions, leaders, replicas.")] = False,
+    alter: Annotated[bool, _flag("--alter", "Add partitions: --partitions is the total.")] = False,
+    delete: Annotated[bool, _flag("--delete", "Delete topics and their data.")] = False,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic",
+            metavar="NAME",
+            help="The topic; but for --create a regular expression, or several after commas.",
+        ),
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", metavar="N", help="How many.", min=1)
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", metavar="N", help="Copies of each.", min=1),
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="1:0,2:1",
+            help="Brokers of each partition, the preferred leader first; new ones for --alter.",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="With --create; may be repeated."),
+    ] = None,
+    if_exists: Annotated[bool, _flag("--if-exists", "No error when there is none.")] = False,
+    if_not_exists: Annotated[bool, _flag("--if-not-exists", "No error when it exists.")] = False,
+    under_replicated_partitions: Annotated[
+        bool, _flag("--under-replicated-partitions", "Only those that lack a replica in sync.")
+    ] = False,
+    unavailable_partitions: Annotated[
+        bool, _flag("--unavailable-partitions", "Only those without a live leader.")
+    ] = False,
+    under_min_isr_partitions: Annotated[
+        bool, _flag("--under-min-isr-partitions", "Only those that refuse acks=all.")
+    ] = False,
+    at_min_isr_partitions: Annotated[
+        bool, _flag("--at-min-isr-partitions", "Only those one failure away from that.")
+    ] = False,
+    topics_with_overrides: Annotated[
+        bool, _flag("--topics-with-overrides", "Only topics with settings of their own.")
+    ] = False,
+    exclude_internal: Annotated[
+        bool, _flag("--exclude-internal", "Without topics such as __consumer_offsets.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List, create, describe, alter or delete topics of any Kafka, with kafka-topics' flags.
+
+    Exactly one of --list, --create, --describe, --alter, --delete says what to do.
+    """
+    action = _action(list=list_, create=create, describe=describe_, alter=alter, delete=delete)
+    filters = Filters(
+        under_replicated=under_replicated_partitions,
+        unavailable=unavailable_partitions,
+        under_min_isr=under_min_isr_partitions,
+        at_min_isr=at_min_isr_partitions,
+        with_overrides=topics_with_overrides,
+    )
+    _check_combination(action, topic=topic, partitions=partitions, config=config, filters=filters)
+    assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
+    settings = key_values(config or [], "--config")
+    with Admin(bootstrap_servers(bootstrap_server)) as admin:
+        if action == "create":
+            assert topic is not None, "checked above"
+            if assignment and (partitions or replication_factor):
+                raise CommandError(
+                    "--replica-assignment says both already: leave out --partitions and "
+                    "--replication-factor.",
+                    code=EXIT_USAGE,
+                )
+            _create(
+                admin,
+                topic,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                assignment=None if assignment is None else dict(enumerate(assignment)),
+                config=settings,
+                if_not_exists=if_not_exists,
+            )
+            return
+        names = _matching(admin, topic, exclude_internal=exclude_internal)
+        if topic is not None and not names and not if_exists and action != "list":
+            raise CommandError(f"--topic {topic}: there is no such topic.")
+        if action == "list":
+            print(json.dumps(names)) if as_json else _print_lines(names)
+        elif action == "describe":
+            _describe(admin, names, filters, as_json=as_json)
+        elif action == "alter":
+            assert partitions is not None, "checked above"
+            _alter(admin, names, partitions, assignment)
+        else:
+            _delete(admin, names)
+
+
+def _action(**chosen: bool) -> str:
+    actions = [name for name in ACTIONS if chosen[name]]
+    if len(actions) != 1:
+        raise CommandError(
+            "Say what to do with exactly one of --list, --create, --describe, --alter, --delete.",
+            code=EXIT_USAGE,
+        )
+    return actions[0]
+
+
+def _check_combination(
+    action: str,
+    *,
+    topic: str | None,
+    partitions: int | None,
+    config: Sequence[str] | None,
+    filters: Filters,
+) -> None:
+    problem = None
+    if topic is None and action in {"create", "alter", "delete"}:
+        problem = f"--{action} needs --topic NAME."
+    elif action == "alter" and config:
+        problem = (
+            "--config can't be used with --alter: `holdfast configs --alter --entity-type topics "
+            f"--entity-name {topic} --add-config KEY=VALUE` changes settings."
+        )
+    elif action == "alter" and partitions is None:
+        problem = "--alter needs --partitions N, the total to have afterwards."
+    elif config and action != "create":
+        problem = f"--config goes with --create, not with --{action}."
+    elif partitions is not None and action not in {"create", "alter"}:
+        problem = f"--partitions goes with --create and --alter, not with --{action}."
+    elif action != "describe" and filters != Filters():
+        problem = (
+            f"Filters such as --under-replicated-partitions go with --describe, not --{action}."
+        )
+    elif filters.count > 1:
+        problem = "Only one filter at a time: they exclude each other, as in kafka-topics."
+    if problem:
+        raise CommandError(problem, code=EXIT_USAGE)
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """Read "1:0,2:1": partitions after commas, their brokers after colons."""
+    try:
+        assignment = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise CommandError(
+            f"--replica-assignment {text!r}: broker ids with ':' between them, and ',' between "
+            "partitions, are wanted; such as 1:0,2:1.",
+            code=EXIT_USAGE,
+        ) from None
+    for index, brokers in enumerate(assignment):
+        if len(set(brokers)) != len(brokers):
+            raise CommandError(
+                f"--replica-assignment: partition {index} names a broker twice.", code=EXIT_USAGE
+            )
+        if len(brokers) != len(assignment[0]):
+            raise CommandError(
+                f"--replica-assignment: partition {index} has {len(brokers)} replicas, "
+                f"partition 0 has {len(assignment[0])}.",
+                code=EXIT_USAGE,
+            )
+    return assignment
+
+
+def _matching(admin: Admin, topic: str | None, *, exclude_internal: bool) -> list[str]:
+    """Names that the given expression matches as a whole, sorted."""
+    known = admin.topic_names()
+    names = [name for name in known if not (exclude_internal and known[name])]
+    if topic is None:
+        return names
+    try:
+        pattern = re.compile(topic.strip().replace(" ", "").replace(",", "|"))
+    except re.error as error:
+        raise CommandError(
+            f"--topic {topic!r} is not a regular expression: {error}.", code=EXIT_USAGE
+        ) from None
+    return [name for name in names if pattern.fullmatch(name)]
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    if lines:
+        print("\n".join(lines))
+
+
+def _create(
+    admin: Admin,
+    name: str,
+    *,
+    partitions: int | None,
+    replication_factor: int | None,
+    assignment: Mapping[int, Sequence[int]] | None,
+    config: Mapping[str, str],
+    if_not_exists: bool,
+) -> None:
+    if "." in name or "_" in name:
+        print(PERIOD_WARNING)
+    created = admin.create_topic(
+        name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        assignment=assignment,
+        config=config,
+    )
+    if created:
+        print(f"Created topic {name}.")
+    elif not if_not_exists:
+        raise CommandError(f"Topic {name} exists already (--if-not-exists makes that no error).")
+
+
+def _describe(admin: Admin, names: Sequence[str], filters: Filters, *, as_json: bool) -> None:
+    found: list[Topic] = admin.topics(names)
+    present = [topic.name for topic in found]
+    configs = admin.describe_configs(ResourceType.TOPIC, present) if present else {}
+    live = set(admin.brokers())
+    if as_json:
+        print(json.dumps(to_json(found, configs, live, filters), indent=2))
+    else:
+        _print_lines(list(describe(found, configs, live, filters)))
+
+
+def _alter(
+    admin: Admin,
+    names: Sequence[str],
+    partitions: int,
+    assignment: Sequence[Sequence[int]] | None,
+) -> None:
+    counts = {topic.name: len(topic.partitions) for topic in admin.topics(names)}
+    for name, count in counts.items():
+        added = assignment
+        if assignment is not None and len(assignment) == partitions:
+            added = assignment[count:]  # kafka-topics wants those that exist named as well
+        if added is not None and len(added) != partitions - count:
+            raise CommandError(
+                f"--replica-assignment names {len(added)} partitions, but {partitions - count} are "
+                f"new in {name} (it has {count}).",
+                code=EXIT_USAGE,
+            )
+        admin.add_partitions(name, partitions, added)
+
+
+def _delete(admin: Admin, names: Sequence[str]) -> None:
+    for name in names:
+        admin.delete_topic(name)
