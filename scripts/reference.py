@@ -1,0 +1,110 @@
+"""Write docs/reference/configuration.md from the registry (`make docs`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from holdfast.config.documentation import document
+from holdfast.config.key import INT_MAX, LONG_MAX, Key, Update
+from holdfast.config.registry import NODE, TOPIC
+from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
+from holdfast.config.topic_keys import SYNONYMS
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
+
+_UPDATES = {
+    Update.READ_ONLY: "at start",
+    Update.PER_BROKER: "any time, per broker",
+    Update.CLUSTER_WIDE: "any time",
+}
+
+
+def render() -> str:
+    """Return the page."""
+    lines = [
+        "# Configuration",
+        "",
+        "Written by `make docs` from the registry in `src/holdfast/config`; don't edit it.",
+        "Names, types and defaults are Apache Kafka's. A key that is not listed is a warning at",
+        "start. A value that can't be honoured is an error that names the key.",
+        "",
+        "## Topics",
+        "Set with `holdfast topics --create --config` or `holdfast configs --alter`. A topic's own",
+        "value is strongest; then the broker's dynamic value, the cluster's dynamic value, the",
+        "properties file, the default.",
+        "",
+        "| key | type | default | allowed | broker key | meaning |",
+        "|--|--|--|--|--|--|",
+        *(_topic_row(key) for key in TOPIC.values()),
+        "",
+        "## Nodes",
+        "Set in the properties file, or at run time where the fourth column says so.",
+        "",
+        "| key | type | default | changes | allowed | meaning |",
+        "|--|--|--|--|--|--|",
+        *(_node_row(key) for key in sorted(NODE.values(), key=lambda key: key.name)),
+        "",
+        "## Keys of former versions of Apache Kafka",
+        "These, and all `zookeeper.*`, are errors that say what to do instead.",
+        "",
+        "| key | what to do |",
+        "|--|--|",
+        *_retired_rows((RETIRED_NODE_KEYS | RETIRED_TOPIC_KEYS).items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _topic_row(key: Key) -> str:
+    synonyms = ", ".join(f"`{name}`" for name, _ in SYNONYMS.get(key.name, ()))
+    return _row(f"`{key.name}`", _type(key), _default(key), _allowed(key), synonyms, _meaning(key))
+
+
+def _node_row(key: Key) -> str:
+    changes = _UPDATES[key.update]
+    return _row(f"`{key.name}`", _type(key), _default(key), changes, _allowed(key), _meaning(key))
+
+
+def _retired_rows(items: Iterable[tuple[str, str]]) -> list[str]:
+    return [_row(f"`{name}`", advice) for name, advice in sorted(items)]
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _type(key: Key) -> str:
+    return key.type.name.lower()
+
+
+def _default(key: Key) -> str:
+    if key.default is None:
+        return "none"
+    return f"`{key.default}`" if key.default else "empty"
+
+
+def _allowed(key: Key) -> str:
+    if key.honoured:
+        values = " or ".join(f"`{value}`" if value else "empty" for value in key.honoured)
+        return f"{values} only: {key.reason}"
+    if key.choices:
+        return ", ".join(f"`{choice}`" for choice in key.choices)
+    if key.low is not None and key.high is not None:
+        return f"{key.low} to {key.high}"
+    return f"at least {key.low}" if key.low is not None else ""
+
+
+def _meaning(key: Key) -> str:
+    note = "" if key.effect else " *Read, without effect yet.*"
+    text = document(key.name)
+    for largest in (INT_MAX, LONG_MAX):
+        if key.default == str(largest):
+            note = f" (the default means: no limit){note}"
+    return text + note
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(render(), encoding="utf-8")
+    sys.stdout.write(f"wrote {PAGE.relative_to(PAGE.parent.parent.parent)}\n")
