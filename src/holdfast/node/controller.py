@@ -1,0 +1,312 @@
+"""The controller at work: decide, append, apply, and answer once it is durable.
+
+Owns the order of these four (DESIGN.md, "State machines over a log") and the timers that make the
+controller act by itself. What is decided stands in `core`. Every answer, reads too, waits until
+all that had been appended when it was decided is committed: nobody is told what a crash could take
+back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from holdfast.config.node import NodeSettings
+from holdfast.core.brokers import expire_sessions, next_expiry_ms
+from holdfast.core.elections import balance, elect_leaderless
+from holdfast.core.features import BOOTSTRAP
+from holdfast.core.image import ImageDelta, MetadataImage
+from holdfast.core.state import ControllerState, Decision
+from holdfast.log.directories import LogDirectories
+from holdfast.log.errors import StorageError
+from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
+from holdfast.node.metadata_log import QUORUM_STATE, CommittedBatch, MetadataLog
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.records.metadata import FeatureLevelRecord
+
+logger = logging.getLogger("holdfast.controller")
+
+LATE_MS: Final = 250  # a timer later than this tells of a process that was stopped or starved
+
+Decide = Callable[[ControllerState, int], Decision]
+
+
+class _Pending(NamedTuple):
+    """An answer that leaves when everything below `offset` is committed."""
+
+    offset: int
+    deferred: Deferred
+    response: Any
+
+
+class Controller:
+    """The active controller, and the only one: a quorum of one voter."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: NodeSettings,
+        directories: LogDirectories,
+        *,
+        cluster_id: str,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        """Nothing is touched until `start`; the directories must have been loaded by then."""
+        self.runtime = runtime
+        self.settings = settings
+        self.cluster_id = cluster_id
+        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.state = ControllerState(settings, cluster_id)
+        self.log: MetadataLog | None = None
+        self.failed: asyncio.Future[None] | None = None
+        self._directories = directories
+        self._pending: deque[_Pending] = deque()
+        self._syncing = False
+        self._closed = False
+        self._observers: dict[Callable[[], bool], None] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_due_ms = 0
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Replay the log and begin to lead. MetadataLogError, StorageError: it can't be.
+
+        Requests are served from now on; the first answers wait for the first sync. `failed` ends
+        with an exception when the log can't be written any more: the process must then end.
+        """
+        self.failed = asyncio.get_running_loop().create_future()
+        log = MetadataLog.open(self.runtime, self.settings, self._directories)
+        fresh = log.empty
+        log.replay(self._replayed)
+        assert self.state.image.offset == log.end - 1, "the image is not at the log's end"
+        log.begin_epoch(f"{self.settings.metadata_log_dir}/__cluster_metadata-0/{QUORUM_STATE}")
+        self.log = log
+        self.state.image.advance(log.end - 1, log.epoch)
+        if fresh:
+            self._append(
+                Decision(
+                    None,
+                    [
+                        FeatureLevelRecord(name=name, feature_level=level)
+                        for name, level in BOOTSTRAP.items()
+                    ],
+                )
+            )
+        self.state.activate(self._now_ms())
+        logger.info(
+            "controller %d leads in epoch %d from offset %d",
+            self.settings.node_id,
+            log.epoch,
+            log.end - 1,
+        )
+        self._start_sync()
+        self._arm_sweep()
+        if self.settings.auto_leader_rebalance_enable:
+            self._every("balance", self.settings.leader_imbalance_check_interval_seconds, _balance)
+        self._every(
+            "unclean", self.settings.unclean_leader_election_interval_ms / 1000, _elect_leaderless
+        )
+
+    def close(self) -> None:
+        """Stop deciding. Answers that still wait are never given: their connections close."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            each.deferred.abandon()
+        self.wake_observers()
+        if self.failed is not None and not self.failed.done():
+            self.failed.cancel()
+
+    @property
+    def active(self) -> bool:
+        return self.log is not None and not self._closed
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image up to the log's end: for deciding, not for showing."""
+        return self.state.image
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def decide(self, context: RequestContext, decide: Decide) -> Deferred:
+        """Carry a decision out, and answer the request with its response once it is committed."""
+        deferred = context.defer()
+        if not self.active:
+            deferred.abandon()
+            return deferred
+        try:
+            response = self._carry_out(decide)
+        except StorageError as error:
+            self._fail(error)
+            deferred.abandon()
+            return deferred
+        assert self.log is not None
+        if self.log.end <= self.log.committed:
+            deferred.answer(response)
+        else:
+            self._pending.append(_Pending(self.log.end, deferred, response))
+        return deferred
+
+    def observe(self, try_complete: Callable[[], bool]) -> Callable[[], None]:
+        """Call `try_complete` whenever more is committed, until it returns True.
+
+        Returns a function that ends this earlier.
+        """
+        self._observers[try_complete] = None
+        return lambda: self._observers.pop(try_complete, None)
+
+    def wake_observers(self) -> None:
+        for try_complete in list(self._observers):
+            if try_complete():
+                self._observers.pop(try_complete, None)
+
+    # -- decide, append, apply, commit ---------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return self.runtime.clock.monotonic_ms()
+
+    def _replayed(self, batch: CommittedBatch) -> None:
+        if batch.records:
+            self.state.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch)
+        else:
+            self.state.image.advance(batch.last_offset, batch.epoch)
+
+    def _carry_out(self, decide: Decide) -> Any:
+        decision = decide(self.state, self._now_ms())
+        if decision.records:
+            self._append(decision)
+            self._start_sync()
+        if self._sweep is None:
+            self._arm_sweep()
+        return decision.response
+
+    def _append(self, decision: Decision) -> None:
+        assert self.log is not None
+        last = self.log.append(decision.records)
+        delta = self.state.apply(decision.records, offset=last, epoch=self.log.epoch)
+        _tell(self.state.image, delta)
+
+    def _start_sync(self) -> None:
+        """Sync what was appended, unless a sync is under way: what comes meanwhile shares one."""
+        assert self.log is not None
+        if self._syncing or self._closed or self.log.end == self.log.committed:
+            return
+        self._syncing = True
+        end = self.log.end
+        self.log.sync().add_done_callback(lambda done: self._synced(end, done))
+
+    def _synced(self, end: int, done: asyncio.Future[None]) -> None:
+        self._syncing = False
+        if self._closed or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        assert self.log is not None
+        self.log.commit(end)
+        self._start_sync()
+        while self._pending and self._pending[0].offset <= end:
+            pending = self._pending.popleft()
+            pending.deferred.answer(pending.response)
+        self.wake_observers()
+
+    def _fail(self, error: BaseException) -> None:
+        """The log can't be written: what was decided may be lost, so nothing may be answered."""
+        logger.critical("the metadata log failed, the controller stops: %s", error)
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_exception(error)
+        self.close()
+
+    # -- acting by itself ----------------------------------------------------------------------
+
+    def _arm_sweep(self) -> None:
+        due_ms = next_expiry_ms(self.state)
+        if due_ms is None or self._closed:
+            self._sweep = None
+            return
+        self._sweep_due_ms = due_ms
+        delay = max(0, due_ms - self._now_ms()) / 1000
+        self._sweep = asyncio.get_running_loop().call_later(delay, self._sweep_sessions)
+
+    def _sweep_sessions(self) -> None:
+        """Fence brokers whose session has run out, one decision each."""
+        self._sweep = None
+        now_ms = self._now_ms()
+        if now_ms - self._sweep_due_ms > LATE_MS:
+            # This process stood still, so heartbeats may lie unread in its sockets: read them
+            # first, or brokers that are well would be fenced.
+            self._sweep_due_ms = now_ms + self.settings.broker_heartbeat_interval_ms
+            self._sweep = asyncio.get_running_loop().call_later(
+                self.settings.broker_heartbeat_interval_ms / 1000, self._sweep_sessions
+            )
+            return
+        while self.active and self._act(expire_sessions):
+            pass
+        self._arm_sweep()
+
+    def _act(self, decide: Decide) -> bool:
+        """Carry out a decision of the controller's own. True if it changed anything."""
+        assert self.log is not None
+        before = self.log.end
+        try:
+            self._carry_out(decide)
+        except StorageError as error:
+            self._fail(error)
+        return self.log.end > before
+
+    def _every(self, name: str, seconds: float, decide: Decide) -> None:
+        def fire() -> None:
+            if self.active:
+                self._act(decide)
+                self._every(name, seconds, decide)
+
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, fire)
+
+
+def _balance(state: ControllerState, _now_ms: int) -> Decision:
+    return Decision(None, list(balance(state)))
+
+
+def _elect_leaderless(state: ControllerState, _now_ms: int) -> Decision:
+    return Decision(None, list(elect_leaderless(state)))
+
+
+def _tell(image: MetadataImage, delta: ImageDelta) -> None:
+    """Log what an operator wants to know: brokers coming and going, partitions without a leader."""
+    for broker_id, before in delta.brokers_changed.items():
+        after = image.brokers.get(broker_id)
+        if after is None:
+            logger.info("broker %d is unregistered", broker_id)
+        elif before is None or before.epoch != after.epoch:
+            logger.info("broker %d registered with epoch %d", broker_id, after.epoch)
+        elif before.fenced != after.fenced:
+            logger.info("broker %d is %s", broker_id, "fenced" if after.fenced else "unfenced")
+        elif after.in_controlled_shutdown and not before.in_controlled_shutdown:
+            logger.info("broker %d is shutting down", broker_id)
+    for (topic_id, index), was in delta.partitions_changed.items():
+        now = image.partition_by_id(topic_id, index)
+        if was is None or now is None or (was.leader == now.leader and was.isr == now.isr):
+            continue
+        logger.info(
+            "%s-%d: leader %d -> %d, epoch %d, isr %s -> %s%s",
+            now.topic,
+            index,
+            was.leader,
+            now.leader,
+            now.leader_epoch,
+            list(was.isr),
+            list(now.isr),
+            ""
+            if was.recovery_state == now.recovery_state or not now.recovery_state
+            else ", UNCLEAN",
+        )
