@@ -1,0 +1,1 @@
+"""One node: connections, handlers, partitions, fetchers, the controller. Effects, no rules."""

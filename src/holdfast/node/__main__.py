@@ -1,0 +1,170 @@
+"""`python -m holdfast.node`: one node in the foreground. The only place that picks the real ports.
+
+Owns the command line of the process, its signals and its exit status. It stays small: its imports
+are the node's start-up time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from typing import Any
+
+from holdfast.config.key import ConfigError
+from holdfast.config.node import NodeSettings
+from holdfast.config.properties import parse_properties
+from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
+from holdfast.node.metadata_log import MetadataLogError
+from holdfast.node.node import Node
+from holdfast.node.server import StartError
+from holdfast.runtime.real import real_runtime
+
+USAGE = """\
+Usage: python -m holdfast.node --config FILE [--override KEY=VALUE ...]
+                               [--format-if-needed CLUSTER_ID]
+       python -m holdfast.node format --config FILE --cluster-id ID [--ignore-formatted]
+       python -m holdfast.node random-uuid
+
+Runs one node in the foreground with Kafka's own keys. SIGTERM hands leadership over and stops it.
+"""
+
+logger = logging.getLogger("holdfast.node")
+
+
+class UsageError(Exception):
+    """The command line does not say what to do."""
+
+
+def _options(arguments: list[str], known: dict[str, bool]) -> dict[str, list[str]]:
+    """Parse `--name value`, `--name=value` and flags; `known` says which take a value."""
+    found: dict[str, list[str]] = {}
+    rest = list(arguments)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name not in known:
+            raise UsageError(f"unknown option {name}")
+        if known[name] and not equals:
+            if not rest:
+                raise UsageError(f"{name} needs a value")
+            value = rest.pop(0)
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _settings(options: dict[str, list[str]]) -> NodeSettings:
+    if "--config" not in options:
+        raise UsageError("--config FILE is missing")
+    path = options["--config"][-1]
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs start-up time
+            properties = parse_properties(file.read())
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from error
+    for override in options.get("--override", []):
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise UsageError(f"--override {override}: write it as KEY=VALUE")
+        properties[key] = value
+    settings, warnings = NodeSettings.from_properties(properties)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return settings
+
+
+async def _run(node: Node) -> None:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(number: int) -> None:
+        if not ended.done():
+            ended.set_result(number)
+
+    for caught in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(caught, end, caught)
+    await node.start()
+    gc.collect()
+    gc.freeze()  # what is loaded now stays; no collection looks at it again
+    failed = loop.create_task(node.failed())
+    either: list[asyncio.Future[Any]] = [ended, failed]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not failed.done():
+        failed.cancel()
+        logger.info("stopping on %s", signal.Signals(ended.result()).name)
+    await node.stop()
+    if not failed.cancelled() and failed.done():
+        failed.result()
+
+
+def _start(arguments: list[str]) -> None:
+    options = _options(
+        arguments, {"--config": True, "--override": True, "--format-if-needed": True}
+    )
+    settings = _settings(options)
+    runtime = real_runtime()
+    if "--format-if-needed" in options:
+        from holdfast.node.format import format_storage
+
+        format_storage(runtime, settings, options["--format-if-needed"][-1], ignore_formatted=True)
+    asyncio.run(_run(Node(runtime, settings)))
+
+
+def _format(arguments: list[str]) -> None:
+    from holdfast.node.format import format_storage
+
+    options = _options(
+        arguments, {"--config": True, "--cluster-id": True, "--ignore-formatted": False}
+    )
+    if "--cluster-id" not in options:
+        raise UsageError("--cluster-id ID is missing; `random-uuid` makes one")
+    format_storage(
+        real_runtime(),
+        _settings(options),
+        options["--cluster-id"][-1],
+        ignore_formatted="--ignore-formatted" in options,
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Run what the arguments say. 0: stopped as asked; 1: could not start; 2: wrong usage."""
+    if not __debug__:
+        print("holdfast does not run under -O: its assertions guard your data", file=sys.stderr)
+        return 2
+    if "--help" in arguments or "-h" in arguments:
+        print(USAGE, end="")
+        return 0
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
+    try:
+        if arguments[:1] == ["random-uuid"]:
+            from holdfast.wire.uuids import uuid_text
+
+            print(uuid_text(real_runtime().random.uuid()))
+        elif arguments[:1] == ["format"]:
+            _format(arguments[1:])
+        else:
+            _start(arguments)
+    except UsageError as error:
+        print(f"error: {error}\n\n{USAGE}", file=sys.stderr, end="")
+        return 2
+    except (
+        ConfigError,
+        CorruptFileError,
+        DirectoryError,
+        MetadataLogError,
+        StartError,
+        StorageError,
+    ) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

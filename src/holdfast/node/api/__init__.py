@@ -1,0 +1,50 @@
+"""The protocol's index: which API a broker and a controller serve, in which versions, and where.
+
+Each row names a module of this folder. A broker's row calls its `handle(broker, context, request)`;
+a controller's row its `handle_on_controller(controller, context, request)`. A forwarded API is not
+looked at by the broker at all: it travels to the controller in an Envelope. What is advertised is
+what stands here; Produce alone is advertised from 0 although 0-2 are refused (KAFKA.md 1.2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Api(NamedTuple):
+    """One API: the inclusive range of versions per role; None where the role does not serve it."""
+
+    key: int
+    module: str
+    broker: tuple[int, int] | None = None
+    controller: tuple[int, int] | None = None
+    forwarded: bool = False
+
+
+APIS: tuple[Api, ...] = (
+    Api(0, "produce", broker=(0, 12)),
+    Api(1, "fetch", broker=(4, 17)),
+    Api(1, "fetch_metadata_log", controller=(12, 17)),
+    Api(2, "list_offsets", broker=(1, 11)),
+    Api(3, "metadata", broker=(0, 13)),
+    Api(18, "api_versions", broker=(0, 4), controller=(0, 4)),
+    Api(19, "create_topics", broker=(2, 7), controller=(2, 7), forwarded=True),
+    Api(20, "delete_topics", broker=(1, 6), controller=(1, 6), forwarded=True),
+    Api(22, "init_producer_id", broker=(0, 5)),
+    Api(23, "offset_for_leader_epoch", broker=(2, 4)),
+    Api(32, "describe_configs", broker=(1, 4)),
+    Api(33, "alter_configs", broker=(0, 2), controller=(0, 2), forwarded=True),
+    Api(37, "create_partitions", broker=(0, 3), controller=(0, 3), forwarded=True),
+    Api(43, "elect_leaders", broker=(0, 2), controller=(0, 2), forwarded=True),
+    Api(44, "incremental_alter_configs", broker=(0, 1), controller=(0, 1), forwarded=True),
+    Api(56, "alter_partition", controller=(2, 3)),
+    Api(58, "envelope", controller=(0, 0)),
+    Api(60, "describe_cluster", broker=(0, 2), controller=(0, 2)),
+    Api(62, "broker_registration", controller=(0, 4)),
+    Api(63, "broker_heartbeat", controller=(0, 1)),
+    Api(67, "allocate_producer_ids", controller=(0, 0)),
+    Api(75, "describe_topic_partitions", broker=(0, 0)),
+)
+
+BROKER: dict[int, Api] = {api.key: api for api in APIS if api.broker is not None}
+CONTROLLER: dict[int, Api] = {api.key: api for api in APIS if api.controller is not None}

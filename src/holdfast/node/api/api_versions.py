@@ -1,0 +1,75 @@
+"""ApiVersions (key 18): what is served here, in which versions, and the cluster's features.
+
+Served: 0 to 4. A version above is answered in version 0 with UNSUPPORTED_VERSION (KIP-511), which
+`dispatch` does, for its body cannot be parsed. Version 3 brought the client's name, which is
+validated, and the features; features whose minimum is 0 are named from version 4 on only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from holdfast.node.api import BROKER, CONTROLLER
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import api_versions as wire
+
+if TYPE_CHECKING:
+    from holdfast.core.image import MetadataImage
+    from holdfast.node.broker import Broker
+    from holdfast.node.context import RequestContext
+    from holdfast.node.controller import Controller
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+FIRST_VERSION_WITH_SOFTWARE = 3
+
+_BROKER_APIS = [
+    wire.ApiVersion(api_key=key, min_version=api.broker[0], max_version=api.broker[1])
+    for key, api in sorted(BROKER.items())
+    if api.broker is not None
+]
+_CONTROLLER_APIS = [
+    wire.ApiVersion(api_key=key, min_version=api.controller[0], max_version=api.controller[1])
+    for key, api in sorted(CONTROLLER.items())
+    if api.controller is not None
+]
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: wire.ApiVersionsRequest
+) -> wire.ApiVersionsResponse:
+    """Name what a broker's listener serves."""
+    return _answer(context, request, _BROKER_APIS, broker.image)
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: wire.ApiVersionsRequest
+) -> wire.ApiVersionsResponse:
+    """Name what a controller's listener serves."""
+    return _answer(context, request, _CONTROLLER_APIS, controller.image)
+
+
+def _answer(
+    context: RequestContext,
+    request: wire.ApiVersionsRequest,
+    apis: Iterable[wire.ApiVersion],
+    image: MetadataImage,
+) -> wire.ApiVersionsResponse:
+    if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
+        SOFTWARE.fullmatch(request.client_software_name)
+        and SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    response = wire.ApiVersionsResponse(api_keys=list(apis))
+    if image.features:
+        response.finalized_features_epoch = image.offset
+        response.finalized_features = [
+            wire.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ]
+        response.supported_features = [
+            wire.SupportedFeatureKey(name=name, min_version=1, max_version=level)
+            for name, level in sorted(image.features.items())
+        ]
+    return response

@@ -1,0 +1,49 @@
+"""InitProducerId (key 22): an id for an idempotent producer (KAFKA.md 6.1).
+
+Served: 0 to 5. Without a transactional id the time-out means nothing, whatever it is, and each call
+gets a fresh id in epoch 0. Transactional ids are refused: there are no transactions yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.node.context import (
+    CLUSTER_NAME,
+    Deferred,
+    Operation,
+    RequestContext,
+    ResourceType,
+)
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import init_producer_id as wire
+
+if TYPE_CHECKING:
+    from holdfast.node.broker import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: wire.InitProducerIdRequest
+) -> wire.InitProducerIdResponse | Deferred:
+    """Take the next id of the broker's block, or wait until it has got one."""
+    if request.transactional_id is not None:
+        return _refused(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.allows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    producer_id = broker.producer_ids.take()
+    if producer_id is not None:
+        return wire.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    deferred = context.defer()
+
+    def answer(taken: int | None) -> None:
+        if taken is None:
+            deferred.answer(_refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # retriable
+        else:
+            deferred.answer(wire.InitProducerIdResponse(producer_id=taken, producer_epoch=0))
+
+    broker.producer_ids.take_later(answer)
+    return deferred
+
+
+def _refused(error: ErrorCode) -> wire.InitProducerIdResponse:
+    return wire.InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)

@@ -1,0 +1,172 @@
+"""One broker: its image of the cluster, its partitions, and the loops that keep both current.
+
+Owns the composition, and the order of starting and stopping. The rules stand in `core`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from holdfast.config.node import NodeSettings
+from holdfast.config.topic import TopicSettings
+from holdfast.core.image import ImageDelta, MetadataImage, ResourceType
+from holdfast.log.directories import LogDirectories
+from holdfast.node.api import BROKER
+from holdfast.node.channel import ControllerAddress, ControllerChannel
+from holdfast.node.context import Authorizer
+from holdfast.node.fetcher import FetchSettings
+from holdfast.node.isr import IsrChanges
+from holdfast.node.lifecycle import Lifecycle
+from holdfast.node.observer import MetadataObserver
+from holdfast.node.partitions import Partitions
+from holdfast.node.producer_ids import ProducerIds
+from holdfast.node.server import Server
+from holdfast.node.waiting import WaitingRoom
+from holdfast.runtime.ports import Runtime
+
+logger = logging.getLogger("holdfast.broker")
+
+NOT_REGISTERED = -1
+
+
+class Broker:
+    """What every handler on a broker's listener may use."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: NodeSettings,
+        directories: LogDirectories,
+        authorizer: Authorizer,
+    ) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self.directories = directories
+        self.cluster_id = directories.cluster_id
+        self.image = MetadataImage()  # changes only between handlers
+        self.broker_epoch = NOT_REGISTERED
+        self.client_listener = settings.inter_broker_listener_name
+        self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock)
+        self.channel = ControllerChannel(
+            runtime,
+            _controllers(settings),
+            client_id=f"broker-{settings.node_id}",
+            request_timeout_ms=settings.request_timeout_ms,
+        )
+        self.isr_changes = IsrChanges(
+            self.channel, node=settings.node_id, broker_epoch=lambda: self.broker_epoch
+        )
+        self.producer_ids = ProducerIds(
+            self.channel, node=settings.node_id, broker_epoch=lambda: self.broker_epoch
+        )
+        self.partitions = Partitions(
+            runtime,
+            node=settings.node_id,
+            metadata=self.image,
+            directories=directories,
+            waiting=self.waiting,
+            lag_ms_max=settings.replica_lag_time_max_ms,
+            fetch=_fetch_settings(settings),
+            settings_of=self.topic_settings,
+            endpoint=self._endpoint,
+            broker_epoch=lambda: self.broker_epoch,
+            propose=self.isr_changes.propose,
+        )
+        self.server = Server(
+            runtime, settings, role="broker", owner=self, apis=BROKER, authorizer=authorizer
+        )
+        self.observer = MetadataObserver(self)
+        self.lifecycle = Lifecycle(self)
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._current = False  # the image is at least as new as our registration
+
+    async def start(self) -> None:
+        """Bind, register, and begin to catch up; `ready` is done when clients are served."""
+        await self.server.listen(self.settings.broker_listeners)
+        self.channel.start()
+        self.observer.start()
+        self.lifecycle.start()
+
+    async def stop(self) -> None:
+        """Hand leadership over, as far as a controller answers, then stop everything."""
+        if self.settings.controlled_shutdown_enable and self._current:
+            await self.lifecycle.shut_down()
+        self.isr_changes.close()
+        self.producer_ids.close()
+        await self.partitions.close()
+        self.waiting.close()
+        self.server.close()
+        await self.lifecycle.close()
+        await self.observer.close()
+        await self.channel.close()
+
+    # -- what the loops report -----------------------------------------------------------------
+
+    def registered(self, broker_epoch: int) -> None:
+        """The controller has registered this broker: what follows is of this epoch."""
+        self.broker_epoch = broker_epoch
+        self._settle()
+
+    def metadata_changed(self, delta: ImageDelta) -> None:
+        """Act on what the metadata log said; called by the observer after the image has changed."""
+        if any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed):
+            self.settings = self.settings.with_dynamic(
+                cluster=self.image.cluster_configs(),
+                broker=self.image.broker_configs(self.settings.node_id),
+            )
+        if self._current:
+            self.partitions.apply(delta)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Take partitions up once the image is as new as our registration.
+
+        Before that it may show this broker as the leader in an epoch that is long over.
+        """
+        if not self._current and self.image.offset >= self.broker_epoch != NOT_REGISTERED:
+            self._current = True
+            self.partitions.start()
+        if not self.ready.done() and self._current and self.image.is_active(self.settings.node_id):
+            self.ready.set_result(None)
+            self.server.release()
+            logger.info("broker %d serves in epoch %d", self.settings.node_id, self.broker_epoch)
+
+    # -- what others ask -----------------------------------------------------------------------
+
+    def topic_settings(self, topic: str) -> TopicSettings:
+        """The settings of one topic as this broker sees them."""
+        return TopicSettings.resolve(
+            self.image.topic_configs(topic),
+            cluster=self.image.cluster_configs(),
+            broker=self.image.broker_configs(self.settings.node_id),
+            static=self.settings.properties,
+        )
+
+    def _endpoint(self, node: int) -> tuple[str, int] | None:
+        """Where another broker is reached by brokers."""
+        registered = self.image.brokers.get(node)
+        name = self.settings.inter_broker_listener_name
+        endpoint = registered.endpoint(name) if registered is not None else None
+        return (endpoint.host, endpoint.port) if endpoint is not None else None
+
+
+def _controllers(settings: NodeSettings) -> list[ControllerAddress]:
+    voters = [ControllerAddress(*voter) for voter in settings.controller_quorum_voters]
+    if voters:
+        return voters
+    servers = settings.controller_quorum_bootstrap_servers
+    return [ControllerAddress(-1, server.host, server.port) for server in servers]
+
+
+def _fetch_settings(settings: NodeSettings) -> FetchSettings:
+    return FetchSettings(
+        node=settings.node_id,
+        backoff_ms=settings.replica_fetch_backoff_ms,
+        wait_ms_max=settings.replica_fetch_wait_max_ms,
+        min_bytes=settings.replica_fetch_min_bytes,
+        partition_bytes_max=settings.replica_fetch_max_bytes,
+        response_bytes_max=settings.replica_fetch_response_max_bytes,
+        client_id=f"broker-{settings.node_id}-fetcher",
+        timeout_ms=settings.replica_socket_timeout_ms,
+    )

@@ -1,0 +1,286 @@
+"""One client's connection: frames in, answers out in the order of the requests.
+
+Owns the receive buffer, the queue of answers, and the bounds on both. A frame is parsed in place
+and handled at once, inside the callback that received it; views into it die when the handler
+returns. It knows nothing of any API: `dispatch` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+
+from holdfast.node.context import ANONYMOUS, Buffers, Deferred
+from holdfast.wire.errors import WireError
+
+logger = logging.getLogger("holdfast.connection")
+
+BUFFER_BYTES = 64 * 1024
+BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame is handled
+SLOTS_MAX = 1000  # requests without an answer yet; past it, reading stops
+UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past it, reading stops
+JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
+
+_LENGTH = Struct(">i")
+
+# Handles one frame: returns what to send, a Deferred for later, or None when there is no answer.
+Handle = Callable[["Connection", memoryview], Buffers | Deferred | None]
+
+
+class Connections:
+    """All connections of one listener, and what they share."""
+
+    def __init__(self, *, listener: str, handle: Handle, frame_bytes_max: int) -> None:
+        self.listener = listener
+        self.handle = handle
+        self.frame_bytes_max = frame_bytes_max
+        self.held = True  # until the node is ready, requests stay unread
+        self.open: dict[Connection, None] = {}
+
+    def accept(self) -> Connection:
+        """Make the protocol of one accepted connection."""
+        return Connection(self)
+
+    def release(self) -> None:
+        """The node is ready: answer everybody who has connected meanwhile."""
+        self.held = False
+        for connection in list(self.open):
+            connection.resume()
+
+    def close(self) -> None:
+        """Close every connection, after sending what is ready."""
+        for connection in list(self.open):
+            connection.close()
+
+    def close_idle(self, before: float) -> None:
+        """Close every connection that has been silent since `before` (loop time, seconds)."""
+        for connection in list(self.open):
+            if connection.active_at < before and not connection.slots:
+                connection.close()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted connection."""
+
+    def __init__(self, group: Connections) -> None:
+        self.group = group
+        self.host = "?"
+        self.peer = "?"
+        self.principal = ANONYMOUS  # what the authentication gate has established
+        self.authenticated = True  # a PLAINTEXT listener has nothing to ask for
+        self.slots: deque[Deferred] = deque()
+        self.active_at = 0.0
+        self.muted_until = 0.0  # a throttled peer is not read before (loop time, seconds)
+        self._muted = 0  # requests that wait before their effect
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._writable = True
+        self._reading = True
+        self._parsing = False
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+
+    # -- the transport's calls -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.host = name[0]
+            self.peer = f"{name[0]}:{name[1]}"
+        self.active_at = self._loop.time()
+        self.group.open[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            logger.debug("connection %s lost: %s", self.peer, exc)
+        self._transport = None
+        self.slots.clear()
+        self.group.open.pop(self, None)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        self.active_at = self._loop.time()
+        self._parse()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._settle_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.resume()
+
+    # -- frames in -----------------------------------------------------------------------------
+
+    @property
+    def _may_read(self) -> bool:
+        return (
+            self._writable
+            and not self._muted
+            and not self.group.held
+            and len(self.slots) < SLOTS_MAX
+            and self.muted_until <= self._loop.time()
+        )
+
+    def _parse(self) -> None:
+        """Handle every whole frame in the buffer, as far as the bounds allow."""
+        if self._parsing:
+            return  # an answer inside of a handler has made room: the loop below goes on
+        self._parsing = True
+        position = 0
+        try:
+            while self._transport is not None and self._may_read:
+                available = self._filled - position
+                if available < 4:
+                    break
+                (length,) = _LENGTH.unpack_from(self._buffer, position)
+                if not 8 <= length <= self.group.frame_bytes_max:
+                    self._refuse(f"a frame of {length} bytes")
+                    break
+                if available < 4 + length:
+                    self._make_room(position, 4 + length)
+                    position = 0
+                    break
+                frame = self._view[position + 4 : position + 4 + length]
+                position += 4 + length
+                self._handle(frame)
+        finally:
+            self._parsing = False
+        self._keep_from(position)
+        self._settle_reading()
+
+    def _handle(self, frame: memoryview) -> None:
+        try:
+            answer = self.group.handle(self, frame)
+        except WireError as error:
+            self._refuse(str(error))
+            return
+        if answer is None:
+            return
+        if isinstance(answer, Deferred):
+            self.slots.append(answer)
+            self._send_ready()
+        elif self.slots:
+            self.slots.append(Deferred.answered(answer))
+        else:
+            self._write(answer)
+
+    def _make_room(self, position: int, needed: int) -> None:
+        """Get a buffer in which a frame of `needed` bytes, begun at `position`, fits."""
+        rest = self._filled - position
+        if needed > len(self._buffer):
+            larger = bytearray(needed)
+            larger[:rest] = self._view[position : self._filled]
+            self._buffer = larger
+            self._view = memoryview(larger)
+        elif position:
+            self._buffer[:rest] = self._buffer[position : self._filled]
+        self._filled = rest
+
+    def _keep_from(self, position: int) -> None:
+        """Move what is not handled yet to the front; give an unusually large buffer back."""
+        rest = self._filled - position
+        if position:
+            if rest:
+                self._buffer[:rest] = self._buffer[position : self._filled]
+            self._filled = rest
+        if not self._filled and len(self._buffer) > BUFFER_KEPT_BYTES:
+            self._buffer = bytearray(BUFFER_BYTES)
+            self._view = memoryview(self._buffer)
+
+    def _refuse(self, why: str) -> None:
+        """Close on a peer that does not speak the protocol; everybody else goes on."""
+        logger.warning(
+            "closing the connection of %s on listener %s: %s", self.peer, self.group.listener, why
+        )
+        self.abort()
+
+    # -- answers out ---------------------------------------------------------------------------
+
+    def deliver(self, answer: Deferred) -> None:
+        """An answer has become ready: send it, and all that follow it, when it is their turn."""
+        if answer.closes:
+            self._refuse("a request that has no answer")
+            return
+        if self._transport is not None and self.slots and self.slots[0] is answer:
+            self._send_ready()
+            if not self._reading:
+                # Later, not now: what was received here may answer what others wait for, and so on.
+                self._loop.call_soon(self.resume)
+
+    def _send_ready(self) -> None:
+        while self.slots and self.slots[0].buffers is not None:
+            buffers = self.slots.popleft().buffers
+            assert buffers is not None
+            if buffers:
+                self._write(buffers)
+
+    def _write(self, buffers: Buffers) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        elif sum(map(len, buffers)) <= JOINED_BYTES_MAX:
+            transport.write(b"".join(buffers))
+        else:
+            for buffer in buffers:  # large ones are not copied together
+                transport.write(buffer)
+
+    # -- bounds --------------------------------------------------------------------------------
+
+    def mute(self) -> None:
+        """A request waits before its effect: nothing behind it is looked at until `unmute`."""
+        self._muted += 1
+        self._settle_reading()
+
+    def mute_for(self, seconds: float) -> None:
+        """Look at nothing from this peer for a while: it is throttled (KIP-219)."""
+        self.muted_until = max(self.muted_until, self._loop.time() + seconds)
+        self._loop.call_at(self.muted_until, self.resume)
+        self._settle_reading()
+
+    def unmute(self) -> None:
+        assert self._muted > 0, "unmuted more often than muted"
+        self._muted -= 1
+        self.resume()
+
+    def resume(self) -> None:
+        """Something that held reading back may be over: handle what has been received."""
+        if self._transport is not None and not self._parsing:
+            self._parse()
+
+    def _settle_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._parsing:
+            return
+        may_read = self._may_read
+        if may_read != self._reading:
+            self._reading = may_read
+            if may_read:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def close(self) -> None:
+        """Close after sending what has been written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+            self.slots.clear()
+            self.group.open.pop(self, None)

@@ -1,0 +1,328 @@
+"""Following: one loop for each broker that leads something of ours (KAFKA.md 4.2).
+
+Owns what is asked of which leader, and the applying of answers. A fetch at offset N tells the
+leader that everything before N is in our log, so an answer is applied only while it still fits.
+It never decides who leads: `assign` and `remove` say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from holdfast.log.errors import StorageError
+from holdfast.node.partition import Partition, PartitionKey
+from holdfast.runtime.dial import Connection, dial
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import fetch as wire
+from holdfast.wire.messages import list_offsets
+
+logger = logging.getLogger("holdfast.fetcher")
+
+VERSION = 17
+LIST_OFFSETS_VERSION = 7
+EARLIEST, LATEST = -2, -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """The replica.* keys."""
+
+    node: int
+    backoff_ms: int
+    wait_ms_max: int
+    min_bytes: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    client_id: str
+    timeout_ms: int
+
+
+class State(Enum):
+    FETCHING = auto()
+    LOOKING = auto()  # our offset is not in the leader's log: asking where it begins and ends
+    FENCED = auto()  # the leader epoch is over: only new metadata helps
+    FAILED = auto()  # our disk, or something that we do not understand
+
+
+@dataclass(slots=True)
+class Following:
+    """One partition that is fetched, in one leader epoch."""
+
+    partition: Partition
+    leader_epoch: int
+    state: State = State.FETCHING
+    retry_at: float = 0.0  # loop time, seconds; not asked for before
+
+    @property
+    def is_current(self) -> bool:
+        partition = self.partition
+        return (
+            partition.leader is None
+            and partition.log is not None
+            and partition.leader_epoch == self.leader_epoch
+        )
+
+
+class Fetcher:
+    """Fetches from one broker, one request at a time."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: FetchSettings,
+        *,
+        source: int,
+        endpoint: Callable[[int], tuple[str, int] | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._source = source
+        self._endpoint = endpoint
+        self._broker_epoch = broker_epoch
+        self._following: dict[PartitionKey, Following] = {}
+        self._changed = asyncio.Event()
+        self._parked = False  # a fetch is at the leader
+        self._connection: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._following)
+
+    def assign(self, partition: Partition, leader_epoch: int) -> None:
+        """Fetch a partition from now on, in this leader epoch."""
+        self._following[partition.key] = Following(partition, leader_epoch)
+        self._changed.set()
+        if self._parked:
+            # The leader may hold our fetch back for lack of data, and does not know of this
+            # partition. Nothing is lost by asking again on a new connection.
+            self._drop_connection()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def remove(self, key: PartitionKey) -> None:
+        self._following.pop(key, None)
+
+    async def close(self) -> None:
+        """Stop fetching."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._changed.clear()
+            now = loop.time()
+            due = [f for f in self._following.values() if self._is_due(f, now)]
+            if not due:
+                await self._sleep(self._until_retry(now))
+                continue
+            try:
+                connection = await self._connected()
+                await self._fetch(connection, due)
+            except OSError as error:
+                self._drop_connection()
+                if not self._changed.is_set():
+                    logger.info("fetching from broker %d: %s", self._source, error)
+                    await self._sleep(self._settings.backoff_ms / 1000)
+
+    @staticmethod
+    def _is_due(following: Following, now: float) -> bool:
+        asks = following.state in {State.FETCHING, State.LOOKING}
+        return asks and following.retry_at <= now and following.is_current
+
+    def _until_retry(self, now: float) -> float | None:
+        waits = [
+            f.retry_at - now
+            for f in self._following.values()
+            if f.retry_at > now and f.state in {State.FETCHING, State.LOOKING}
+        ]
+        return min(waits) if waits else None
+
+    async def _sleep(self, seconds: float | None) -> None:
+        """Until something is assigned, or the next retry is due."""
+        with contextlib.suppress(TimeoutError):  # which is how a retry becomes due
+            await asyncio.wait_for(self._changed.wait(), seconds)
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.is_open:
+            endpoint = self._endpoint(self._source)
+            if endpoint is None:
+                raise ConnectionError("it is not registered")
+            self._connection = await dial(
+                self._runtime,
+                *endpoint,
+                self._settings.client_id,
+                timeout_ms=self._settings.timeout_ms,
+            )
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _fetch(self, connection: Connection, due: list[Following]) -> None:
+        looking = [f for f in due if f.state is State.LOOKING]
+        if looking:
+            await self._look_up(connection, looking)
+        fetching = [f for f in due if f.state is State.FETCHING and f.is_current]
+        if not fetching:
+            return
+        asked = {f.partition.key: (f, _log_end(f)) for f in fetching}
+        self._parked = True
+        try:
+            response: wire.FetchResponse = await connection.send(
+                self._request(fetching),
+                version=VERSION,
+                timeout_ms=self._settings.timeout_ms + self._settings.wait_ms_max,
+            )
+        finally:
+            self._parked = False
+        if response.error_code != ErrorCode.NONE:
+            self._put_off(fetching, ErrorCode(response.error_code).name)
+            return
+        for topic in response.responses:
+            for data in topic.partitions:
+                entry = asked.get((bytes(topic.topic_id), data.partition_index))
+                if entry is not None:
+                    self._apply(*entry, data)
+
+    def _request(self, fetching: list[Following]) -> wire.FetchRequest:
+        topics: dict[bytes, list[wire.FetchPartition]] = {}
+        for following in fetching:
+            partition = following.partition
+            assert partition.log is not None
+            topics.setdefault(partition.topic_id, []).append(
+                wire.FetchPartition(
+                    partition=partition.index,
+                    current_leader_epoch=following.leader_epoch,
+                    fetch_offset=partition.log.end,
+                    last_fetched_epoch=partition.log.latest_epoch,
+                    log_start_offset=partition.log.start,
+                    partition_max_bytes=self._settings.partition_bytes_max,
+                )
+            )
+        return wire.FetchRequest(
+            replica_state=wire.ReplicaState(
+                replica_id=self._settings.node, replica_epoch=self._broker_epoch()
+            ),
+            max_wait_ms=self._settings.wait_ms_max,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.response_bytes_max,
+            topics=[
+                wire.FetchTopic(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ],
+        )
+
+    def _apply(self, following: Following, asked_at: int, data: wire.PartitionData) -> None:
+        partition = following.partition
+        current = self._following.get(partition.key) is following and following.is_current
+        if not current or _log_end(following) != asked_at:
+            return  # a stale answer: what it says was true of another log or another epoch
+        try:
+            self._apply_current(following, data)
+        except StorageError as error:
+            logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's
+            following.state = State.FAILED
+
+    def _apply_current(self, following: Following, data: wire.PartitionData) -> None:
+        partition = following.partition
+        error = ErrorCode(data.error_code)
+        if error is ErrorCode.NONE and data.diverging_epoch.end_offset != -1:
+            # Nothing else of such an answer counts: not its high watermark, not its log start.
+            diverging = data.diverging_epoch
+            partition.truncate_for(diverging.epoch, diverging.end_offset)
+        elif error is ErrorCode.NONE:
+            records = memoryview(data.records or b"")
+            error = partition.append_fetched(records, data.high_watermark, data.log_start_offset)
+            if error is not ErrorCode.NONE:
+                self._put_off([following], f"what the leader sent is damaged: {error.name}")
+        elif error is ErrorCode.FENCED_LEADER_EPOCH:
+            following.state = State.FENCED
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            following.state = State.LOOKING
+        else:
+            self._put_off([following], error.name)
+
+    def _put_off(self, following: list[Following], why: str) -> None:
+        retry_at = asyncio.get_running_loop().time() + self._settings.backoff_ms / 1000
+        for each in following:
+            each.retry_at = retry_at
+        names = ", ".join(str(f.partition) for f in following[:5])
+        logger.info("fetching %s from broker %d: %s", names, self._source, why)
+
+    # -- our offset is not in the leader's log --------------------------------------------------
+
+    async def _look_up(self, connection: Connection, looking: list[Following]) -> None:
+        """Ask where the leader's log begins and ends, and cut ours to fit (KAFKA.md 4.2)."""
+        begins = await connection.send(
+            self._offsets_request(looking, EARLIEST), version=LIST_OFFSETS_VERSION
+        )
+        ends = await connection.send(
+            self._offsets_request(looking, LATEST), version=LIST_OFFSETS_VERSION
+        )
+        starts, latest = _offsets(begins), _offsets(ends)
+        for following in looking:
+            name = (following.partition.topic, following.partition.index)
+            if name not in starts or name not in latest:
+                self._put_off([following], "the leader did not say where its log begins and ends")
+            elif following.is_current:
+                self._cut(following, starts[name], latest[name])
+
+    def _cut(self, following: Following, start: int, end: int) -> None:
+        partition = following.partition
+        assert partition.log is not None
+        try:
+            if end < partition.log.end:
+                partition.truncate_to(end)
+            elif start > partition.log.end:
+                partition.reset_to(start)
+            following.state = State.FETCHING
+        except StorageError as error:
+            logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's
+            following.state = State.FAILED
+
+    def _offsets_request(
+        self, looking: list[Following], timestamp: int
+    ) -> list_offsets.ListOffsetsRequest:
+        topics: dict[str, list[list_offsets.ListOffsetsPartition]] = {}
+        for following in looking:
+            topics.setdefault(following.partition.topic, []).append(
+                list_offsets.ListOffsetsPartition(
+                    partition_index=following.partition.index,
+                    current_leader_epoch=following.leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        return list_offsets.ListOffsetsRequest(
+            replica_id=self._settings.node,
+            topics=[
+                list_offsets.ListOffsetsTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+
+
+def _log_end(following: Following) -> int:
+    log = following.partition.log
+    return log.end if log is not None else -1
+
+
+def _offsets(response: list_offsets.ListOffsetsResponse) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, answer.partition_index): answer.offset
+        for topic in response.topics
+        for answer in topic.partitions
+        if answer.error_code == ErrorCode.NONE
+    }

@@ -1,0 +1,142 @@
+"""The one AlterPartition request that a broker may have in flight, and what waits behind it.
+
+Owns the batching of proposals from all partitions that this broker leads, and the retries. Which
+ISR to ask for, and what an answer means, `core.replication` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast.core.replication import Proposal, Reaction
+from holdfast.node.partition import Partition, PartitionKey
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import alter_partition as wire
+
+if TYPE_CHECKING:
+    from holdfast.node.channel import ControllerChannel
+
+logger = logging.getLogger("holdfast.isr")
+
+RETRY_SECONDS = 0.05
+
+Sent = dict[PartitionKey, tuple[Partition, Proposal]]
+
+
+class IsrChanges:
+    """Sends proposals to the controller, batched, one request at a time."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        *,
+        node: int,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._channel = channel
+        self._node = node
+        self._broker_epoch = broker_epoch
+        self._waiting: Sent = {}
+        self._in_flight = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Ask for nothing more: the broker stops."""
+        self._closed = True
+
+    def propose(self, partition: Partition, proposal: Proposal) -> None:
+        """Ask for an ISR; what else is proposed in this turn of the loop goes along."""
+        self._waiting[partition.key] = (partition, proposal)
+        if not self._in_flight:
+            self._in_flight = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self) -> None:
+        sent: Sent = {
+            key: (partition, proposal)
+            for key, (partition, proposal) in self._waiting.items()
+            if partition.leader is not None and partition.leader.pending is proposal
+        }
+        self._waiting = {}
+        if not sent or self._closed:
+            self._in_flight = False
+            return
+        future = self._channel.send(self._request(sent))
+        future.add_done_callback(lambda done: self._answered(sent, done))
+
+    def _request(self, sent: Sent) -> wire.AlterPartitionRequest:
+        topics: dict[bytes, list[wire.RequestPartitionData]] = {}
+        for (topic_id, index), (partition, proposal) in sent.items():
+            assert partition.leader is not None, "only a leader proposes"
+            # The epoch that fetched, not the one that is registered: a broker that came back with
+            # an empty disk must not pass for the one before (KIP-903).
+            epochs = {node: f.broker_epoch for node, f in partition.leader.followers.items()}
+            epochs[self._node] = self._broker_epoch()
+            topics.setdefault(topic_id, []).append(
+                wire.RequestPartitionData(
+                    partition_index=index,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=[
+                        wire.BrokerState(broker_id=node, broker_epoch=epochs[node])
+                        for node in proposal.isr
+                    ],
+                    leader_recovery_state=0,
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return wire.AlterPartitionRequest(
+            broker_id=self._node,
+            broker_epoch=self._broker_epoch(),
+            topics=[
+                wire.RequestTopicData(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ],
+        )
+
+    def _answered(self, sent: Sent, done: asyncio.Future[wire.AlterPartitionResponse]) -> None:
+        if done.cancelled() or self._closed:
+            return
+        failure = done.exception()
+        response = None if failure is not None else done.result()
+        if response is None or response.error_code != ErrorCode.NONE:
+            reason = failure if response is None else ErrorCode(response.error_code).name
+            logger.warning("AlterPartition failed, trying again: %s", reason)
+            self._again(sent)
+            return
+        retry: Sent = {}
+        for topic in response.topics:
+            for answer in topic.partitions:
+                key = (bytes(topic.topic_id), answer.partition_index)
+                if key in sent and not self._settle(*sent[key], answer):
+                    retry[key] = sent[key]
+        self._again(retry)
+
+    def _settle(
+        self, partition: Partition, proposal: Proposal, answer: wire.ResponsePartitionData
+    ) -> bool:
+        """Apply one partition's answer; False when the same request has to go out again."""
+        leader = partition.leader
+        if answer.error_code == ErrorCode.NONE:
+            isr = tuple(answer.isr)
+            logger.info("%s: ISR is %s", partition, ",".join(map(str, isr)))
+            partition.isr_granted(proposal.leader_epoch, isr, answer.partition_epoch)
+            return True
+        if leader is None:
+            return True
+        error = ErrorCode(answer.error_code)
+        logger.info(
+            "%s: ISR %s refused: %s", partition, ",".join(map(str, proposal.isr)), error.name
+        )
+        return leader.refused(proposal, error) is not Reaction.RETRY
+
+    def _again(self, unsettled: Sent) -> None:
+        """Send what is waiting now; what failed a little later, behind newer proposals."""
+        self._waiting = unsettled | self._waiting
+        loop = asyncio.get_running_loop()
+        if unsettled:
+            loop.call_later(RETRY_SECONDS, self._send)
+        else:
+            loop.call_soon(self._send)

@@ -1,0 +1,107 @@
+"""One node: its log directories, and a broker, a controller or both on top of them.
+
+Owns what the two roles share, and the order in which they start and stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from holdfast.config.node import NodeSettings
+from holdfast.config.topic import TopicSettings
+from holdfast.log.directories import LogDirectories
+from holdfast.node.api import CONTROLLER
+from holdfast.node.broker import Broker
+from holdfast.node.context import AllowAll, Authorizer
+from holdfast.node.controller import Controller
+from holdfast.node.server import Server
+from holdfast.runtime.ports import Runtime
+
+logger = logging.getLogger("holdfast.node")
+
+ROLE_BROKER, ROLE_CONTROLLER = "broker", "controller"
+
+
+class Node:
+    """A node in one process. It does not know how it was started, nor when it should end."""
+
+    def __init__(
+        self, runtime: Runtime, settings: NodeSettings, authorizer: Authorizer | None = None
+    ) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self.directories = LogDirectories(
+            runtime,
+            settings.log_dirs,
+            node_id=settings.node_id,
+            cluster_id=None,
+            intervals=settings,
+            settings_for=lambda _topic: TopicSettings.resolve(static=settings.properties),
+            metadata_path=settings.metadata_log_dir,
+        )
+        self.broker: Broker | None = None
+        self.controller: Controller | None = None
+        self._controller_server: Server | None = None
+        self._authorizer = authorizer or AllowAll()
+
+    @property
+    def roles(self) -> Sequence[str]:
+        return self.settings.process_roles
+
+    async def start(self) -> None:
+        """Load what is on disk, then start the roles. It serves once `ready` is done."""
+        self.directories.load()
+        self.directories.start()
+        if self.settings.is_controller:
+            await self._start_controller()
+        if self.settings.is_broker:
+            self.broker = Broker(self.runtime, self.settings, self.directories, self._authorizer)
+            await self.broker.start()
+
+    async def _start_controller(self) -> None:
+        self.controller = Controller(
+            self.runtime,
+            self.settings,
+            self.directories,
+            cluster_id=self.directories.cluster_id,
+            authorizer=self._authorizer,
+        )
+        server = Server(
+            self.runtime,
+            self.settings,
+            role=ROLE_CONTROLLER,
+            owner=self.controller,
+            apis=CONTROLLER,
+            authorizer=self._authorizer,
+        )
+        self._controller_server = server
+        await server.listen(self.settings.controller_listeners)
+        self.controller.start()
+        server.release()
+
+    async def failed(self) -> None:
+        """Return never, or raise when the node can't go on: its controller lost its disk."""
+        if self.controller is not None and self.controller.failed is not None:
+            await asyncio.shield(self.controller.failed)
+        else:
+            await asyncio.get_running_loop().create_future()
+
+    async def ready(self) -> None:
+        """Return once every role of this node serves."""
+        if self.broker is not None:
+            await asyncio.shield(self.broker.ready)
+
+    async def stop(self) -> None:
+        """Stop the roles, the broker first, and leave everything on disk as after a clean end."""
+        broker_epoch = -1
+        if self.broker is not None:
+            await self.broker.stop()
+            broker_epoch = self.broker.broker_epoch
+        if self.controller is not None:
+            self.controller.close()
+        if self._controller_server is not None:
+            self._controller_server.close()
+        await self.directories.close(broker_epoch=broker_epoch)
+        logger.info("node %d stopped", self.settings.node_id)

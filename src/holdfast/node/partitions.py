@@ -1,0 +1,253 @@
+"""All replicas of this broker, kept as the metadata says.
+
+Owns which partitions are held, in which role, and who fetches what from whom. It acts on changes of
+the image and on failures of disks; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from holdfast.config.topic import TopicSettings
+from holdfast.core import image
+from holdfast.core.image import ImageDelta, MetadataImage
+from holdfast.core.replication import Proposal
+from holdfast.log.directories import LogDirectories, LogDirectory
+from holdfast.log.errors import StorageError
+from holdfast.log.log import Log
+from holdfast.node.fetcher import Fetcher, FetchSettings
+from holdfast.node.partition import Partition, PartitionKey
+from holdfast.node.waiting import WaitingRoom
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.errors import ErrorCode
+
+logger = logging.getLogger("holdfast.partitions")
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class Partitions:
+    """The replicas that the image assigns to this broker."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        node: int,
+        metadata: MetadataImage,
+        directories: LogDirectories,
+        waiting: WaitingRoom,
+        lag_ms_max: int,
+        fetch: FetchSettings,
+        settings_of: Callable[[str], TopicSettings],
+        endpoint: Callable[[int], tuple[str, int] | None],
+        broker_epoch: Callable[[], int],
+        propose: Callable[[Partition, Proposal], None],
+    ) -> None:
+        self.held: dict[PartitionKey, Partition] = {}
+        self.by_name: dict[tuple[str, int], Partition] = {}
+        self._runtime = runtime
+        self._node = node
+        self._metadata = metadata
+        self._directories = directories
+        self._waiting = waiting
+        self._lag_ms_max = lag_ms_max
+        self._fetch = fetch
+        self._settings_of = settings_of
+        self._endpoint = endpoint
+        self._broker_epoch = broker_epoch
+        self._propose = propose
+        self._fetchers: dict[int, Fetcher] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        directories.on_offline = self.directory_failed
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self.held.values())
+
+    def find(self, topic: str, index: int) -> tuple[Partition | None, ErrorCode]:
+        """The replica of that name, or why there is none here."""
+        held = self.by_name.get((topic, index))
+        if held is not None:
+            return held, ErrorCode.NONE
+        known = self._metadata.partition(topic, index) is not None
+        return None, (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+    def find_by_id(self, topic_id: bytes, index: int) -> tuple[Partition | None, ErrorCode]:
+        """The replica of that topic id, or why there is none here."""
+        held = self.held.get((topic_id, index))
+        if held is not None:
+            return held, ErrorCode.NONE
+        topic = self._metadata.topics_by_id.get(topic_id)
+        if topic is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+        known = topic.partition(index) is not None
+        return None, (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+    # -- the metadata has changed --------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up everything that the image assigns to this broker: it has caught up."""
+        self._remove_strays()
+        brokers = self._brokers()
+        for decided in list(self._metadata.partitions()):
+            if self._node in decided.replicas:
+                self._take_up(decided, brokers)
+        self._schedule_sweep()
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Act on what has changed in the image, which holds it already."""
+        for topic in delta.topics_deleted:
+            for decided in topic.partitions:
+                self._give_up(decided.key)
+        brokers = self._brokers()
+        if delta.brokers_changed:
+            for partition in self.held.values():
+                partition.brokers_changed(brokers)
+        for key in delta.partitions_changed:
+            decided = self._metadata.partition_by_id(*key)
+            if decided is not None and self._node in decided.replicas:
+                self._take_up(decided, brokers)
+            else:
+                self._give_up(key)
+        if delta.configs_changed:
+            self._configure(delta)
+
+    def _configure(self, delta: ImageDelta) -> None:
+        everything = any(kind == image.ResourceType.BROKER for kind, _ in delta.configs_changed)
+        topics = {name for kind, name in delta.configs_changed if kind == image.ResourceType.TOPIC}
+        for partition in self.held.values():
+            if everything or partition.topic in topics:
+                partition.configure(self._settings_of(partition.topic))
+
+    def _take_up(self, decided: image.Partition, brokers: Mapping[int, tuple[bool, int]]) -> None:
+        partition = self.held.get(decided.key) or self._hold(decided)
+        try:
+            if decided.leader == self._node:
+                self._stop_fetching(partition)
+                partition.lead(decided, brokers)
+            else:
+                self._follow(partition, decided)
+        except StorageError as error:
+            logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's
+            partition.fail()
+
+    def _follow(self, partition: Partition, decided: image.Partition) -> None:
+        if partition.leader is None and partition.leader_epoch == decided.leader_epoch:
+            return  # only the ISR has changed: the fetcher goes on
+        self._stop_fetching(partition)
+        partition.follow(decided.leader, decided.leader_epoch)
+        if decided.leader != image.NO_LEADER and partition.log is not None:
+            self._fetcher(decided.leader).assign(partition, decided.leader_epoch)
+
+    def _hold(self, decided: image.Partition) -> Partition:
+        partition = Partition(
+            node=self._node,
+            topic=decided.topic,
+            topic_id=decided.topic_id,
+            index=decided.index,
+            log=self._open_log(decided),
+            settings=self._settings_of(decided.topic),
+            lag_ms_max=self._lag_ms_max,
+            clock=self._runtime.clock,
+            waiting=self._waiting,
+            propose=self._propose,
+        )
+        self.held[partition.key] = partition
+        self.by_name[partition.topic, partition.index] = partition
+        return partition
+
+    def _open_log(self, decided: image.Partition) -> Log | None:
+        settings = self._settings_of(decided.topic)
+        log = self._directories.get(decided.topic, decided.index)
+        if log is not None:
+            log.settings = settings
+            return log
+        try:
+            return self._directories.create(
+                decided.topic, decided.index, decided.topic_id, settings
+            )
+        except StorageError as error:
+            logger.error("%s-%d: %s", decided.topic, decided.index, error)  # noqa: TRY400
+            return None
+
+    def _give_up(self, key: PartitionKey) -> None:
+        """This broker holds the partition no longer: the topic is gone, or it moved away."""
+        partition = self.held.pop(key, None)
+        if partition is None:
+            return
+        logger.info("%s: not held any more, deleting it", partition)
+        self._stop_fetching(partition)
+        partition.stop()
+        if self.by_name.get((partition.topic, partition.index)) is partition:
+            del self.by_name[partition.topic, partition.index]
+        if partition.log is not None:
+            self._directories.delete(partition.topic, partition.index)
+
+    def _remove_strays(self) -> None:
+        """Delete what lies on disk and is not ours any more: it went while this broker was down."""
+        for log in list(self._directories.logs):
+            if log.topic == METADATA_TOPIC:
+                continue
+            decided = self._metadata.partition(log.topic, log.partition)
+            ours = decided is not None and self._node in decided.replicas
+            if not ours or (decided is not None and log.topic_id != decided.topic_id):
+                logger.warning(
+                    "%s-%d: not assigned to this broker, deleting it", log.topic, log.partition
+                )
+                self._directories.delete(log.topic, log.partition)
+
+    def _brokers(self) -> dict[int, tuple[bool, int]]:
+        return {b.broker_id: (b.active, b.epoch) for b in self._metadata.brokers.values()}
+
+    # -- fetchers ------------------------------------------------------------------------------
+
+    def _fetcher(self, source: int) -> Fetcher:
+        fetcher = self._fetchers.get(source)
+        if fetcher is None:
+            fetcher = self._fetchers[source] = Fetcher(
+                self._runtime,
+                self._fetch,
+                source=source,
+                endpoint=self._endpoint,
+                broker_epoch=self._broker_epoch,
+            )
+        return fetcher
+
+    def _stop_fetching(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition.key)
+
+    # -- all along -----------------------------------------------------------------------------
+
+    def _schedule_sweep(self) -> None:
+        delay = self._lag_ms_max / 2000
+        self._sweep = asyncio.get_running_loop().call_later(delay, self._swept)
+
+    def _swept(self) -> None:
+        for partition in list(self.held.values()):
+            partition.shrink_if_lagging()
+            partition.acknowledgements.drop_finished()
+        self._schedule_sweep()
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """A log directory went offline: its replicas answer with an error, the others serve on."""
+        logger.error("log directory %s is offline: %s", directory.path, directory.failure)
+        for partition in self.held.values():
+            if partition.log is not None and partition.log.offline:
+                self._stop_fetching(partition)
+                partition.fail()
+
+    async def close(self) -> None:
+        """Stop fetching and leading. The logs stay open: their directories close them."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for fetcher in self._fetchers.values():
+            await fetcher.close()
+        for partition in self.held.values():
+            partition.stop()

@@ -1,0 +1,134 @@
+"""What a client wants appended, checked and made ready under the topic's settings (KAFKA.md 2.3).
+
+Owns the rules that need settings or records. The cheap ones look at the batch's header; records are
+walked only when a setting asks for it (a compacted topic, another compression).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.config.topic import TopicSettings
+from holdfast.wire.batch import (
+    Codec,
+    assign_log_append_time,
+    build_batch,
+    read_header,
+    read_records,
+    validate_producer_batch,
+)
+from holdfast.wire.errors import ErrorCode, WireError
+
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+RECORD_ERRORS_MAX = 100  # named in one answer
+
+
+class Problem(NamedTuple):
+    """Why a batch is refused; `records` names the records at fault by their place in it."""
+
+    error: ErrorCode
+    message: str
+    records: tuple[tuple[int, str], ...] = ()
+
+
+def prepare(
+    records: memoryview | bytes | None, settings: TopicSettings, version: int, now_ms: int
+) -> tuple[memoryview | None, Problem | None]:
+    """Return the batch to append, writable, or the problem with it."""
+    error = validate_producer_batch(
+        records,
+        message_bytes_max=settings.max_message_bytes,
+        segment_bytes=settings.segment_bytes,
+        produce_version=version,
+    )
+    if error is not ErrorCode.NONE:
+        return None, Problem(error, _MESSAGES.get(error, error.name))
+    assert records is not None
+    batch = memoryview(records)
+    if read_header(batch).is_transactional:
+        return None, Problem(
+            ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this cluster yet."
+        )
+    problem = _check_timestamp(batch, settings, now_ms)
+    if problem is not None:
+        return None, problem
+    wanted = CODECS.get(settings.compression_type)
+    must_look = "compact" in settings.cleanup_policy
+    recompress = wanted is not None and wanted != read_header(batch).codec
+    if must_look or recompress:
+        try:
+            problem = _check_keys(batch) if must_look else None
+            if recompress and problem is None:
+                assert wanted is not None
+                batch = memoryview(_recompressed(batch, wanted))
+        except WireError as damage:
+            return None, Problem(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
+        if problem is not None:
+            return None, problem
+    if settings.message_timestamp_type == "LogAppendTime":
+        assign_log_append_time(batch, now_ms)
+    return batch, None
+
+
+def _check_timestamp(batch: memoryview, settings: TopicSettings, now_ms: int) -> Problem | None:
+    """Hold the batch's own claim of its largest timestamp against the bounds.
+
+    Kafka looks at each record; the header's claim costs nothing, and a client that lies there
+    only shortens what its own records are kept for.
+    """
+    if settings.message_timestamp_type == "LogAppendTime":
+        return None
+    header = read_header(batch)
+    latest = now_ms + settings.message_timestamp_after_max_ms
+    earliest = now_ms - settings.message_timestamp_before_max_ms
+    if header.max_timestamp > latest:
+        bound = f"message.timestamp.after.max.ms={settings.message_timestamp_after_max_ms}"
+    elif -1 < header.base_timestamp < earliest:
+        bound = f"message.timestamp.before.max.ms={settings.message_timestamp_before_max_ms}"
+    else:
+        return None
+    message = (
+        f"Timestamps {header.base_timestamp} to {header.max_timestamp} are outside of what the "
+        f"broker takes now ({now_ms}) with {bound}."
+    )
+    return Problem(ErrorCode.INVALID_TIMESTAMP, message)
+
+
+def _check_keys(batch: memoryview) -> Problem | None:
+    keyless = [n for n, record in enumerate(read_records(batch)) if record.key is None]
+    if not keyless:
+        return None
+    text = "Compacted topic cannot accept message without key."
+    named = tuple((index, text) for index in keyless[:RECORD_ERRORS_MAX])
+    return Problem(ErrorCode.INVALID_RECORD, text, named)
+
+
+def _recompressed(batch: memoryview, codec: Codec) -> bytearray:
+    """Build the same batch again in the codec that compression.type asks for."""
+    header = read_header(batch)
+    return build_batch(
+        read_records(batch),
+        codec=codec,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+    )
+
+
+_MESSAGES = {
+    ErrorCode.INVALID_RECORD: (
+        "A partition takes exactly one record batch (magic 2) with at least one record, "
+        "base offset 0, its counts in agreement, and no control records."
+    ),
+    ErrorCode.CORRUPT_MESSAGE: "The record batch is damaged: its length or its CRC is wrong.",
+    ErrorCode.MESSAGE_TOO_LARGE: "The record batch is larger than max.message.bytes.",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "The record batch is larger than segment.bytes.",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "zstd needs Produce version 7 or higher.",
+}
