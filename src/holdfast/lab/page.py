@@ -1,11 +1,355 @@
-"""The report's page: puts text, tables and drawings into the frame of `report.html`."""
+"""The report's page: puts text, tables and drawings into the frame of `report.html`.
+
+Every text from outside is escaped here; the frame brings the style and the little script.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
+from string import Template
 
-from holdfast.lab.report import ReportData
+from holdfast.judge.checker import Evidence
+from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
+from holdfast.judge.timeline import Timeline
+from holdfast.judge.verdict import MEANING, Anomaly, Availability, Counts, Finding, Observed
+from holdfast.lab.charts import ACTION_WORDS, charts
+from holdfast.lab.report import Check, ReportData, Section, Table
+from holdfast.lab.scales import duration, number
+
+MOMENTS_MAX = 400
+FINDINGS_SHOWN_MAX = 12
 
 
 def render_page(data: ReportData) -> str:
-    return f"<!doctype html><title>{escape(data.title)}</title><p>{escape(data.verdict)}"
+    """The whole page. Pure but for reading the frame that stands beside this module."""
+    frame = files("holdfast.lab").joinpath("report.html").read_text(encoding="utf-8")
+    main = ""
+    if data.evidence is not None:
+        main = _evidence(data.evidence, data.forbidden)
+    return Template(frame).substitute(
+        title=escape(data.title),
+        summary=escape(data.summary),
+        state={True: "kept", False: "broken", None: "undecided"}[data.kept],
+        word={True: "Promise kept", False: "Promise broken", None: "Undecided"}[data.kept],
+        verdict=escape(data.verdict),
+        when=_when(data.evidence),
+        promise=escape(data.promise),
+        cards=_cards(data.evidence) if data.evidence is not None else "",
+        checks=_checks(data.checks),
+        main=main,
+        sections="".join(_section(section, data.forbidden) for section in data.sections),
+        configuration=_configuration(data.configuration),
+        command=escape(data.command),
+    )
+
+
+def _when(evidence: Evidence | None) -> str:
+    if evidence is None or not evidence.timeline.started:
+        return ""
+    moment = datetime.fromtimestamp(evidence.timeline.begin_wall_ms / 1000, tz=UTC)
+    length = duration(evidence.timeline.end_ms - evidence.timeline.begin_ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC, {length}, {evidence.judgement.events:,} events"
+
+
+def _cards(evidence: Evidence) -> str:
+    judgement = evidence.judgement
+    counts, available = judgement.counts, judgement.availability
+    lost, doubled = judgement.count(Anomaly.LOST), judgement.count(Anomaly.DUPLICATED)
+    tone = "good" if judgement.observed is Observed.EXACTLY_ONCE else "bad"
+    cards = [
+        ("observed", judgement.observed.value.partition(":")[0], tone),
+        ("acknowledged", f"{counts.acknowledged:,} of {counts.sent:,}", ""),
+        ("lost", f"{lost:,}" if judgement.decided else "?", "bad" if lost else "good"),
+        ("duplicated", f"{doubled:,}" if judgement.decided else "?", "bad" if doubled else "good"),
+        ("longest gap", duration(_longest_gap(evidence)), ""),
+        ("latency p99", duration(available.latency_ms_p99), ""),
+    ]
+    return "".join(
+        f'<div class="card"><span>{escape(name)}</span><b class="{kind}">{escape(value)}</b></div>'
+        for name, value, kind in cards
+    )
+
+
+def _longest_gap(evidence: Evidence) -> float:
+    """Of any one partition: together they hide each other's gaps."""
+    return max(
+        (each.availability.gap_ms_longest for each in evidence.judgement.partitions), default=0.0
+    )
+
+
+def _section(section: Section, forbidden: frozenset[str]) -> str:
+    parts = [f"<h2>{escape(section.title)}</h2>"]
+    if section.text:
+        parts.append(f"<p>{escape(section.text)}</p>")
+    parts.append(_checks(section.checks, heading=False))
+    parts += [_table(table) for table in section.tables]
+    if section.evidence is not None:
+        parts.append(_evidence(section.evidence, forbidden, level=3))
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _evidence(evidence: Evidence, forbidden: frozenset[str], level: int = 2) -> str:
+    """Charts, timeline, both tables and the findings of one history."""
+
+    def part(title: str, body: str) -> str:
+        return f"<section><h{level}>{title}</h{level}>{body}</section>" if body else ""
+
+    notes = "".join(f"<p>{escape(note)}</p>" for note in evidence.judgement.notes)
+    return "".join(
+        (
+            notes,
+            part("Over time", charts(evidence)),
+            part("What happened", timeline_table(evidence.timeline)),
+            part("Consistency", _consistency(evidence, forbidden)),
+            part("Evidence", _findings(evidence.judgement.findings, evidence.timeline)),
+            part("Availability", _availability(evidence)),
+        )
+    )
+
+
+def _checks(checks: Sequence[Check], *, heading: bool = True) -> str:
+    if not checks:
+        return ""
+    rows = "".join(
+        f'<tr><td><span class="{"yes" if check.kept else "no"}">'
+        f"{'✓' if check.kept else '✗'}</span></td><td>{escape(check.name)}</td>"
+        f"<td>{escape(check.expected)}</td><td>{escape(check.seen)}</td></tr>"
+        for check in checks
+    )
+    table = (
+        '<div class="scroll"><table class="checks"><thead><tr><th></th><th>what</th>'
+        f"<th>must be</th><th>was</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+    return f"<section><h2>What had to be seen</h2>{table}</section>" if heading else table
+
+
+def _is_number(text: str) -> bool:
+    bare = text.replace(",", "").replace("%", "").replace(" ms", "").replace(" s", "").strip()
+    return bare in {"", "-"} or bare.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def _table(table: Table) -> str:
+    numeric = [
+        bool(table.rows) and all(_is_number(row[index]) for row in table.rows)
+        for index in range(len(table.header))
+    ]
+    kinds = [' class="n"' if flag else "" for flag in numeric]
+    head = "".join(
+        f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, table.header, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True))
+        + "</tr>"
+        for row in table.rows
+    )
+    note = f'<p class="muted">{escape(table.note)}</p>' if table.note else ""
+    title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
+    return (
+        f'{title}<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{note}"
+    )
+
+
+def _consistency(evidence: Evidence, forbidden: frozenset[str]) -> str:
+    judgement = evidence.judgement
+    if not judgement.partitions:
+        return ""
+    anomalies = list(Anomaly)
+    columns = ["sent", "acknowledged", "refused", "unknown", "of these in the log", "in the log"]
+    head = "".join(f'<th class="n">{name}</th>' for name in columns) + "".join(
+        f'<th class="n a" title="{escape(MEANING[each])}">{each.value}</th>' for each in anomalies
+    )
+    rows = [
+        (
+            f"{each.topic}-{each.partition}",
+            each.counts,
+            [each.anomalies.get(anomaly, 0) for anomaly in anomalies],
+            each.whole_read,
+        )
+        for each in judgement.partitions
+    ]
+    rows.append(
+        ("all", judgement.counts, [judgement.count(a) for a in anomalies], judgement.decided)
+    )
+    body = ""
+    for name, counts, found, whole in rows:
+        cells = "".join(f'<td class="n">{cell}</td>' for cell in _count_cells(counts, whole))
+        marks = "".join(
+            _anomaly_cell(anomaly, count, forbidden)
+            for anomaly, count in zip(anomalies, found, strict=True)
+        )
+        kind = ' class="total"' if name == "all" else ""
+        body += f"<tr{kind}><td>{escape(name)}</td>{cells}{marks}</tr>"
+    meanings = "".join(
+        f"<dt>{each.value}</dt><dd>{escape(MEANING[each])}</dd>" for each in anomalies
+    )
+    return (
+        f'<p>Observed: <b class="observed">{judgement.observed.value}</b>.</p>'
+        f'<div class="scroll"><table class="consistency"><thead><tr><th></th>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+        f"<details><summary>What the words mean</summary><dl>{meanings}</dl></details>"
+    )
+
+
+def _count_cells(counts: Counts, whole: bool) -> list[str]:
+    doubtful = counts.unknown + counts.unanswered
+    return [
+        f"{counts.sent:,}",
+        f"{counts.acknowledged:,}",
+        f"{counts.refused:,}",
+        f"{doubtful:,}",
+        f"{counts.unknown_in_log:,}" if whole else "?",
+        f"{counts.in_log:,}" if whole else "?",
+    ]
+
+
+def _anomaly_cell(anomaly: Anomaly, count: int, forbidden: frozenset[str]) -> str:
+    if not count:
+        return '<td class="n zero">0</td>'
+    kind = "bad" if anomaly.value in forbidden else "warn"
+    return f'<td class="n {kind}">{count:,}</td>'
+
+
+def _availability(evidence: Evidence) -> str:
+    judgement, timeline = evidence.judgement, evidence.timeline
+    if not judgement.partitions or not judgement.counts.sent:
+        return ""
+
+    def row(name: str, available: Availability, leaderless_ms: float | None) -> list[str]:
+        gap_s = (available.gap_at_ms - timeline.begin_ms) / 1000
+        return [
+            name,
+            f"{available.share:.2%}",
+            duration(available.gap_ms_longest),
+            f"{number(round(gap_s, 1))} s" if available.gap_ms_longest else "-",
+            duration(leaderless_ms) if leaderless_ms else "-",
+            duration(available.latency_ms_p50),
+            duration(available.latency_ms_p99),
+            duration(available.latency_ms_max),
+        ]
+
+    rows = []
+    for each in judgement.partitions:
+        if each.counts.sent:
+            spans = timeline.leaderless((each.topic, each.partition))
+            leaderless_ms = sum(end - begin for begin, end in spans)
+            rows.append(row(f"{each.topic}-{each.partition}", each.availability, leaderless_ms))
+    rows.append(row("all together", judgement.availability, None))
+    header = ["", "acknowledged", "longest gap", "it begins at", "no leader for",
+              "latency p50", "p99", "max"]  # fmt: skip
+    note = (
+        "A gap is a time in which events waited and none was acknowledged. Latency: from send to "
+        "acknowledgement, with the client's own retries and back-offs in it."
+    )
+    return _table(Table(title="", header=header, rows=rows, note=note))
+
+
+def _findings(findings: Sequence[Finding], timeline: Timeline) -> str:
+    if not findings:
+        return ""
+    shown: dict[Anomaly, list[Finding]] = {}
+    for finding in findings:
+        shown.setdefault(finding.anomaly, []).append(finding)
+    parts = []
+    for anomaly, group in shown.items():
+        items = "".join(
+            f"<li>{escape(f'{each.topic}-{each.partition}: {each.text}')}"
+            f"{_event_list(each.events, timeline)}</li>"
+            for each in group[:FINDINGS_SHOWN_MAX]
+        )
+        more = len(group) - FINDINGS_SHOWN_MAX
+        rest = f"<li>and {more} more like these in the history</li>" if more > 0 else ""
+        parts.append(
+            f"<details><summary><b>{anomaly.value}</b>: {escape(MEANING[anomaly])}</summary>"
+            f'<ul class="findings">{items}{rest}</ul></details>'
+        )
+    return "".join(parts)
+
+
+def _event_list(events: Iterable[Event], timeline: Timeline) -> str:
+    lines = "\n".join(
+        f"{(event.at_ms - timeline.begin_ms) / 1000:9.3f} s  {event.process:<12} {_plain(event)}"
+        for event in events
+    )
+    return f"<pre>{escape(lines)}</pre>"
+
+
+def _plain(event: Event) -> str:
+    """An event as its name and fields, on one line."""
+    assert is_dataclass(event)
+    skip = {"at_ms", "wall_ms", "process", "topic"}
+    values = ((each.name, getattr(event, each.name)) for each in fields(event))
+    shown = (f"{name}={value}" for name, value in values if name not in skip and value is not None)
+    return f"{event.KIND} {' '.join(shown)}"
+
+
+def describe(event: Event, previous: Event | None = None) -> str:
+    """A fault, a change or a note, as a person would say it."""
+    if isinstance(event, Fault):
+        words = ACTION_WORDS.get(event.action, event.action)
+        return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
+    if isinstance(event, LeaderChange):
+        before = f"{_leader(previous.leader)} → " if isinstance(previous, LeaderChange) else ""
+        place = f"{event.topic}-{event.partition}"
+        return f"{place}: leader {before}{_leader(event.leader)}, epoch {event.epoch}"
+    if isinstance(event, IsrChange):
+        before = f"{_nodes(previous.isr)} → " if isinstance(previous, IsrChange) else ""
+        return f"{event.topic}-{event.partition}: ISR {before}{_nodes(event.isr)}"
+    return event.text if isinstance(event, Note) else event.KIND
+
+
+def _leader(node: int) -> str:
+    return "none" if node < 0 else str(node)
+
+
+def _nodes(nodes: Sequence[int]) -> str:
+    return "{" + ",".join(str(node) for node in nodes) + "}"
+
+
+def described_moments(timeline: Timeline) -> list[tuple[Event, str]]:
+    """Every moment with its sentence; changes say from what to what."""
+    latest: dict[tuple[str, str, int], Event] = {}
+    for table in (timeline.leaders, timeline.isrs):
+        for (topic, partition), changes in table.items():
+            latest[changes[0].KIND, topic, partition] = changes[0]
+    described = []
+    for event in timeline.moments():
+        previous = None
+        if isinstance(event, LeaderChange | IsrChange):
+            key = (event.KIND, event.topic, event.partition)
+            previous, latest[key] = latest.get(key), event
+        described.append((event, describe(event, previous)))
+    return described
+
+
+def timeline_table(timeline: Timeline) -> str:
+    moments = described_moments(timeline)
+    if not moments:
+        return ""
+    rows = "".join(
+        f'<tr class="t-{event.KIND}"><td class="n">'
+        f"{(event.at_ms - timeline.begin_ms) / 1000:.3f} s</td><td>{escape(words)}</td></tr>"
+        for event, words in moments[:MOMENTS_MAX]
+    )
+    more = len(moments) - MOMENTS_MAX
+    note = f'<p class="muted">{more} more in the history.</p>' if more > 0 else ""
+    opened = " open" if len(moments) <= 40 else ""
+    return (
+        f"<details{opened}><summary>{len(moments)} moments</summary>"
+        f'<table class="moments"><tbody>{rows}</tbody></table>{note}</details>'
+    )
+
+
+def _configuration(values: Mapping[str, str]) -> str:
+    if not values:
+        return ""
+    rows = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td><code>{escape(value)}</code></td></tr>"
+        for name, value in values.items()
+    )
+    return f'<div class="scroll"><table class="configuration"><tbody>{rows}</tbody></table></div>'
