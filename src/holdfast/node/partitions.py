@@ -103,8 +103,8 @@ class Partitions:
     def apply(self, delta: ImageDelta) -> None:
         """Act on what has changed in the image, which holds it already."""
         for topic in delta.topics_deleted:
-            for decided in topic.partitions:
-                self._give_up(decided.key)
+            for gone in topic.partitions:
+                self._give_up(gone.key)
         brokers = self._brokers()
         if delta.brokers_changed:
             for partition in self.held.values():
