@@ -146,7 +146,7 @@ class Controller:
         try:
             response = self._carry_out(decide)
         except StorageError as error:
-            self._fail(error)
+            self.fail(error)
             deferred.abandon()
             return deferred
         assert self.log is not None
@@ -210,7 +210,7 @@ class Controller:
             return
         error = done.exception()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         assert self.log is not None
         self.log.commit(end)
@@ -220,7 +220,7 @@ class Controller:
             pending.deferred.answer(pending.response)
         self.wake_observers()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """The log can't be written: what was decided may be lost, so nothing may be answered."""
         logger.critical("the metadata log failed, the controller stops: %s", error)
         if self.failed is not None and not self.failed.done():
@@ -261,7 +261,7 @@ class Controller:
         try:
             self._carry_out(decide)
         except StorageError as error:
-            self._fail(error)
+            self.fail(error)
         return self.log.end > before
 
     def _every(self, name: str, seconds: float, decide: Decide) -> None:

@@ -234,8 +234,8 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
             offset = _offset_at(data, position, name)
             raise MetadataLogError(
                 f"{file} is damaged at byte {position} (offset {offset}), and whole batches "
-                "follow: the controller does not start, for what it committed there would be forgotten. "
-                "Restore the file from a copy."
+                "follow: the controller does not start, for what it committed there would be "
+                "forgotten. Restore the file from a copy."
             )
 
 

@@ -1,0 +1,47 @@
+"""AlterConfigs (33), versions 0-2: brokers forward it, the controller decides.
+
+The older form: what the request does not name goes back to its default.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.configs import alter_configs
+from holdfast.node.api.incremental_alter_configs import refuse_resources
+from holdfast.node.context import Deferred, RequestContext
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: AlterConfigsRequest
+) -> Deferred:
+    refusals = refuse_resources(
+        context, [(each.resource_type, each.resource_name) for each in request.resources]
+    )
+    return controller.decide(
+        context, lambda state, _: alter_configs(state, request, refusals=refusals)
+    )
+
+
+def refuse(request: AlterConfigsRequest, code: ErrorCode, message: str) -> AlterConfigsResponse:
+    """Refuse the whole request."""
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            )
+            for each in request.resources
+        ]
+    )

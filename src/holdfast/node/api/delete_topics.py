@@ -1,0 +1,53 @@
+"""DeleteTopics (20), versions 1-6: brokers forward it, the controller decides.
+
+Versions: 5 answers with messages; 6 names topics by name or by id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.topics import delete_topics
+from holdfast.node.access import refuse_topics
+from holdfast.node.context import Deferred, Operation, RequestContext
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: DeleteTopicsRequest
+) -> Deferred:
+    names = list(request.topic_names)
+    for asked in request.topics:
+        topic = controller.image.topics_by_id.get(bytes(asked.topic_id))
+        name = asked.name if topic is None else topic.name
+        if name is not None:
+            names.append(name)
+    refusals = refuse_topics(context, Operation.DELETE, names)
+    return controller.decide(
+        context, lambda state, _: delete_topics(state, request, refusals=refusals)
+    )
+
+
+def refuse(request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
+    """Refuse the whole request."""
+    asked = list(request.topics) or [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name,
+                topic_id=bytes(topic.topic_id),
+                error_code=code,
+                error_message=message,
+            )
+            for topic in asked
+        ]
+    )

@@ -1,0 +1,53 @@
+"""ElectLeaders (43), versions 0-2: brokers forward it, the controller decides.
+
+Versions: 0 knows the preferred election only; 1 adds the unclean one and a top-level error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.leadership import elect_leaders
+from holdfast.node.context import (
+    CLUSTER_NAME,
+    Deferred,
+    Operation,
+    RequestContext,
+    ResourceType,
+)
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: ElectLeadersRequest
+) -> Deferred | ElectLeadersResponse:
+    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        why = f"{context.principal} may not alter the cluster."
+        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+    return controller.decide(context, lambda state, _: elect_leaders(state, request))
+
+
+def refuse(request: ElectLeadersRequest, code: ErrorCode, message: str) -> ElectLeadersResponse:
+    """Refuse the whole request."""
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=message)
+                    for index in asked.partitions
+                ],
+            )
+            for asked in request.topic_partitions or ()
+        ],
+    )
