@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, Self
 
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import api_name
@@ -235,22 +235,22 @@ class Driver:
             return known
         found = next(one for one in self.metadata([topic]).topics if one.name == topic)
         if found.error_code:
-            _refuse(f"topic {topic!r}", found.error_code)
+            raise _refusal(f"topic {topic!r}", found.error_code)
         for one in found.partitions:
             if one.partition_index == partition:
                 if one.leader_id < 0:
-                    _refuse(
+                    raise _refusal(
                         f"{topic}-{partition}", one.error_code or ErrorCode.LEADER_NOT_AVAILABLE
                     )
                 return one.leader_id
-        _refuse(f"{topic}-{partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise _refusal(f"{topic}-{partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def topic_id(self, topic: str) -> bytes:
         """UUID of a topic (16 bytes), for the versions that speak of topics by id."""
         if topic not in self._topic_ids:
             found = next(one for one in self.metadata([topic]).topics if one.name == topic)
             if found.error_code:
-                _refuse(f"topic {topic!r}", found.error_code)
+                raise _refusal(f"topic {topic!r}", found.error_code)
         return self._topic_ids[topic]
 
     def send_to_leader(
@@ -331,9 +331,9 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     return addresses
 
 
-def _refuse(what: str, code: int) -> NoReturn:
+def _refusal(what: str, code: int) -> NoLeaderError:
     try:
         name = ErrorCode(code).name
     except ValueError:
         name = f"error {code}"
-    raise NoLeaderError(f"{what}: {name}", code)
+    return NoLeaderError(f"{what}: {name}", code)

@@ -1,0 +1,174 @@
+"""What the disk port promises, asked of the real one and of the one in memory.
+
+Goal: what passes over memory passes over a real disk. Method: the same tests run over both.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.runtime.ports import Disk
+
+
+@pytest.fixture
+def disk(world: Any) -> Disk:
+    found: Disk = world.runtime.disk
+    return found
+
+
+@pytest.fixture
+def root(world: Any) -> str:
+    found: str = world.root
+    return found
+
+
+def test_append_read_truncate(disk: Disk, root: str) -> None:
+    file = disk.open(f"{root}/f", create=True)
+    assert (file.size, file.pread(10, 0)) == (0, b"")
+    file.append(b"hello ")
+    file.append(bytearray(b"wor"))
+    file.append(memoryview(b"..ld..")[2:4])
+    assert (file.size, file.pread(100, 0)) == (11, b"hello world")
+    assert (file.pread(3, 6), file.pread(9, 9), file.pread(4, 11)) == (b"wor", b"ld", b"")
+    file.truncate(5)
+    file.append(b"!")
+    assert (file.size, file.pread(100, 0)) == (6, b"hello!")
+    file.sync()
+    file.close()
+    assert (disk.size(f"{root}/f"), disk.read(f"{root}/f")) == (6, b"hello!")
+
+
+def test_opening_again_finds_the_end(disk: Disk, root: str) -> None:
+    first = disk.open(f"{root}/f", create=True)
+    first.append(b"abc")
+    first.close()
+    second = disk.open(f"{root}/f", create=True)
+    second.append(b"d")
+    assert (second.size, second.pread(9, 0)) == (4, b"abcd")
+    second.close()
+
+
+def test_large_reads_and_writes_are_whole(disk: Disk, root: str) -> None:
+    data = bytes(range(256)) * 20_000
+    file = disk.open(f"{root}/f", create=True)
+    file.append(data)
+    assert file.pread(len(data), 0) == data
+    assert file.pread(2 * len(data), 7) == data[7:]
+    file.close()
+
+
+def test_removed_file_stays_with_who_has_it_open(disk: Disk, root: str) -> None:
+    file = disk.open(f"{root}/f", create=True)
+    file.append(b"here")
+    disk.remove(f"{root}/f")
+    assert not disk.exists(f"{root}/f")
+    assert file.pread(9, 0) == b"here"
+    file.close()
+
+
+def test_directories(disk: Disk, root: str) -> None:
+    disk.make_directories(f"{root}/a/b/c")
+    disk.make_directories(f"{root}/a/b")
+    for name in ("z", "a", "m"):
+        disk.open(f"{root}/a/b/{name}", create=True).close()
+    assert disk.list(f"{root}/a/b") == ["a", "c", "m", "z"]
+    assert disk.exists(f"{root}/a/b/c")
+    assert not disk.exists(f"{root}/a/x")
+    assert not disk.exists(f"{root}/a/b/z/below-a-file")
+    disk.sync_directory(f"{root}/a/b")
+    disk.remove_tree(f"{root}/a")
+    assert disk.list(root) == []
+
+
+def test_rename(disk: Disk, root: str) -> None:
+    disk.write_atomic(f"{root}/one", b"1")
+    disk.write_atomic(f"{root}/two", b"2")
+    disk.rename(f"{root}/one", f"{root}/two")
+    assert (disk.list(root), disk.read(f"{root}/two")) == (["two"], b"1")
+    disk.make_directories(f"{root}/d")
+    disk.rename(f"{root}/two", f"{root}/d/two")
+    disk.rename(f"{root}/d", f"{root}/e")
+    assert (disk.list(root), disk.read(f"{root}/e/two")) == (["e"], b"1")
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_write_atomic(disk: Disk, root: str, sync: bool) -> None:
+    disk.write_atomic(f"{root}/f", b"first, and long", sync=sync)
+    disk.write_atomic(f"{root}/f", b"second", sync=sync)
+    assert (disk.read(f"{root}/f"), disk.list(root)) == (b"second", ["f"])
+    disk.write_atomic(f"{root}/empty", b"", sync=sync)
+    assert disk.read(f"{root}/empty") == b""
+
+
+def test_lock_is_taken_once(disk: Disk, root: str) -> None:
+    lock = disk.lock(f"{root}/.lock")
+    with pytest.raises(BlockingIOError):
+        disk.lock(f"{root}/.lock")
+    lock.release()
+    lock.release()
+    disk.lock(f"{root}/.lock").release()
+
+
+def test_modified_time_is_a_number_of_now(disk: Disk, root: str) -> None:
+    disk.write_atomic(f"{root}/f", b"x")
+    assert disk.modified_ms(f"{root}/f") >= 0
+
+
+REFUSALS: list[tuple[str, Callable[[Disk, str], object], int]] = [
+    ("open what is not there", lambda disk, root: disk.open(f"{root}/no"), errno.ENOENT),
+    (
+        "create below what is not there",
+        lambda disk, root: disk.open(f"{root}/no/f", create=True),
+        errno.ENOENT,
+    ),
+    ("open a directory", lambda disk, root: disk.open(f"{root}/d"), errno.EISDIR),
+    ("read what is not there", lambda disk, root: disk.read(f"{root}/no"), errno.ENOENT),
+    ("size of what is not there", lambda disk, root: disk.size(f"{root}/no"), errno.ENOENT),
+    ("list what is not there", lambda disk, root: disk.list(f"{root}/no"), errno.ENOENT),
+    ("list a file", lambda disk, root: disk.list(f"{root}/f"), errno.ENOTDIR),
+    ("make below a file", lambda disk, root: disk.make_directories(f"{root}/f"), errno.EEXIST),
+    ("remove what is not there", lambda disk, root: disk.remove(f"{root}/no"), errno.ENOENT),
+    ("remove a directory as a file", lambda disk, root: disk.remove(f"{root}/d"), errno.EISDIR),
+    (
+        "remove a tree that is not there",
+        lambda disk, root: disk.remove_tree(f"{root}/no"),
+        errno.ENOENT,
+    ),
+    (
+        "rename what is not there",
+        lambda disk, root: disk.rename(f"{root}/no", f"{root}/x"),
+        errno.ENOENT,
+    ),
+    (
+        "rename a file over a directory",
+        lambda disk, root: disk.rename(f"{root}/f", f"{root}/d"),
+        errno.EISDIR,
+    ),
+    (
+        "rename a directory over a full one",
+        lambda disk, root: disk.rename(f"{root}/e", f"{root}/d"),
+        errno.ENOTEMPTY,
+    ),
+    (
+        "sync a directory that is not there",
+        lambda disk, root: disk.sync_directory(f"{root}/no"),
+        errno.ENOENT,
+    ),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal[0])
+def test_refusals(
+    disk: Disk, root: str, refusal: tuple[str, Callable[[Disk, str], object], int]
+) -> None:
+    _, act, code = refusal
+    disk.write_atomic(f"{root}/f", b"f")
+    disk.make_directories(f"{root}/d/full")
+    disk.make_directories(f"{root}/e")
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - the code below says which
+        act(disk, root)
+    assert caught.value.errno == code
