@@ -1,0 +1,107 @@
+"""`storage format`: make log directories that belong to one cluster and one node.
+
+Owns what a fresh directory holds: `meta.properties` with an id of its own. It never touches a
+directory that is formatted already, and never anybody's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.config.node import NodeSettings
+from holdfast.log.checkpoints import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from holdfast.runtime.ports import Disk, Random
+from holdfast.wire.uuids import parse_uuid, uuid_text
+
+
+class FormatError(Exception):
+    """A directory can't be formatted. The text says which and what to do."""
+
+
+class Formatted(NamedTuple):
+    """What was done to one directory."""
+
+    directory: str
+    fresh: bool  # False: it was formatted before, and was left as it is
+
+
+def random_cluster_id(random: Random) -> str:
+    """An id for a new cluster: 22 characters, never beginning with a dash."""
+    return uuid_text(random.uuid())
+
+
+def directories_of(settings: NodeSettings) -> list[str]:
+    """Every directory of a node, the metadata log's included, each once."""
+    return list(dict.fromkeys([*settings.log_dirs, settings.metadata_log_dir]))
+
+
+def format_directories(
+    disk: Disk,
+    random: Random,
+    settings: NodeSettings,
+    cluster_id: str,
+    *,
+    ignore_formatted: bool = False,
+) -> Sequence[Formatted]:
+    """Format the node's directories for a cluster; all of them or, on a refusal, none.
+
+    FormatError: the cluster id is none, or a directory is formatted already. With
+    `ignore_formatted` such a one is left alone, unless it belongs to another cluster or node.
+    """
+    check_cluster_id(cluster_id)
+    known: dict[str, MetaProperties | None] = {}
+    for directory in directories_of(settings):
+        found = read_meta_properties(disk, directory) if disk.exists(directory) else None
+        known[directory] = found
+        if found is not None:
+            _check_formatted(directory, found, settings, cluster_id, ignore_formatted)
+    done = []
+    for directory, found in known.items():
+        if found is None:
+            disk.make_directories(directory)
+            properties = MetaProperties(
+                cluster_id=cluster_id, node_id=settings.node_id, directory_id=random.uuid()
+            )
+            write_meta_properties(disk, directory, properties)
+        done.append(Formatted(directory, found is None))
+    return done
+
+
+def check_cluster_id(cluster_id: str) -> None:
+    """FormatError: it is not an id as `storage random-uuid` makes them."""
+    try:
+        parse_uuid(cluster_id)
+    except ValueError as error:
+        raise FormatError(
+            f"cluster id: {error}. Make one with `holdfast storage random-uuid`, and use the same "
+            "for every node of the cluster."
+        ) from error
+
+
+def _check_formatted(
+    directory: str,
+    found: MetaProperties,
+    settings: NodeSettings,
+    cluster_id: str,
+    ignore_formatted: bool,
+) -> None:
+    if not ignore_formatted:
+        raise FormatError(
+            f"{directory} is formatted already, for node {found.node_id} of cluster "
+            f"{found.cluster_id}. Pass --ignore-formatted to leave it as it is, or empty it first."
+        )
+    if found.cluster_id != cluster_id:
+        raise FormatError(
+            f"{directory} belongs to cluster {found.cluster_id}, not {cluster_id}: use that id, or "
+            "an empty directory."
+        )
+    if found.node_id != settings.node_id:
+        raise FormatError(
+            f"{directory} belongs to node {found.node_id}, not {settings.node_id}: set node.id or "
+            "log.dirs right, or use an empty directory."
+        )

@@ -1,0 +1,181 @@
+"""The broker's view of the metadata log: fetch what is committed, apply it, tell the broker.
+
+Owns the image's progress. It keeps no copy on disk: a broker serves nobody before it has registered
+with the controller, and whom it registers with has the log; so a copy would be one more thing that
+can be damaged, and would save one read of a log that is small. The image changes only here, one
+batch per turn of the loop, so that every handler sees whole batches and no batch holds others up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.core.image import ImageDelta, MetadataImage
+from holdfast.core.names import METADATA_TOPIC
+from holdfast.node.channel import ControllerChannel, ControllerUnavailableError
+from holdfast.node.metadata_log import CommittedBatch, decode_batches
+from holdfast.wire.errors import ErrorCode, WireError, error_code
+from holdfast.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from holdfast.wire.uuids import METADATA_TOPIC_ID
+
+logger = logging.getLogger("holdfast.observer")
+
+WAIT_MS: Final = 500
+BYTES_MAX: Final = 1024 * 1024
+RETRY_MS: Final = 100
+
+
+class Observer:
+    """Keeps one image up to date, over a channel of its own: a parked Fetch holds up what follows."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        image: MetadataImage,
+        changed: Callable[[ImageDelta], None],
+        *,
+        node_id: int,
+        cluster_id: str,
+    ) -> None:
+        self.image = image
+        self.high_watermark = -1  # the controller's; -1 before it was heard
+        self.someone_leaves: Callable[[], None] | None = None  # a broker began to shut down
+        self._channel = channel
+        self._changed = changed
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def start(self) -> None:
+        """Begin to read; starts its channel too."""
+        assert self._task is None, "started twice"
+        self._channel.start()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Stop reading; the image stays as it is."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._channel.close()
+        for _, waiter in self._waiting:
+            waiter.cancel()
+
+    def applied(self, offset: int) -> asyncio.Future[None]:
+        """Done once the record at `offset` is in the image."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.image.offset >= offset:
+            waiter.set_result(None)
+        else:
+            self._waiting = [each for each in self._waiting if not each[1].done()]
+            self._waiting.append((offset, waiter))
+        return waiter
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the image holds all that the controller had committed when it last answered."""
+        return 0 <= self.high_watermark <= self.image.offset + 1
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                response = await self._channel.send(self._request())
+                found = _only_partition(response)
+            except ControllerUnavailableError as error:
+                logger.debug("the metadata log can't be read: %s", error)
+                continue
+            if found is None or found.error_code != ErrorCode.NONE:
+                code = error_code(response.error_code if found is None else found.error_code)
+                logger.warning(
+                    "the controller refuses to serve the metadata log from offset %d: %s",
+                    self.image.offset + 1,
+                    code.name,
+                )
+                self._channel.drop()
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            await self._apply(found)
+
+    def _request(self) -> FetchRequest:
+        return FetchRequest(
+            cluster_id=self._cluster_id,
+            replica_id=self._node_id,
+            replica_state=ReplicaState(replica_id=self._node_id),
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=BYTES_MAX,
+            topics=[
+                FetchTopic(
+                    topic=METADATA_TOPIC,
+                    topic_id=METADATA_TOPIC_ID,
+                    partitions=[
+                        FetchPartition(
+                            partition=0,
+                            fetch_offset=self.image.offset + 1,
+                            partition_max_bytes=BYTES_MAX,
+                        )
+                    ],
+                )
+            ],
+        )
+
+    async def _apply(self, found: PartitionData) -> None:
+        first = True
+        try:
+            for batch in decode_batches(found.records or b""):
+                if batch.last_offset <= self.image.offset:
+                    continue  # a batch that began before the offset asked for
+                if not first:
+                    await asyncio.sleep(0)
+                first = False
+                self._apply_batch(batch)
+        except WireError:
+            logger.exception("the metadata log does not parse behind offset %d", self.image.offset)
+            self._channel.drop()
+            await asyncio.sleep(RETRY_MS / 1000)
+            return
+        self.high_watermark = max(self.high_watermark, found.high_watermark)
+        self._wake()
+
+    def _apply_batch(self, batch: CommittedBatch) -> None:
+        if batch.records:
+            delta = self.image.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch)
+            if delta:
+                self._changed(delta)
+            self._notice_departures(delta)
+        else:
+            self.image.advance(batch.last_offset, batch.epoch)
+        self._wake()
+
+    def _notice_departures(self, delta: ImageDelta) -> None:
+        for broker_id in delta.brokers_changed:
+            broker = self.image.brokers.get(broker_id)
+            if broker is not None and broker.in_controlled_shutdown and self.someone_leaves:
+                self.someone_leaves()
+
+    def _wake(self) -> None:
+        offset = self.image.offset
+        ready = [waiter for wanted, waiter in self._waiting if wanted <= offset]
+        self._waiting = [each for each in self._waiting if each[0] > offset]
+        for waiter in ready:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _only_partition(response: FetchResponse) -> PartitionData | None:
+    if response.error_code != ErrorCode.NONE:
+        return None
+    if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
+        return None
+    return response.responses[0].partitions[0]
