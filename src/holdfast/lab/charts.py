@@ -217,11 +217,10 @@ def throughput(evidence: Evidence) -> str:
     drawing = Drawing(evidence.timeline, height, "acknowledged events a second over time")
     top, bottom = TOP, height - BOTTOM
     lines = _throughput_lines(keys)
-    highest = max(
-        (max(get(each), each.refused, each.unknown) for each in bins for _n, get in lines),
-        default=1.0,
-    )
-    scale = Scale(0, round_up(highest * 1.05), bottom, top)
+    rates = [get(each) for each in bins for _name, get in lines]
+    rates += [rate for each in bins for rate in (each.refused, each.unknown)]
+    ceiling = _ceiling(rates)
+    scale = Scale(0, round_up(ceiling), bottom, top)
     drawing.leaderless(top, bottom)
     drawing.value_axis(scale, ticks(0, scale.high, 4), "events/s")
     width = max(1.0, drawing.x(evidence.timeline.begin_ms + _width) - LEFT - 1)
@@ -258,6 +257,36 @@ def throughput(evidence: Evidence) -> str:
     )
 
 
+def _ceiling(rates: Sequence[float]) -> float:
+    """Where the axis ends: a backlog that comes in at once must not flatten all the rest."""
+    ordered = sorted(rate for rate in rates if rate)
+    if not ordered:
+        return 1.0
+    usual = ordered[int(len(ordered) * 0.9)]
+    return min(ordered[-1], usual * 2.2) * 1.05
+
+
+def _label_peak(
+    drawing: Drawing,
+    bins: Sequence[Bin],
+    lines: Sequence[tuple[str, Callable[[Bin], float]]],
+    scale: Scale,
+) -> None:
+    """Write the height of the highest peak beside it when the axis ends below."""
+    peak, at_ms = max(((get(b), b.at_ms) for b in bins for _n, get in lines), default=(0.0, 0.0))
+    if peak <= scale.high:
+        return
+    x = drawing.x(at_ms)
+    left = x > WIDTH * 0.75
+    drawing.text(
+        x - 8 if left else x + 8,
+        TOP + 9,
+        f"up to {number(peak)}/s",
+        "tick",
+        "end" if left else "start",
+    )
+
+
 def _throughput_lines(
     keys: Sequence[tuple[str, int]],
 ) -> list[tuple[str, Callable[[Bin], float]]]:
@@ -289,9 +318,9 @@ def latency(evidence: Evidence) -> str:
     drawing.leaderless(top, bottom)
     drawing.value_axis(scale, [m for m in marks if low <= m <= scale.high], "milliseconds")
     kinds: list[tuple[str, str, Callable[[Bin], float | None]]] = [
-        ("p50", "--c0", lambda each: each.p50),
-        ("p99", "--c1", lambda each: each.p99),
         ("max", "--c3", lambda each: each.worst),
+        ("p99", "--c1", lambda each: each.p99),
+        ("p50", "--c0", lambda each: each.p50),
     ]
     for _name, colour, get in kinds:
         places = []

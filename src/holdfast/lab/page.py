@@ -14,7 +14,7 @@ from string import Template
 
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
-from holdfast.judge.timeline import Timeline
+from holdfast.judge.timeline import UP_ACTIONS, Timeline
 from holdfast.judge.verdict import MEANING, Anomaly, Availability, Counts, Finding, Observed
 from holdfast.lab.charts import ACTION_WORDS, charts
 from holdfast.lab.report import Check, ReportData, Section, Table
@@ -161,39 +161,38 @@ def _consistency(evidence: Evidence, forbidden: frozenset[str]) -> str:
         return ""
     anomalies = list(Anomaly)
     columns = ["sent", "acknowledged", "refused", "unknown", "of these in the log", "in the log"]
-    head = "".join(f'<th class="n">{name}</th>' for name in columns) + "".join(
-        f'<th class="n a" title="{escape(MEANING[each])}">{each.value}</th>' for each in anomalies
-    )
-    rows = [
-        (
-            f"{each.topic}-{each.partition}",
-            each.counts,
-            [each.anomalies.get(anomaly, 0) for anomaly in anomalies],
-            each.whole_read,
+    outcomes, marks = "", ""
+    for each in judgement.partitions:
+        name = f"<tr><td>{escape(f'{each.topic}-{each.partition}')}</td>"
+        outcomes += name + _cells(_count_cells(each.counts, each.whole_read))
+        marks += name + "".join(
+            _anomaly_cell(anomaly, each.anomalies.get(anomaly, 0), forbidden)
+            for anomaly in anomalies
         )
-        for each in judgement.partitions
-    ]
-    rows.append(
-        ("all", judgement.counts, [judgement.count(a) for a in anomalies], judgement.decided)
+    outcomes += '<tr class="total"><td>all</td>'
+    outcomes += _cells(_count_cells(judgement.counts, judgement.decided))
+    marks += '<tr class="total"><td>all</td>' + "".join(
+        _anomaly_cell(anomaly, judgement.count(anomaly), forbidden) for anomaly in anomalies
     )
-    body = ""
-    for name, counts, found, whole in rows:
-        cells = "".join(f'<td class="n">{cell}</td>' for cell in _count_cells(counts, whole))
-        marks = "".join(
-            _anomaly_cell(anomaly, count, forbidden)
-            for anomaly, count in zip(anomalies, found, strict=True)
-        )
-        kind = ' class="total"' if name == "all" else ""
-        body += f"<tr{kind}><td>{escape(name)}</td>{cells}{marks}</tr>"
+    first = "".join(f'<th class="n">{name}</th>' for name in columns)
+    second = "".join(
+        f'<th class="n" title="{escape(MEANING[each])}">{each.value}</th>' for each in anomalies
+    )
     meanings = "".join(
         f"<dt>{each.value}</dt><dd>{escape(MEANING[each])}</dd>" for each in anomalies
     )
     return (
         f'<p>Observed: <b class="observed">{judgement.observed.value}</b>.</p>'
-        f'<div class="scroll"><table class="consistency"><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        f'<div class="scroll"><table><thead><tr><th></th>{first}</tr></thead>'
+        f"<tbody>{outcomes}</tbody></table></div><p></p>"
+        f'<div class="scroll"><table><thead><tr><th></th>{second}</tr></thead>'
+        f"<tbody>{marks}</tbody></table></div>"
         f"<details><summary>What the words mean</summary><dl>{meanings}</dl></details>"
     )
+
+
+def _cells(texts: Iterable[str]) -> str:
+    return "".join(f'<td class="n">{text}</td>' for text in texts)
 
 
 def _count_cells(counts: Counts, whole: bool) -> list[str]:
@@ -332,7 +331,7 @@ def timeline_table(timeline: Timeline) -> str:
     if not moments:
         return ""
     rows = "".join(
-        f'<tr class="t-{event.KIND}"><td class="n">'
+        f'<tr class="t-{_tone(event)}"><td class="n">'
         f"{(event.at_ms - timeline.begin_ms) / 1000:.3f} s</td><td>{escape(words)}</td></tr>"
         for event, words in moments[:MOMENTS_MAX]
     )
@@ -343,6 +342,10 @@ def timeline_table(timeline: Timeline) -> str:
         f"<details{opened}><summary>{len(moments)} moments</summary>"
         f'<table class="moments"><tbody>{rows}</tbody></table>{note}</details>'
     )
+
+
+def _tone(event: Event) -> str:
+    return "up" if isinstance(event, Fault) and event.action in UP_ACTIONS else event.KIND
 
 
 def _configuration(values: Mapping[str, str]) -> str:
