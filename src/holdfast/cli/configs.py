@@ -138,7 +138,11 @@ def _describe(
         names = [*map(str, admin.brokers()), DEFAULT]
     found = admin.describe_configs(kind, names) if names else {}
     shown = {
-        resource: [e for e in found[resource] if everything or is_own(kind, resource, e)]
+        resource: [
+            entry
+            for entry in sorted(found[resource], key=lambda entry: entry.name)
+            if everything or is_own(kind, resource, entry)
+        ]
         for resource in names
     }
     if as_json:

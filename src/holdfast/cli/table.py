@@ -17,7 +17,7 @@ import typer.main
 
 from holdfast import __version__
 from holdfast.cli import COMMANDS, EXIT_FAILED, EXIT_INTERRUPTED, CommandError
-from holdfast.clients.driver import DriverError
+from holdfast.clients.driver import DriverError, UnreachableError
 from holdfast.cluster import ClusterError
 
 HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves what it keeps.
@@ -111,6 +111,8 @@ def run(arguments: list[str]) -> int:
         return _status(stop.code)
     except CommandError as error:
         return _fail(str(error), error.code)
+    except UnreachableError as error:
+        return _fail(f"{error} (--bootstrap-server names other brokers)", EXIT_FAILED)
     except (ClusterError, DriverError) as error:
         return _fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:

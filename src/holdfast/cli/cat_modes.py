@@ -1,0 +1,427 @@
+"""What `holdfast cat` does, on librdkafka: produce, consume by assignment, list metadata."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from confluent_kafka import (
+    OFFSET_END,
+    OFFSET_STORED,
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli import cat_format as formats
+
+CHUNK_BYTES = 1 << 16
+MESSAGE_BYTES_MAX = 1 << 30
+BATCH = 500
+POLL_S = 0.2
+FLUSH_S = 1.0
+DEFAULT_CLIENT_ID = "holdfast-cat"
+# Of no meaning where nothing is committed, but librdkafka's consumer insists on one.
+NO_GROUP = "holdfast-cat"
+TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "logappend"}
+Settings = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Production:
+    """What to produce, and how input becomes messages."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    key_delimiter: bytes | None
+    delimiter: bytes
+    empty_is_null: bool
+    headers: Sequence[tuple[str, bytes | None]]
+    count: int | None
+    tee: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """What to consume, from where, and when to stop."""
+
+    topic: str
+    partition: int | None
+    start: formats.Start
+    stop_ms: int | None
+    count: int | None
+    exit_at_end: bool
+    quiet: bool
+    unbuffered: bool
+    timeout_s: float
+
+
+def client_settings(settings: Settings) -> dict[str, Any]:
+    """Add what is ours to what the user set; his own wins."""
+    return {"client.id": DEFAULT_CLIENT_ID, "log_level": 2} | settings
+
+
+def _made(factory: Any, settings: dict[str, Any]) -> Any:
+    """Make a client. A property that librdkafka refuses is the user's mistake, and named so."""
+    try:
+        return factory(settings)
+    except KafkaException as error:
+        raise CommandError(f"-X: {error.args[0].str()}", code=EXIT_USAGE) from None
+
+
+def _unreachable(settings: Settings, error: KafkaException) -> CommandError:
+    return CommandError(
+        f"-b {settings['bootstrap.servers']}: {error.args[0].str()}. Are the brokers reachable? "
+        "-m SECONDS waits longer."
+    )
+
+
+# Producing
+
+
+def produce(
+    settings: Settings, production: Production, *, files: Sequence[Path], lines: bool
+) -> None:
+    """Send the input and wait for all acknowledgements. CommandError: one message failed."""
+    producer = _made(Producer, client_settings(settings))
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, _message: Any) -> None:
+        if error is not None:
+            failures.append(error.str())
+
+    for sent, (key, value) in enumerate(_messages(production, files, lines=lines), start=1):
+        _send(producer, production, key, value, delivered)
+        if production.tee:
+            sys.stdout.buffer.write((value or b"") + production.delimiter)
+        if failures or sent == production.count:
+            break
+    while producer.flush(FLUSH_S):
+        pass  # librdkafka's own delivery time-out is the bound
+    sys.stdout.flush()
+    if failures:
+        raise CommandError(f"-t {production.topic}: {len(failures)} not delivered: {failures[0]}")
+
+
+def _send(
+    producer: Any, production: Production, key: bytes | None, value: bytes | None, delivered: Any
+) -> None:
+    while True:
+        try:
+            producer.produce(
+                production.topic,
+                value=value,
+                key=key,
+                partition=production.partition,
+                headers=list(production.headers),
+                on_delivery=delivered,
+            )
+        except BufferError:
+            producer.poll(POLL_S)  # the queue is full: wait for acknowledgements
+        except KafkaException as error:
+            raise CommandError(f"-t {production.topic}: {error.args[0].str()}") from None
+        else:
+            producer.poll(0)
+            return
+
+
+def _messages(
+    production: Production, files: Sequence[Path], *, lines: bool
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Yield keys and values of the input. Empty lines are no messages, as in kcat."""
+    if files and not lines:
+        inputs: Iterable[bytes] = (_content(path) for path in files)
+    elif files:
+        inputs = split_file(files[0], production.delimiter)
+    else:
+        inputs = split(sys.stdin.buffer, production.delimiter)
+    for data in inputs:
+        if not data and not files:
+            continue
+        key, value = formats.split_key(data, production.key_delimiter)
+        if key is None or not key:
+            key = production.key if production.key is not None else key
+        yield _null_if_empty(production, key), _null_if_empty(production, value)
+
+
+def _null_if_empty(production: Production, data: bytes | None) -> bytes | None:
+    return None if production.empty_is_null and not data else data
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}.") from None
+
+
+def split_file(path: Path, delimiter: bytes) -> Iterator[bytes]:
+    """Yield the messages of a file."""
+    try:
+        with path.open("rb") as file:
+            yield from (data for data in split(file, delimiter) if data)
+    except OSError as error:
+        raise CommandError(f"-l {path}: {error.strerror}.") from None
+
+
+def split(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
+    """Yield what stands between delimiters, as soon as it is read."""
+    rest = bytearray()
+    searched = 0
+    while chunk := file.read1(CHUNK_BYTES):  # type: ignore[attr-defined] # buffered files have it
+        rest += chunk
+        at = 0
+        while (end := rest.find(delimiter, max(at, searched))) >= 0:
+            yield bytes(rest[at:end])
+            at = end + len(delimiter)
+        del rest[:at]
+        # A delimiter may have begun at the end of what was searched.
+        searched = max(0, len(rest) - len(delimiter) + 1)
+        if len(rest) > MESSAGE_BYTES_MAX:
+            raise CommandError(f"No delimiter within {MESSAGE_BYTES_MAX} bytes of input; see -D.")
+    if rest:
+        yield bytes(rest)
+
+
+# Consuming
+
+
+def writer(
+    *,
+    format_: str | None,
+    as_json: bool,
+    delimiter: bytes,
+    key_delimiter: bytes | None,
+    nulls: bool,
+) -> formats.Write:
+    """Return how messages are written."""
+    if as_json:
+        return formats.envelope
+    if format_ is not None:
+        return formats.formatter(format_, nulls=nulls)
+    return formats.plain(delimiter=delimiter, key_delimiter=key_delimiter, nulls=nulls)
+
+
+def consume(settings: Settings, consumption: Consumption, write: formats.Write) -> None:
+    """Write messages until the end, the count, the time, or Ctrl-C is reached."""
+    if consumption.start.stored and "group.id" not in settings:
+        raise CommandError("-o stored needs -X group.id=GROUP: whose offsets?", code=EXIT_USAGE)
+    ours = {
+        "group.id": NO_GROUP,
+        "enable.auto.commit": "true" if consumption.start.stored else "false",
+        "enable.partition.eof": "true",
+        "auto.offset.reset": "earliest",
+    }
+    consumer = _made(Consumer, ours | client_settings(settings))
+    try:
+        leaders = _leaders(consumer, settings, consumption)
+        consumer.assign([_started(consumer, consumption, partition) for partition in leaders])
+        _Reading(consumer, consumption, write, leaders).run()
+    except KafkaException as error:
+        raise CommandError(f"-t {consumption.topic}: {error.args[0].str()}") from None
+    except KeyboardInterrupt:
+        return  # how one ends a consumer
+    finally:
+        sys.stdout.flush()
+        consumer.close()
+
+
+def _leaders(consumer: Any, settings: Settings, consumption: Consumption) -> dict[int, int]:
+    """Return the partitions to read, with the brokers that lead them."""
+    try:
+        found = consumer.list_topics(consumption.topic, timeout=consumption.timeout_s)
+    except KafkaException as error:
+        raise _unreachable(settings, error) from None
+    topic = found.topics[consumption.topic]
+    if topic.error is not None:
+        raise CommandError(f"-t {consumption.topic}: {topic.error.str()}")
+    wanted = sorted(topic.partitions)
+    if consumption.partition is not None:
+        if consumption.partition not in topic.partitions:
+            raise CommandError(
+                f"-p {consumption.partition}: {consumption.topic} has partitions "
+                f"{wanted[0]} to {wanted[-1]}."
+            )
+        wanted = [consumption.partition]
+    return {partition: topic.partitions[partition].leader for partition in wanted}
+
+
+def _started(consumer: Any, consumption: Consumption, partition: int) -> TopicPartition:
+    start = consumption.start
+    if start.stored:
+        return TopicPartition(consumption.topic, partition, OFFSET_STORED)
+    if start.timestamp_ms is not None:
+        asked = TopicPartition(consumption.topic, partition, start.timestamp_ms)
+        (found,) = consumer.offsets_for_times([asked], timeout=consumption.timeout_s)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return TopicPartition(
+            consumption.topic, partition, found.offset if found.offset >= 0 else OFFSET_END
+        )
+    assert start.offset is not None, "a start has an offset, a time, or is stored"
+    low, high = consumer.get_watermark_offsets(
+        TopicPartition(consumption.topic, partition), timeout=consumption.timeout_s
+    )
+    if start.offset == formats.END:
+        offset = high
+    elif start.offset < 0:
+        offset = max(low, high + start.offset)
+    else:
+        offset = max(low, start.offset)
+    return TopicPartition(consumption.topic, partition, offset)
+
+
+class _Reading:
+    """One run of a consumer: what is finished, and what has been counted."""
+
+    def __init__(
+        self,
+        consumer: Any,
+        consumption: Consumption,
+        write: formats.Write,
+        leaders: Mapping[int, int],
+    ) -> None:
+        self._consumer = consumer
+        self._asked = consumption
+        self._write = write
+        self._leaders = leaders
+        self._open = set(leaders)  # not yet at their ends
+        self._count = 0
+
+    def run(self) -> None:
+        output = sys.stdout.buffer
+        batch = 1 if self._asked.unbuffered else BATCH
+        while True:
+            messages = self._consumer.consume(batch, POLL_S)
+            for message in messages:
+                if message.error() is not None:
+                    self._failed(message)
+                elif self._is_late(message):
+                    self._finish(message.partition())
+                else:
+                    output.write(self._write(_read(message, self._leaders)))
+                    self._count += 1
+                if self._count == self._asked.count or not self._open:
+                    return
+            if messages:
+                output.flush()
+
+    def _is_late(self, message: Any) -> bool:
+        return self._asked.stop_ms is not None and message.timestamp()[1] >= self._asked.stop_ms
+
+    def _failed(self, message: Any) -> None:
+        error = message.error()
+        if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            raise KafkaException(error)
+        if self._asked.exit_at_end:
+            self._open.discard(message.partition())
+        if not self._asked.quiet:
+            sys.stdout.flush()
+            suffix = "" if self._open else ": exiting"
+            print(
+                f"% Reached end of topic {message.topic()} [{message.partition()}] "
+                f"at offset {message.offset()}{suffix}",
+                file=sys.stderr,
+            )
+
+    def _finish(self, partition: int) -> None:
+        self._open.discard(partition)
+        self._consumer.pause([TopicPartition(self._asked.topic, partition)])
+
+
+def _read(message: Any, leaders: Mapping[int, int]) -> formats.Message:
+    kind, timestamp_ms = message.timestamp()
+    return formats.Message(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        timestamp_ms=timestamp_ms,
+        timestamp_type=TIMESTAMP_TYPES.get(kind, "unknown"),
+        broker=leaders[message.partition()],
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers() or [],
+    )
+
+
+# Listing
+
+
+def list_metadata(
+    settings: Settings, topic: str | None, *, as_json: bool, timeout_s: float
+) -> None:
+    """Print brokers and topics, as `kcat -L` does."""
+    client = _made(AdminClient, client_settings(settings))
+    try:
+        found = client.list_topics(topic, timeout=timeout_s)
+    except KafkaException as error:
+        raise _unreachable(settings, error) from None
+    if as_json:
+        print(json.dumps(_metadata_json(found, topic), separators=(",", ":")))
+    else:
+        print("\n".join(_metadata_lines(found, topic)))
+
+
+def _metadata_lines(found: Any, topic: str | None) -> Iterator[str]:
+    yield (
+        f"Metadata for {topic or 'all topics'} "
+        f"(from broker {found.orig_broker_id}: {found.orig_broker_name}):"
+    )
+    yield f" {len(found.brokers)} brokers:"
+    for broker in sorted(found.brokers.values(), key=lambda broker: broker.id):
+        controller = " (controller)" if broker.id == found.controller_id else ""
+        yield f"  broker {broker.id} at {broker.host}:{broker.port}{controller}"
+    yield f" {len(found.topics)} topics:"
+    for name, described in sorted(found.topics.items()):
+        error = "" if described.error is None else f" {described.error.str()}"
+        yield f'  topic "{name}" with {len(described.partitions)} partitions:{error}'
+        for partition in sorted(described.partitions.values(), key=lambda found: found.id):
+            replicas, isrs = _ids(partition.replicas), _ids(partition.isrs)
+            trouble = "" if partition.error is None else f", {partition.error.str()}"
+            yield (
+                f"    partition {partition.id}, leader {partition.leader}, "
+                f"replicas: {replicas}, isrs: {isrs}{trouble}"
+            )
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+def _metadata_json(found: Any, topic: str | None) -> dict[str, Any]:
+    brokers = sorted(found.brokers.values(), key=lambda broker: broker.id)
+    return {
+        "originating_broker": {"id": found.orig_broker_id, "name": found.orig_broker_name},
+        "query": {"topic": topic or "*"},
+        "controllerid": found.controller_id,
+        "brokers": [{"id": node.id, "name": f"{node.host}:{node.port}"} for node in brokers],
+        "topics": [_topic_json(found.topics[name]) for name in sorted(found.topics)],
+    }
+
+
+def _topic_json(topic: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {"topic": topic.topic}
+    if topic.error is not None:
+        values["error"] = topic.error.str()
+    values["partitions"] = [
+        ({} if partition.error is None else {"error": partition.error.str()})
+        | {
+            "partition": partition.id,
+            "leader": partition.leader,
+            "replicas": [{"id": node} for node in partition.replicas],
+            "isrs": [{"id": node} for node in partition.isrs],
+        }
+        for partition in sorted(topic.partitions.values(), key=lambda found: found.id)
+    ]
+    return values
