@@ -169,7 +169,7 @@ def _json(
     directory: Path, sentence: str, verdict: DemoVerdict, *, seconds: float | None = None
 ) -> str:
     counts = verdict.evidence.judgement.counts
-    values = {
+    values: dict[str, object] = {
         "verdict": "PASS" if verdict.kept else "FAIL",
         "sentence": sentence,
         "acknowledged": counts.acknowledged,

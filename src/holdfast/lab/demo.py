@@ -1,0 +1,361 @@
+"""The demo: events, a broker killed in their midst, a Spark table; and the evidence at the end.
+
+Owns the order of the steps and every wait in it, each with a bound. Cluster, producer and Spark
+are processes of their own; what is seen of them goes into the run's directory. It decides nothing
+about the verdict: that is `demo_check`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import sqlalchemy as sql
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from sqlalchemy.exc import SQLAlchemyError
+
+from holdfast.clients.recorder import Recorder
+from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.judge.history import Fault, Note
+from holdfast.lab import demo_input
+from holdfast.lab.demo_check import READER, DemoVerdict, check_demo, next_offsets
+from holdfast.lab.demo_events import id_in_line, id_in_payment
+from holdfast.lab.demo_plan import DemoError, DemoPlan, Places
+from holdfast.lab.demo_process import Child
+from holdfast.lab.demo_reader import ReadTimeoutError, read_whole_log
+from holdfast.lab.demo_report import report_demo
+from holdfast.lab.demo_watch import Watch
+
+BROKERS = 3
+MIN_ISR = 2
+LOOK_S = 0.05
+SPARK_TIMEOUT_S = 120.0
+STEP_TIMEOUT_S = 60.0
+# What may be sent before the crash, and until the cluster is whole again: so some events are sent
+# before, some while there is no leader, some after, however slow Spark or the machine is.
+BEFORE_SHARE = 0.4
+DURING_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What the user asked for. `input` None: payments."""
+
+    directory: Path
+    events: int = 30_000
+    rate: float = 2_500.0
+    seed: int = 1
+    accounts: int = 20
+    input: Path | None = None
+    key: str | None = None
+    database: str | None = None
+    command: str = "holdfast demo"
+
+
+@dataclass(slots=True)
+class Standing:
+    """How far everything is, for whoever shows it."""
+
+    events: int = 0
+    acknowledged: int = 0
+    rows: int = 0
+    leaders: dict[int, int] = field(default_factory=dict)
+
+
+class Progress(Protocol):
+    """What shows the run to a person. Called from the demo's thread only."""
+
+    def step(self, text: str) -> None:
+        """Something happened that is worth a line."""
+
+    def standing(self, now: Standing) -> None:
+        """The counts of this moment; called many times a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    verdict: DemoVerdict
+    plan: DemoPlan
+    report: Path
+    seconds: float
+
+
+class Demo:
+    """One run. DemoError, ClusterError or InputError: it could not be made."""
+
+    def __init__(self, options: DemoOptions, progress: Progress) -> None:
+        self._options = options
+        self._progress = progress
+        self._places = Places(options.directory.absolute())
+        self._now = Standing()
+
+    def run(self) -> DemoResult:
+        begin = time.monotonic()
+        plan = self._prepare()
+        with ExitStack() as stack:
+            self._perform(plan, stack)
+        verdict = check_demo(self._places.directory)
+        report_demo(self._places, plan, verdict, self._options.command)
+        return DemoResult(
+            verdict=verdict,
+            plan=plan,
+            report=self._places.report,
+            seconds=time.monotonic() - begin,
+        )
+
+    def _prepare(self) -> DemoPlan:
+        """Make the directory, read the input once, write the plan."""
+        directory = self._places.directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            if any(directory.iterdir()):
+                raise DemoError(f"{directory} is not empty; name another with --output.")
+            self._places.history.mkdir()
+        except OSError as error:
+            raise DemoError(f"{directory}: {error.strerror}.") from error
+        options = self._options
+        database = options.database or f"sqlite:///{self._places.table}"
+        query = f"demo {directory.name}"
+        if options.input is None:
+            plan = DemoPlan(
+                kind="payments",
+                database=database,
+                events=options.events,
+                rate=options.rate,
+                topic="payments",
+                query=query,
+                seed=options.seed,
+                accounts=options.accounts,
+            )
+        else:
+            plan = self._lines_plan(options.input.absolute(), database, query)
+        if options.database:
+            _refuse_used(options.database)
+        plan.write(directory)
+        self._now.events = plan.events
+        return plan
+
+    def _lines_plan(self, path: Path, database: str, query: str) -> DemoPlan:
+        summary = demo_input.summarise(path, self._options.key, self._places.malformed)
+        if not summary.well_formed:
+            raise DemoError(
+                f"--input {path}: no line of it is well formed; {summary.malformed:,} are not, "
+                f"see {self._places.malformed}."
+            )
+        if summary.malformed:
+            self._progress.step(
+                f"{summary.malformed:,} malformed lines kept aside in {self._places.malformed}"
+            )
+        return DemoPlan(
+            kind="lines",
+            database=database,
+            events=summary.well_formed,
+            rate=self._options.rate,
+            topic="lines",
+            query=query,
+            input=str(path),
+            key=self._options.key,
+            malformed=summary.malformed,
+            sha256=summary.sha256,
+        )
+
+    def _perform(self, plan: DemoPlan, stack: ExitStack) -> None:
+        begin = time.monotonic()
+        cluster = LocalCluster.create(self._places.cluster, brokers=BROKERS, port=0)
+        recorder = stack.enter_context(Recorder(self._places.history / "lab.jsonl", "lab"))
+        # Spark takes its time to start: it does so while the cluster is already at work.
+        driver = stack.enter_context(self._child(self._driver(plan, cluster)))
+        stack.callback(_down, cluster)
+        cluster.start()
+        took = time.monotonic() - begin
+        self._progress.step(f"3 brokers and a controller serve requests after {took:.1f} s")
+        self._create_topic(plan, cluster)
+        watch = stack.enter_context(Watch(cluster, plan.topic, recorder))
+        for number in range(plan.partitions):
+            cluster.wait_for_leader(plan.topic, number)
+        producer = stack.enter_context(self._child(self._producer(plan, cluster)))
+        run = _Run(self, plan, cluster, driver, producer, watch)
+        self._open_gate(producer, int(plan.events * BEFORE_SHARE))
+        self._progress.step("events flow; Spark is starting")
+        run.until(lambda: driver.heard("started"), SPARK_TIMEOUT_S, "Spark to start")
+        self._progress.step("the Spark query runs")
+        run.until(lambda: driver.rows > 0, SPARK_TIMEOUT_S, "the first rows in the table")
+        self._crash(run, recorder)
+        self._open_gate(producer, plan.events)
+        run.until(lambda: producer.heard("done"), self._send_bound_s(plan), "every outcome")
+        producer.wait(STEP_TIMEOUT_S)
+        ends = self._read_log(plan, cluster)
+        self._progress.step(f"the log was read back: {sum(ends.values()):,} records")
+        run.until(lambda: self._table_at(plan) == ends, SPARK_TIMEOUT_S, "the table to catch up")
+        self._progress.step(f"the table has caught up: {driver.rows:,} rows")
+        driver.stop()
+
+    def _crash(self, run: _Run, recorder: Recorder) -> None:
+        """SIGKILL the leader of partition 0, see another one lead, start the dead one again."""
+        cluster, plan, producer = run.cluster, run.plan, run.producer
+        leader = cluster.wait_for_leader(plan.topic, 0).leader
+        begin = time.monotonic()
+        cluster.kill(leader, "KILL")
+        recorder.record(Fault, action="KILL", node=leader, detail="leader of partition 0")
+        recorder.flush()
+        self._progress.step(f"broker {leader}, the leader of partition 0, was killed with SIGKILL")
+        during = int(plan.events * DURING_SHARE)
+        self._open_gate(producer, during)
+        run.until(lambda: run.watch.leader(0) not in {leader, -1}, STEP_TIMEOUT_S, "another leader")
+        took = time.monotonic() - begin
+        self._progress.step(f"broker {run.watch.leader(0)} leads partition 0 after {took:.1f} s")
+        goal = min(during, producer.value("sent", "acknowledged") + 1)
+        run.until(
+            lambda: producer.value("sent", "acknowledged") >= goal,
+            STEP_TIMEOUT_S,
+            "acknowledgements without the dead broker",
+        )
+        cluster.start_node(leader)
+        recorder.record(Fault, action="start", node=leader)
+        recorder.flush()
+        self._progress.step(f"broker {leader} was started again")
+        run.until(lambda: run.watch.whole(BROKERS), STEP_TIMEOUT_S, "whole in-sync replicas")
+        recorder.record(Note, text="every replica is in sync again")
+        self._progress.step("every replica is in sync again")
+
+    def _open_gate(self, producer: Child, events: int) -> None:
+        """Allow so many events in all; one more than there are lets the producer see the end."""
+        producer.tell(str(events + 1))
+
+    def _send_bound_s(self, plan: DemoPlan) -> float:
+        return 2 * STEP_TIMEOUT_S + 2 * plan.events / plan.rate
+
+    def _create_topic(self, plan: DemoPlan, cluster: LocalCluster) -> None:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        topic = NewTopic(
+            plan.topic,
+            plan.partitions,
+            BROKERS,
+            config={"min.insync.replicas": str(MIN_ISR)},
+        )
+        try:
+            admin.create_topics([topic])[plan.topic].result(STEP_TIMEOUT_S)
+        except KafkaException as error:
+            said = error.args[0].str()
+            raise DemoError(f"The topic {plan.topic} could not be created: {said}.") from error
+
+    def _driver(self, plan: DemoPlan, cluster: LocalCluster) -> Child:
+        arguments = [
+            *("--bootstrap-server", cluster.bootstrap_servers),
+            *("--topic", plan.topic),
+            *("--database", plan.database),
+            *("--checkpoint", str(self._places.checkpoint)),
+            *("--query", plan.query),
+        ]
+        if plan.kind == "payments":
+            arguments += ["--accounts", str(plan.accounts), "--opening", str(plan.opening)]
+            module = "holdfast.pipelines.ledger"
+        else:
+            module = "holdfast.pipelines.lines"
+        return Child("The Spark driver", module, arguments, self._places.driver_log)
+
+    def _producer(self, plan: DemoPlan, cluster: LocalCluster) -> Child:
+        arguments = [
+            "--gated",
+            *("--bootstrap-server", cluster.bootstrap_servers),
+            *("--topic", plan.topic),
+            *("--partitions", str(plan.partitions)),
+            *("--history", str(self._places.history / "producer.jsonl")),
+            *("--rate", str(plan.rate)),
+        ]
+        if plan.input is None:
+            arguments += ["--events", str(plan.events), "--seed", str(plan.seed)]
+            arguments += ["--accounts", str(plan.accounts)]
+        else:
+            arguments += ["--input", plan.input]
+            arguments += [] if plan.key is None else ["--key", plan.key]
+        log = self._places.producer_log
+        return Child("The producer", "holdfast.lab.demo_producer", arguments, log)
+
+    @contextlib.contextmanager
+    def _child(self, child: Child) -> Iterator[Child]:
+        """Nothing of a run outlives it, whatever goes wrong."""
+        try:
+            yield child
+        finally:
+            child.kill()
+
+    def _read_log(self, plan: DemoPlan, cluster: LocalCluster) -> dict[int, int]:
+        with Recorder(self._places.history / "reader.jsonl", READER) as recorder:
+            try:
+                return read_whole_log(
+                    cluster.bootstrap_servers,
+                    plan.topic,
+                    range(plan.partitions),
+                    recorder,
+                    id_in_payment if plan.kind == "payments" else id_in_line,
+                    timeout_s=STEP_TIMEOUT_S + plan.events / 5_000,
+                )
+            except ReadTimeoutError as error:
+                raise DemoError(f"{error}.") from error
+
+    def _table_at(self, plan: DemoPlan) -> dict[int, int]:
+        engine = sql.create_engine(plan.database)
+        try:
+            with engine.connect() as connection:
+                return next_offsets(connection, plan)
+        except SQLAlchemyError:
+            return {}  # locked for the moment
+        finally:
+            engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is under way, and the one way to wait for something in it."""
+
+    demo: Demo
+    plan: DemoPlan
+    cluster: LocalCluster
+    driver: Child
+    producer: Child
+    watch: Watch
+
+    def until(self, reached: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Wait for a condition, showing how far everything is. DemoError: too long, or one died."""
+        deadline = time.monotonic() + timeout_s
+        while not reached():
+            self.show()
+            self.driver.raise_if_ended()
+            if not self.producer.heard("done"):
+                self.producer.raise_if_ended()
+            if time.monotonic() > deadline:
+                raise DemoError(f"Waited {timeout_s:.0f} s for {what}, in vain.")
+            time.sleep(LOOK_S)
+        self.show()
+
+    def show(self) -> None:
+        now = self.demo._now  # noqa: SLF001 - its own module
+        kind = "done" if self.producer.heard("done") else "sent"
+        now.acknowledged = self.producer.value(kind, "acknowledged")
+        now.rows = self.driver.rows
+        now.leaders = self.watch.leaders()
+        self.demo._progress.standing(now)  # noqa: SLF001 - its own module
+
+
+def _refuse_used(database: str) -> None:
+    """A database of the user's own must be empty of our tables: sums would be mixed up."""
+    try:
+        engine = sql.create_engine(database)
+        used = sql.inspect(engine).has_table("holdfast_query")
+        engine.dispose()
+    except (SQLAlchemyError, ImportError) as error:
+        raise DemoError(f"--database {database}: {error}") from error
+    if used:
+        raise DemoError(f"--database {database}: it holds tables of an earlier run; name another.")
+
+
+def _down(cluster: LocalCluster) -> None:
+    with contextlib.suppress(ClusterError):
+        cluster.down()
