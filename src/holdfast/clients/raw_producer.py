@@ -1,0 +1,258 @@
+"""A producer without back-offs of its own: one record a request, every answer as it came.
+
+It measures availability where librdkafka would measure its own patience, and it is the tool for
+schedules that must be exact: `RawProducer.post` returns before the answer. As a process
+(`python -m holdfast.clients.raw_producer --help`) it sends at a steady rate to every partition at
+once. It never sends a record twice, so a refusal is certain (see `outcomes`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.clients.driver import (
+    AnswerLostError,
+    Driver,
+    DriverError,
+    NoLeaderError,
+    Peer,
+    UnreachableError,
+    UnsupportedError,
+)
+from holdfast.clients.outcomes import is_certain
+from holdfast.clients.payload import digest_of, value_for
+from holdfast.clients.recorder import Recorder
+from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
+from holdfast.wire.batch import Record, build_batch
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+BY_NAME_VERSION_MAX = 12  # from 13 on a topic has no name, only an id
+ACKS = {"0": 0, "1": 1, "all": -1}
+POSTED_MAX = 10_000
+
+Outcome = Acknowledged | Refused | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    name: str
+    partition: int
+    peer: Peer
+
+
+class RawProducer:
+    """Sends single records to partitions' leaders. For one thread."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        recorder: Recorder,
+        *,
+        acks: str = "all",
+        timeout_ms: int = 10_000,
+        size: int = 100,
+        numbers: itertools.count[int] | None = None,
+    ) -> None:
+        """`timeout_ms` bounds the node's wait and, half a second later, ours."""
+        self._driver = Driver(bootstrap, recorder.process, timeout_s=timeout_ms / 1000 + 0.5)
+        self._topic = topic
+        self._recorder = recorder
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._size = size
+        self._numbers = numbers if numbers is not None else itertools.count()
+        self._posted: deque[_Posted] = deque()
+        self._refresh = True
+
+    def send(self, partition: int, key: str | None = None) -> Outcome:
+        """Send one record and wait for what becomes of it."""
+        assert not self._posted, "something else is in flight"
+        refused = self.post(partition, key)
+        return refused if refused is not None else self.take()
+
+    def post(self, partition: int, key: str | None = None) -> Outcome | None:
+        """Send one record without waiting; its outcome if it is known at once, else `take` it."""
+        assert len(self._posted) < POSTED_MAX, "too much in flight"
+        number = next(self._numbers)
+        name = f"{self._recorder.process}:{number}"
+        value = value_for(self._recorder.process, number, self._size)
+        self._recorder.record(
+            Send,
+            topic=self._topic,
+            partition=partition,
+            id=name,
+            digest=digest_of(value),
+            size=len(value),
+            key=key,
+        )
+        self._recorder.flush()
+        try:
+            leader = self._driver.leader(self._topic, partition, refresh=self._refresh)
+            self._refresh = False
+            peer = self._driver.peer(leader)
+            version = min(BY_NAME_VERSION_MAX, peer.version_of(ProduceRequest))
+            request = self._request(partition, key, value)
+            peer.post(request, version=version, answered=self._acks != "0")
+        except (UnreachableError, NoLeaderError, UnsupportedError) as error:
+            return self._refused(name, partition, type(error).__name__, str(error))
+        except AnswerLostError as error:
+            return self._unknown(name, partition, type(error).__name__, str(error))
+        if self._acks == "0":
+            return self._acknowledged(name, partition, None)
+        self._posted.append(_Posted(name, partition, peer))
+        return None
+
+    def take(self) -> Outcome:
+        """Wait for the oldest record that is in flight."""
+        posted = self._posted.popleft()
+        name, partition = posted.name, posted.partition
+        try:
+            response = posted.peer.take()
+        except DriverError as error:
+            return self._unknown(name, partition, type(error).__name__, str(error))
+        assert isinstance(response, ProduceResponse)
+        answer = response.responses[0].partition_responses[0]
+        if not answer.error_code:
+            return self._acknowledged(name, partition, answer.base_offset)
+        code = answer.error_code
+        word = _name_of(code)
+        if is_certain(code, word, retries=0):
+            return self._refused(name, partition, word, answer.error_message or "")
+        return self._unknown(name, partition, word, answer.error_message or "")
+
+    def close(self) -> None:
+        """Take what is in flight as unknown, and let go of all connections."""
+        while self._posted:
+            posted = self._posted.popleft()
+            self._unknown(posted.name, posted.partition, "CLOSED", "not waited for")
+        self._recorder.flush()
+        self._driver.close()
+
+    def _request(self, partition: int, key: str | None, value: bytes) -> ProduceRequest:
+        record = Record(
+            key=None if key is None else key.encode(),
+            value=value,
+            timestamp=time.time_ns() // 1_000_000,
+        )
+        data = PartitionProduceData(index=partition, records=bytes(build_batch([record])))
+        return ProduceRequest(
+            acks=ACKS[self._acks],
+            timeout_ms=self._timeout_ms,
+            topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
+        )
+
+    def _acknowledged(self, name: str, partition: int, offset: int | None) -> Outcome:
+        return self._record(
+            self._recorder.record(
+                Acknowledged, topic=self._topic, partition=partition, id=name, offset=offset
+            )
+        )
+
+    def _refused(self, name: str, partition: int, error: str, message: str) -> Outcome:
+        self._refresh = True
+        return self._record(
+            self._recorder.record(
+                Refused,
+                topic=self._topic,
+                partition=partition,
+                id=name,
+                error=error,
+                message=message,
+            )
+        )
+
+    def _unknown(self, name: str, partition: int, error: str, message: str) -> Outcome:
+        self._refresh = True
+        return self._record(
+            self._recorder.record(
+                Unknown,
+                topic=self._topic,
+                partition=partition,
+                id=name,
+                error=error,
+                message=message,
+            )
+        )
+
+    def _record(self, outcome: Outcome) -> Outcome:
+        self._recorder.flush()
+        return outcome
+
+
+def _name_of(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def drive(
+    producer: RawProducer, partition: int, rate: float, keys: int, stopping: threading.Event
+) -> None:
+    """Send to one partition at this rate until told to stop; a late answer delays the next send."""
+    begin = time.monotonic()
+    sent = 0
+    try:
+        while not stopping.wait(max(0.0, begin + sent / rate - time.monotonic())):
+            producer.send(partition, f"raw_{sent % keys + 1}")
+            # What was missed while waiting is not caught up: an outage is one gap, not a burst.
+            sent = max(sent + 1, int((time.monotonic() - begin) * rate))
+    finally:
+        producer.close()
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="raw_producer", description=__doc__)
+    add = parser.add_argument
+    add("--bootstrap-server", required=True)
+    add("--topic", required=True)
+    add("--history", type=Path, required=True, help="file of JSON lines, made anew")
+    add("--process", default="raw", help="name in the history and in every value")
+    add("--partitions", type=int, required=True)
+    add("--acks", choices=list(ACKS), default="all")
+    add("--rate", type=float, default=50.0, help="records a second for each partition")
+    add("--timeout-ms", type=int, default=10_000)
+    add("--size", type=int, default=100)
+    found = parser.parse_args(arguments)
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGINT, lambda *_: stopping.set())
+    numbers = itertools.count()
+    with Recorder(found.history, found.process) as recorder:
+        threads = []
+        for partition in range(found.partitions):
+            producer = RawProducer(
+                found.bootstrap_server,
+                found.topic,
+                recorder,
+                acks=found.acks,
+                timeout_ms=found.timeout_ms,
+                size=found.size,
+                numbers=numbers,
+            )
+            arguments_of = (producer, partition, found.rate, 5, stopping)
+            threads.append(threading.Thread(target=drive, args=arguments_of))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
