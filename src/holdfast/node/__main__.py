@@ -11,12 +11,14 @@ import gc
 import logging
 import signal
 import sys
+from socket import gethostname
 from typing import Any
 
 from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
 from holdfast.config.properties import parse_properties
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
+from holdfast.node.lifecycle import RegistrationError
 from holdfast.node.metadata_log import MetadataLogError
 from holdfast.node.node import Node
 from holdfast.node.server import StartError
@@ -87,15 +89,20 @@ async def _run(node: Node) -> None:
     await node.start()
     gc.collect()
     gc.freeze()  # what is loaded now stays; no collection looks at it again
-    failed = loop.create_task(node.failed())
-    either: list[asyncio.Future[Any]] = [ended, failed]
+    serving = loop.create_task(node.serve())
+    either: list[asyncio.Future[Any]] = [ended, serving]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not failed.done():
-        failed.cancel()
+    if ended.done():
         logger.info("stopping on %s", signal.Signals(ended.result()).name)
+    failure = serving.exception() if serving.done() else None
+    serving.cancel()
     await node.stop()
-    if not failed.cancelled() and failed.done():
-        failed.result()
+    if failure is not None:
+        raise failure
+
+
+async def _main(settings: NodeSettings) -> None:
+    await _run(Node(real_runtime(), settings, machine_name=gethostname()))
 
 
 def _start(arguments: list[str]) -> None:
@@ -103,28 +110,43 @@ def _start(arguments: list[str]) -> None:
         arguments, {"--config": True, "--override": True, "--format-if-needed": True}
     )
     settings = _settings(options)
-    runtime = real_runtime()
     if "--format-if-needed" in options:
-        from holdfast.node.format import format_storage
-
-        format_storage(runtime, settings, options["--format-if-needed"][-1], ignore_formatted=True)
-    asyncio.run(_run(Node(runtime, settings)))
+        _format_directories(settings, options["--format-if-needed"][-1], ignore_formatted=True)
+    asyncio.run(_main(settings))
 
 
 def _format(arguments: list[str]) -> None:
-    from holdfast.node.format import format_storage
-
     options = _options(
         arguments, {"--config": True, "--cluster-id": True, "--ignore-formatted": False}
     )
     if "--cluster-id" not in options:
         raise UsageError("--cluster-id ID is missing; `random-uuid` makes one")
-    format_storage(
-        real_runtime(),
+    for line in _format_directories(
         _settings(options),
         options["--cluster-id"][-1],
         ignore_formatted="--ignore-formatted" in options,
-    )
+    ):
+        print(line)
+
+
+def _format_directories(
+    settings: NodeSettings, cluster_id: str, *, ignore_formatted: bool
+) -> list[str]:
+    from holdfast.node.format import FormatError, format_directories
+
+    runtime = real_runtime()
+    try:
+        done = format_directories(
+            runtime.disk, runtime.random, settings, cluster_id, ignore_formatted=ignore_formatted
+        )
+    except FormatError as error:
+        raise StartError(str(error)) from error
+    return [
+        f"Formatted {each.directory} for cluster {cluster_id}."
+        if each.fresh
+        else f"{each.directory} was formatted before; it is left as it is."
+        for each in done
+    ]
 
 
 def main(arguments: list[str]) -> int:
@@ -143,9 +165,9 @@ def main(arguments: list[str]) -> int:
     )
     try:
         if arguments[:1] == ["random-uuid"]:
-            from holdfast.wire.uuids import uuid_text
+            from holdfast.node.format import random_cluster_id
 
-            print(uuid_text(real_runtime().random.uuid()))
+            print(random_cluster_id(real_runtime().random))
         elif arguments[:1] == ["format"]:
             _format(arguments[1:])
         else:
@@ -158,6 +180,7 @@ def main(arguments: list[str]) -> int:
         CorruptFileError,
         DirectoryError,
         MetadataLogError,
+        RegistrationError,
         StartError,
         StorageError,
     ) as error:

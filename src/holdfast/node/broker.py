@@ -13,12 +13,12 @@ from holdfast.config.topic import TopicSettings
 from holdfast.core.image import ImageDelta, MetadataImage, ResourceType
 from holdfast.log.directories import LogDirectories
 from holdfast.node.api import BROKER
-from holdfast.node.channel import ControllerAddress, ControllerChannel
+from holdfast.node.channel import ControllerChannel, controller_addresses
 from holdfast.node.context import Authorizer
 from holdfast.node.fetcher import FetchSettings
 from holdfast.node.isr import IsrChanges
-from holdfast.node.lifecycle import Lifecycle
-from holdfast.node.observer import MetadataObserver
+from holdfast.node.lifecycle import Lifecycle, endpoint_of
+from holdfast.node.observer import Observer
 from holdfast.node.partitions import Partitions
 from holdfast.node.producer_ids import ProducerIds
 from holdfast.node.server import Server
@@ -39,6 +39,8 @@ class Broker:
         settings: NodeSettings,
         directories: LogDirectories,
         authorizer: Authorizer,
+        *,
+        machine_name: str,
     ) -> None:
         self.runtime = runtime
         self.settings = settings
@@ -48,12 +50,7 @@ class Broker:
         self.broker_epoch = NOT_REGISTERED
         self.client_listener = settings.inter_broker_listener_name
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock)
-        self.channel = ControllerChannel(
-            runtime,
-            _controllers(settings),
-            client_id=f"broker-{settings.node_id}",
-            request_timeout_ms=settings.request_timeout_ms,
-        )
+        self.channel = self._controller_channel(f"broker-{settings.node_id}")
         self.isr_changes = IsrChanges(
             self.channel, node=settings.node_id, broker_epoch=lambda: self.broker_epoch
         )
@@ -76,37 +73,82 @@ class Broker:
         self.server = Server(
             runtime, settings, role="broker", owner=self, apis=BROKER, authorizer=authorizer
         )
-        self.observer = MetadataObserver(self)
-        self.lifecycle = Lifecycle(self)
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.observer = Observer(
+            # A channel of its own: a fetch that waits for news holds up what is behind it.
+            self._controller_channel(f"broker-{settings.node_id}-observer"),
+            self.image,
+            self.metadata_changed,
+            node_id=settings.node_id,
+            cluster_id=self.cluster_id,
+        )
+        self.lifecycle: Lifecycle | None = None  # from when the ports are bound
+        self._machine_name = machine_name
         self._current = False  # the image is at least as new as our registration
 
+    def _controller_channel(self, client_id: str) -> ControllerChannel:
+        return ControllerChannel(
+            self.runtime,
+            controller_addresses(self.settings),
+            client_id=client_id,
+            request_timeout_ms=self.settings.request_timeout_ms,
+        )
+
     async def start(self) -> None:
-        """Bind, register, and begin to catch up; `ready` is done when clients are served."""
+        """Bind, and begin to read the metadata log. Clients are held until `join` has returned."""
         await self.server.listen(self.settings.broker_listeners)
         self.channel.start()
         self.observer.start()
+        self.lifecycle = Lifecycle(
+            self.runtime,
+            self.settings,
+            self.channel,
+            self.observer,
+            cluster_id=self.cluster_id,
+            endpoints=[
+                endpoint_of(listener, self.server.ports[listener.name], self._machine_name)
+                for listener in self.settings.advertised_listeners
+                if listener.name in self.server.ports
+            ],
+            directory_ids=[each.directory_id for each in self.directories.directories],
+            previous_broker_epoch=self.directories.previous_broker_epoch,
+            registered=self._registered,
+        )
+
+    async def join(self) -> None:
+        """Register, take up what the image assigns to us, and serve. RegistrationError: refused.
+
+        Partitions are taken up once the image is as new as our registration: before that it may
+        show this broker as the leader in an epoch that is long over.
+        """
+        assert self.lifecycle is not None, "join comes after start"
+        epoch = await self.lifecycle.register()
         self.lifecycle.start()
+        await self.observer.applied(epoch)
+        self._current = True
+        self.partitions.start()
+        await self.lifecycle.ready()
+        self.server.release()
+        logger.info("broker %d serves, in broker epoch %d", self.settings.node_id, epoch)
 
     async def stop(self) -> None:
         """Hand leadership over, as far as a controller answers, then stop everything."""
-        if self.settings.controlled_shutdown_enable and self._current:
-            await self.lifecycle.shut_down()
+        if self.lifecycle is not None and self._current:
+            if self.settings.controlled_shutdown_enable:
+                await self.lifecycle.shut_down()
+            await self.lifecycle.close()
         self.isr_changes.close()
         self.producer_ids.close()
         await self.partitions.close()
         self.waiting.close()
         self.server.close()
-        await self.lifecycle.close()
         await self.observer.close()
         await self.channel.close()
 
     # -- what the loops report -----------------------------------------------------------------
 
-    def registered(self, broker_epoch: int) -> None:
+    def _registered(self, broker_epoch: int) -> None:
         """The controller has registered this broker: what follows is of this epoch."""
         self.broker_epoch = broker_epoch
-        self._settle()
 
     def metadata_changed(self, delta: ImageDelta) -> None:
         """Act on what the metadata log said; called by the observer after the image has changed."""
@@ -117,20 +159,6 @@ class Broker:
             )
         if self._current:
             self.partitions.apply(delta)
-        self._settle()
-
-    def _settle(self) -> None:
-        """Take partitions up once the image is as new as our registration.
-
-        Before that it may show this broker as the leader in an epoch that is long over.
-        """
-        if not self._current and self.image.offset >= self.broker_epoch != NOT_REGISTERED:
-            self._current = True
-            self.partitions.start()
-        if not self.ready.done() and self._current and self.image.is_active(self.settings.node_id):
-            self.ready.set_result(None)
-            self.server.release()
-            logger.info("broker %d serves in epoch %d", self.settings.node_id, self.broker_epoch)
 
     # -- what others ask -----------------------------------------------------------------------
 
@@ -149,14 +177,6 @@ class Broker:
         name = self.settings.inter_broker_listener_name
         endpoint = registered.endpoint(name) if registered is not None else None
         return (endpoint.host, endpoint.port) if endpoint is not None else None
-
-
-def _controllers(settings: NodeSettings) -> list[ControllerAddress]:
-    voters = [ControllerAddress(*voter) for voter in settings.controller_quorum_voters]
-    if voters:
-        return voters
-    servers = settings.controller_quorum_bootstrap_servers
-    return [ControllerAddress(-1, server.host, server.port) for server in servers]
 
 
 def _fetch_settings(settings: NodeSettings) -> FetchSettings:

@@ -28,8 +28,14 @@ class Node:
     """A node in one process. It does not know how it was started, nor when it should end."""
 
     def __init__(
-        self, runtime: Runtime, settings: NodeSettings, authorizer: Authorizer | None = None
+        self,
+        runtime: Runtime,
+        settings: NodeSettings,
+        *,
+        machine_name: str = "localhost",
+        authorizer: Authorizer | None = None,
     ) -> None:
+        """`machine_name` is advertised for a listener that has no host of its own."""
         self.runtime = runtime
         self.settings = settings
         self.directories = LogDirectories(
@@ -41,6 +47,8 @@ class Node:
             settings_for=lambda _topic: TopicSettings.resolve(static=settings.properties),
             metadata_path=settings.metadata_log_dir,
         )
+        self._machine_name = machine_name
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broker: Broker | None = None
         self.controller: Controller | None = None
         self._controller_server: Server | None = None
@@ -51,14 +59,32 @@ class Node:
         return self.settings.process_roles
 
     async def start(self) -> None:
-        """Load what is on disk, then start the roles. It serves once `ready` is done."""
+        """Load what is on disk, bind, start the roles; then `serve`."""
         self.directories.load()
         self.directories.start()
         if self.settings.is_controller:
             await self._start_controller()
         if self.settings.is_broker:
-            self.broker = Broker(self.runtime, self.settings, self.directories, self._authorizer)
+            self.broker = Broker(
+                self.runtime,
+                self.settings,
+                self.directories,
+                self._authorizer,
+                machine_name=self._machine_name,
+            )
             await self.broker.start()
+
+    async def serve(self) -> None:
+        """Join the cluster and serve. Returns never; raises when the node can't go on.
+
+        RegistrationError: the controller refuses this broker. StorageError: the controller's own
+        log can't be written any more.
+        """
+        if self.broker is not None:
+            await self.broker.join()
+        self.ready.set_result(None)
+        failed = self.controller.failed if self.controller is not None else None
+        await (failed or asyncio.get_running_loop().create_future())
 
     async def _start_controller(self) -> None:
         self.controller = Controller(
@@ -80,18 +106,6 @@ class Node:
         await server.listen(self.settings.controller_listeners)
         self.controller.start()
         server.release()
-
-    async def failed(self) -> None:
-        """Return never, or raise when the node can't go on: its controller lost its disk."""
-        if self.controller is not None and self.controller.failed is not None:
-            await asyncio.shield(self.controller.failed)
-        else:
-            await asyncio.get_running_loop().create_future()
-
-    async def ready(self) -> None:
-        """Return once every role of this node serves."""
-        if self.broker is not None:
-            await asyncio.shield(self.broker.ready)
 
     async def stop(self) -> None:
         """Stop the roles, the broker first, and leave everything on disk as after a clean end."""

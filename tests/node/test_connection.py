@@ -1,0 +1,233 @@
+"""One connection: frames in, answers out in order, bounds on both.
+
+Goal: whatever a peer sends and however it is cut, each whole frame is handled once, answers leave
+in the order of requests, and a peer that misbehaves loses its own connection only. Method: real
+sockets on the loopback, with a handler that echoes, waits or refuses as the first byte says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from struct import pack, unpack
+
+import pytest
+
+from holdfast.node import connection as module
+from holdfast.node.connection import Connection, Connections
+from holdfast.node.context import Buffers, Deferred
+from holdfast.runtime.real import real_runtime
+from holdfast.wire.errors import WireError
+
+FRAME_BYTES_MAX = 1 << 20
+BOUND_SECONDS = 20
+
+
+class Echo:
+    """The handler under test: `e` echoes, `w` waits until told, `r` refuses, `n` has no answer."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.waiting: list[tuple[Deferred, bytes]] = []
+        self.connections: list[Connection] = []
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Buffers | Deferred | None:
+        body = bytes(frame)
+        self.seen.append(body)
+        if connection not in self.connections:
+            self.connections.append(connection)
+        kind = body[:1]
+        if kind == b"w":
+            deferred = Deferred(lambda _: framed(body), connection.deliver)
+            self.waiting.append((deferred, body))
+            return deferred
+        if kind == b"r":
+            raise WireError("refused on purpose")
+        return None if kind == b"n" else framed(body)
+
+
+def framed(body: bytes) -> list[bytes]:
+    return [pack(">i", len(body)), body]
+
+
+def frame(text: str, size: int = 8) -> bytes:
+    body = text.encode().ljust(size, b".")
+    return b"".join(framed(body))
+
+
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def served(
+    *, held: bool = False
+) -> AsyncIterator[tuple[Echo, Connections, Callable[[], Awaitable[Client]]]]:
+    """A listener with the echo handler, and a way to connect to it."""
+    echo = Echo()
+    group = Connections(listener="TEST", handle=echo, frame_bytes_max=FRAME_BYTES_MAX)
+    listener = await real_runtime().network.listen(group.accept, "127.0.0.1", 0)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect() -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writers.append(writer)
+        return reader, writer
+
+    if not held:
+        group.release()
+    try:
+        async with asyncio.timeout(BOUND_SECONDS):
+            yield echo, group, connect
+    finally:
+        listener.close()
+        group.close()
+        for writer in writers:
+            writer.close()
+        for writer in writers:
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
+async def answer(reader: asyncio.StreamReader) -> str:
+    (length,) = unpack(">i", await reader.readexactly(4))
+    return (await reader.readexactly(length)).rstrip(b".").decode()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until the condition holds; the enclosing time-out bounds it."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_answers_leave_in_the_order_of_requests() -> None:
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            writer.write(frame("w1") + frame("e2") + frame("w3") + frame("n4") + frame("e5"))
+            await until(lambda: len(echo.seen) == 5)
+            (first, _), (third, _) = echo.waiting
+            third.answer(object())
+            first.answer(object())
+            assert [await answer(reader) for _ in range(4)] == ["w1", "e2", "w3", "e5"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 11])
+def test_frames_may_arrive_in_any_pieces(cut: int) -> None:
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            stream = b"".join(frame(f"e{n}", size=8 + n) for n in range(20))
+            for start in range(0, len(stream), cut):
+                writer.write(stream[start : start + cut])
+                await writer.drain()
+                await asyncio.sleep(0)
+            assert [await answer(reader) for _ in range(20)] == [f"e{n}" for n in range(20)]
+            assert len(echo.seen) == 20
+
+    asyncio.run(scenario())
+
+
+def test_a_frame_larger_than_the_buffer_is_taken_and_the_buffer_given_back() -> None:
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            writer.write(frame("e1") + frame("e2", size=FRAME_BYTES_MAX) + frame("e3"))
+            assert [await answer(reader) for _ in range(3)] == ["e1", "e2", "e3"]
+            assert len(echo.seen[1]) == FRAME_BYTES_MAX
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pack(">i", FRAME_BYTES_MAX + 1),
+        pack(">i", -1),
+        pack(">i", 7) + b"short..",
+        frame("r"),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["too long", "negative", "too short", "does not parse", "another protocol"],
+)
+def test_who_does_not_speak_the_protocol_is_alone_to_be_closed(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with served() as (_, _, connect):
+            good_reader, good_writer = await connect()
+            bad_reader, bad_writer = await connect()
+            host, port = bad_writer.get_extra_info("sockname")[:2]
+            bad_writer.write(sent)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await bad_reader.readexactly(1)
+            good_writer.write(frame("e1"))
+            assert await answer(good_reader) == "e1"
+            assert f"{host}:{port}" in caplog.text, "the log says who"
+
+    asyncio.run(scenario())
+
+
+def test_reading_stops_at_the_bound_of_unanswered_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLOTS_MAX", 10)
+
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            writer.write(b"".join(frame(f"w{n}") for n in range(25)))
+            await until(lambda: len(echo.waiting) == 10)
+            writer.write(frame("e25"))
+            for number in range(25):
+                await until(lambda: bool(echo.waiting))
+                assert len(echo.waiting) <= 10, "no more are taken than the bound"
+                deferred, _ = echo.waiting.pop(0)
+                deferred.answer(object())
+                assert await answer(reader) == f"w{number}"
+            assert await answer(reader) == "e25"
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_is_held_until_the_node_is_ready() -> None:
+    async def scenario() -> None:
+        async with served(held=True) as (echo, group, connect):
+            reader, writer = await connect()
+            writer.write(frame("e1"))
+            await until(lambda: len(group.open) == 1 and not next(iter(group.open))._reading)
+            assert not echo.seen
+            group.release()
+            assert await answer(reader) == "e1"
+
+    asyncio.run(scenario())
+
+
+def test_a_muted_connection_handles_nothing_until_it_is_unmuted() -> None:
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            writer.write(frame("w1"))
+            await until(lambda: len(echo.seen) == 1)
+            (server_side,) = echo.connections
+            server_side.mute()
+            writer.write(frame("e2"))
+            echo.waiting.pop()[0].answer(object())
+            assert await answer(reader) == "w1"
+            assert len(echo.seen) == 1
+            server_side.unmute()
+            assert await answer(reader) == "e2"
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_after_the_peer_left_is_dropped() -> None:
+    async def scenario() -> None:
+        async with served() as (echo, group, connect):
+            _, writer = await connect()
+            writer.write(frame("w1"))
+            await until(lambda: bool(echo.waiting))
+            writer.close()
+            await until(lambda: not group.open)
+            echo.waiting.pop()[0].answer(object())
+
+    asyncio.run(scenario())

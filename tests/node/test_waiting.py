@@ -1,0 +1,162 @@
+"""The waiting room: nobody waits for what has happened, and nobody waits for ever.
+
+Goal: no wake-up is lost, deadlines are kept, and settled waits are forgotten. Method: a real loop
+with short deadlines; completion is a flag that the test sets. No time is asserted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from holdfast.node.waiting import OffsetQueue, WaitingRoom
+from holdfast.runtime.real import real_runtime
+
+BOUND_SECONDS = 20
+
+
+class Flag:
+    """A wait that is over once it is set."""
+
+    def __init__(self, *, over: bool = False) -> None:
+        self.over = over
+        self.asked = 0
+        self.completed = 0
+        self.expired = asyncio.Event()
+
+    def try_complete(self) -> bool:
+        self.asked += 1
+        self.completed += self.over
+        return self.over
+
+    def expire(self) -> None:
+        self.expired.set()
+
+
+class Part:
+    """A wait for offsets that notes which of its parts were reached."""
+
+    def __init__(self) -> None:
+        self.settled: list[int] = []
+        self.finished = False
+        self.expired = asyncio.Event()
+
+    def reached(self, part: int) -> None:
+        self.settled.append(part)
+
+    def expire(self) -> None:
+        self.finished = True
+        self.expired.set()
+
+
+def run(scenario: Callable[[WaitingRoom], Coroutine[object, object, None]]) -> None:
+    async def main() -> None:
+        room = WaitingRoom(asyncio.get_running_loop(), real_runtime().clock)
+        async with asyncio.timeout(BOUND_SECONDS):
+            await scenario(room)
+
+    asyncio.run(main())
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_what_has_happened_before_is_seen_at_once() -> None:
+    """Register, then check again: the guard against a lost wake-up."""
+
+    async def scenario(room: WaitingRoom) -> None:
+        flag = Flag(over=True)
+        room.park(flag, ["a"], 60_000)
+        assert flag.completed == 1
+        assert room.parked == 0
+
+    run(scenario)
+
+
+def test_a_wake_up_asks_once_however_often_it_is_called() -> None:
+    async def scenario(room: WaitingRoom) -> None:
+        flag = Flag()
+        room.park(flag, ["a", "b"], 60_000)
+        for _ in range(5):
+            room.wake("a")
+        await turn()
+        assert flag.asked == 2, "when it was parked, and once for the five"
+        flag.over = True
+        room.wake("a")
+        room.wake("b")
+        await turn()
+        assert flag.completed == 1, "answered through one key, forgotten under the other"
+        assert room.parked == 0
+
+    run(scenario)
+
+
+def test_a_deadline_answers_with_what_there_is() -> None:
+    async def scenario(room: WaitingRoom) -> None:
+        flag = Flag()
+        room.park(flag, ["a"], 1)
+        await flag.expired.wait()
+        assert room.parked == 0
+        room.wake("a")
+        await turn()
+        assert flag.asked == 1
+
+    run(scenario)
+
+
+def test_closing_answers_everybody() -> None:
+    async def scenario(room: WaitingRoom) -> None:
+        flag, part = Flag(), Part()
+        room.park(flag, ["a", "b"], 60_000)
+        room.expire_after(part, 60_000)
+        room.close()
+        assert flag.expired.is_set()
+        assert part.expired.is_set()
+        assert room.parked == 0
+
+    run(scenario)
+
+
+def test_offsets_are_released_in_their_order_and_not_before() -> None:
+    async def scenario(_: WaitingRoom) -> None:
+        queue, wait = OffsetQueue(), Part()
+        for part, required in enumerate([30, 10, 20]):
+            queue.add(required, wait, part)
+        queue.release(9)
+        assert wait.settled == []
+        queue.release(20)
+        assert wait.settled == [1, 2]
+        queue.release_all()
+        assert wait.settled == [1, 2, 0]
+        assert len(queue) == 0
+
+    run(scenario)
+
+
+def test_an_expired_wait_is_neither_settled_nor_kept() -> None:
+    async def scenario(room: WaitingRoom) -> None:
+        queue, wait = OffsetQueue(), Part()
+        queue.add(5, wait, 0)
+        room.expire_after(wait, 1)
+        await wait.expired.wait()
+        queue.release(100)
+        assert wait.settled == []
+        queue.add(200, wait, 1)
+        queue.drop_finished()
+        assert len(queue) == 0
+
+    run(scenario)
+
+
+def test_a_wait_that_was_answered_in_time_does_not_expire() -> None:
+    async def scenario(room: WaitingRoom) -> None:
+        kept, other = Part(), Part()
+        step = room.expire_after(kept, 1)
+        room.keep(kept, step)
+        room.expire_after(other, 100)
+        await other.expired.wait()
+        assert not kept.expired.is_set()
+
+    run(scenario)
