@@ -1,0 +1,136 @@
+"""What a client may append (KAFKA.md 2.3), rule by rule.
+
+Goal: each bad batch gets its own error and nothing else does. Method: real batches, built and then
+damaged in one place; the settings of the topic in a table.
+"""
+
+from __future__ import annotations
+
+from struct import pack_into
+
+import pytest
+
+from holdfast.config.topic import TopicSettings
+from holdfast.node.validation import prepare
+from holdfast.wire.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
+from holdfast.wire.errors import ErrorCode
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+def batch(*, codec: Codec = Codec.NONE, timestamp: int = NOW_MS, keys: bool = True) -> bytearray:
+    records = [
+        Record(key=b"k" if keys else None, value=b"v%d" % n, timestamp=timestamp) for n in range(3)
+    ]
+    return build_batch(records, codec=codec)
+
+
+def refused(data: bytearray | None, settings: TopicSettings, version: int = 9) -> ErrorCode:
+    ready, problem = prepare(None if data is None else memoryview(data), settings, version, NOW_MS)
+    if problem is None:
+        assert ready is not None
+        return ErrorCode.NONE
+    assert ready is None
+    assert problem.message
+    return problem.error
+
+
+def damaged(position: int, layout: str, value: int) -> bytearray:
+    data = batch()
+    pack_into(layout, data, position, value)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (batch(), ErrorCode.NONE),
+        (None, ErrorCode.INVALID_RECORD),
+        (bytearray(), ErrorCode.INVALID_RECORD),
+        (batch() + batch(), ErrorCode.INVALID_RECORD),
+        (damaged(0, ">q", 5), ErrorCode.INVALID_RECORD),
+        (damaged(16, ">b", 1), ErrorCode.INVALID_RECORD),
+        (damaged(17, ">I", 1), ErrorCode.CORRUPT_MESSAGE),
+        (damaged(8, ">i", 100_000), ErrorCode.CORRUPT_MESSAGE),
+        (batch()[:40], ErrorCode.CORRUPT_MESSAGE),
+        (batch(timestamp=NOW_MS + HOUR_MS + 1), ErrorCode.INVALID_TIMESTAMP),
+        (batch(timestamp=NOW_MS + HOUR_MS), ErrorCode.NONE),
+        (batch(timestamp=0), ErrorCode.NONE),
+        (batch(timestamp=-1), ErrorCode.NONE),
+    ],
+)
+def test_each_fault_has_its_error(data: bytearray | None, expected: ErrorCode) -> None:
+    assert refused(data, TopicSettings()) is expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "expected"),
+    [
+        (TopicSettings(max_message_bytes=70), batch(), ErrorCode.MESSAGE_TOO_LARGE),
+        (TopicSettings(segment_bytes=70), batch(), ErrorCode.RECORD_LIST_TOO_LARGE),
+        (TopicSettings(message_timestamp_before_max_ms=5), batch(timestamp=NOW_MS - 6),
+         ErrorCode.INVALID_TIMESTAMP),
+        (TopicSettings(cleanup_policy=("compact",)), batch(), ErrorCode.NONE),
+        (TopicSettings(cleanup_policy=("compact",)), batch(keys=False), ErrorCode.INVALID_RECORD),
+        (TopicSettings(message_timestamp_type="LogAppendTime"), batch(timestamp=NOW_MS * 2),
+         ErrorCode.NONE),
+    ],
+)  # fmt: skip
+def test_the_settings_of_the_topic_hold(
+    settings: TopicSettings, data: bytearray, expected: ErrorCode
+) -> None:
+    assert refused(data, settings) is expected
+
+
+def test_zstd_needs_produce_version_7() -> None:
+    data = batch(codec=Codec.ZSTD)
+    assert refused(data, TopicSettings(), 6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refused(data, TopicSettings(), 7) is ErrorCode.NONE
+
+
+def test_a_transactional_batch_is_refused_while_there_are_no_transactions() -> None:
+    data = build_batch(
+        [Record(value=b"v", timestamp=NOW_MS)],
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    assert refused(data, TopicSettings()) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_every_codec_passes_through_untouched() -> None:
+    for codec in Codec:
+        data = batch(codec=codec)
+        before = bytes(data)
+        ready, _ = prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
+        assert ready is not None
+        assert bytes(ready) == before
+
+
+@pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_compression_type_is_obeyed(name: str) -> None:
+    data = batch(codec=Codec.GZIP if name != "gzip" else Codec.NONE)
+    records = read_records(data)
+    ready, _ = prepare(memoryview(data), TopicSettings(compression_type=name), 9, NOW_MS)
+    assert ready is not None
+    header = read_header(ready)
+    assert header.codec == (0 if name == "uncompressed" else Codec[name.upper()])
+    assert read_records(ready) == records
+    assert crc_matches(ready)
+
+
+def test_log_append_time_stamps_the_batch_and_corrects_its_crc() -> None:
+    ready, _ = prepare(
+        memoryview(batch(timestamp=5)),
+        TopicSettings(message_timestamp_type="LogAppendTime"),
+        9,
+        NOW_MS,
+    )
+    assert ready is not None
+    header = read_header(ready)
+    assert header.is_log_append_time
+    assert header.max_timestamp == NOW_MS
+    assert header.base_timestamp == 5, "readers take the maximum; the deltas stay true"
+    assert crc_matches(ready)
