@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import gc
 from collections.abc import Callable, Coroutine
-from enum import Enum, auto
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from holdfast.testing.trace import Trace
@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 _STEPS_MAX = 100_000  # turns of the loop without time moving on
 _TIME_MAX_S = 24 * 3600.0
-_UNWINDING_STEPS_MAX = 1_000
 
 _process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
@@ -40,12 +39,6 @@ class UnhandledError(SimulationError):
     """Exceptions that nobody awaited or caught, which a real loop would only have logged."""
 
 
-class _State(Enum):
-    ALIVE = auto()
-    DEAD = auto()
-    UNWINDING = auto()  # after the run: a dead process's coroutines are closed, unseen
-
-
 class Process:
     """All that one process has scheduled. Killed, none of its code runs again.
 
@@ -55,16 +48,11 @@ class Process:
     def __init__(self, name: str, loop: VirtualLoop) -> None:
         self.name = name
         self._loop = loop
-        self._state = _State.ALIVE
+        self.alive = True
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        self._dropped: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._context = contextvars.copy_context()
         self._context.run(_process.set, self)
         loop.processes.append(self)
-
-    @property
-    def alive(self) -> bool:
-        return self._state is _State.ALIVE
 
     def context(self) -> contextvars.Context:
         """Return a context in which what is scheduled belongs to this process."""
@@ -75,24 +63,22 @@ class Process:
         return self._loop.create_task(main, name=f"{self.name}/{name}", context=self.context())
 
     def kill(self) -> None:
-        self._state = _State.DEAD
+        self.alive = False
 
     def perform(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Run one callback of this process, unless it is dead."""
-        if self._state is _State.DEAD:
-            self._dropped.append((callback, arguments))  # a task may wait for it to be unwound
-        else:
+        if self.alive:
             callback(*arguments)
 
-    def unwind(self) -> None:
-        """Let a dead process's coroutines be closed, so that none is left to the collector."""
-        assert not self.alive, "only a dead process is unwound"
-        self._state = _State.UNWINDING
+    def bury(self) -> None:
+        """After the run: close its coroutines, so that none is left to the collector."""
+        self.kill()
         for task in list(self.tasks):
-            task.cancel()
-        for callback, arguments in self._dropped:
-            self._loop.call_soon(callback, *arguments, context=self.context())
-        self._dropped.clear()
+            task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - asyncio's own way
+            with suppress(Exception):
+                # A `finally` may run here, too late to touch anything: the ports are dead, and
+                # what it raises concerns nobody.
+                task.get_coro().close()
 
 
 def current_process() -> Process | None:
@@ -131,6 +117,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.trace: Final = Trace(self.time)
         self.set_exception_handler(self._note_failure)
         self.set_task_factory(_make_task)  # type: ignore[arg-type] # typeshed wants no options
+
+    @staticmethod
+    def running() -> VirtualLoop:
+        """Return the loop that runs now, which must be one of these."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "this code runs in virtual time only"
+        return loop
 
     def time(self) -> float:
         """Seconds since the run began."""
@@ -183,17 +176,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise SimulationError("a thread was asked for: use the worker port, and IP addresses")
 
     def finish(self) -> None:
-        """End a run: unwind the dead, collect what nobody awaited, complain of it."""
+        """End a run: cancel what the test itself left, and bury the processes."""
+        self.hear()
         for process in self.processes:
             process.kill()
-        self._muted = True  # what the dead say is not heard
+        self._muted = True  # what comes now comes from being cut off
+        owned = {task for process in self.processes for task in process.tasks}
+        left = [task for task in asyncio.all_tasks(self) if task not in owned]
+        for task in left:
+            task.cancel()
+        if left:
+            self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self.run_until_complete(self.shutdown_asyncgens())
         for process in self.processes:
-            process.unwind()
-        for _ in range(_UNWINDING_STEPS_MAX):
-            if not any(process.tasks for process in self.processes):
-                break
-            self.call_soon(self.stop)
-            self.run_forever()
+            process.bury()
 
     def complain(self) -> None:
         """UnhandledError, if anything was raised and never handled."""
@@ -261,11 +257,12 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
     SimulationError's kinds: it can't end, or something was raised that nobody handled.
     """
     used = loop or VirtualLoop()
-    with asyncio.Runner(loop_factory=lambda: used) as runner:
+    try:
         try:
-            result = runner.run(main())
-            used.hear()
+            result = used.run_until_complete(main())
         finally:
             used.finish()
+    finally:
+        used.close()
     used.complain()
     return result

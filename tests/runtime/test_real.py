@@ -1,0 +1,160 @@
+"""What only the real ports can get wrong: short writes, full disks, what their import costs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.runtime import real
+from holdfast.runtime.real import RealDisk, RealNetwork, RealRandom, real_runtime
+
+LIMIT = 10_000
+
+
+def limited_append(path: Path) -> str:
+    """Append in a child whose files may not pass LIMIT bytes: what fits is written first."""
+    code = f"""
+import resource, signal
+from holdfast.runtime.real import RealDisk
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({LIMIT}, {LIMIT}))
+file = RealDisk().open({str(path)!r}, create=True)
+file.append(b"a" * 6000)
+try:
+    file.append(memoryview(b"b" * 6000))
+except OSError as error:
+    print(error.errno, file.size)
+file.append(b"c" * 4000)
+print(file.size, file.pread(2, 5999))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+def test_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    assert limited_append(path) == f"{errno.EFBIG} 6000\n10000 b'ac'\n"
+    assert path.read_bytes() == b"a" * 6000 + b"c" * 4000
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(descriptor: int, data: memoryview | bytes, offset: int) -> int:
+        return os.pwrite(descriptor, memoryview(data)[:7], offset)
+
+    class Calls:
+        def __getattr__(self, name: str) -> object:
+            return short if name == "pwrite" else getattr(os, name)
+
+    monkeypatch.setattr(real, "os", Calls())
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    file.append(bytes(range(100)))
+    file.append(b"end")
+    assert file.pread(200, 0) == bytes(range(100)) + b"end"
+    file.close()
+
+
+def test_locks_hold_between_processes_and_end_with_them(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    code = f"""
+from holdfast.runtime.real import RealDisk
+lock = RealDisk().lock({path!r})
+print("locked", flush=True)
+input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"locked\n"
+        with pytest.raises(BlockingIOError):
+            RealDisk().lock(path)
+        child.send_signal(signal.SIGKILL)
+        child.wait(timeout=30)
+    RealDisk().lock(path).release()
+
+
+def test_descriptors_are_given_back(tmp_path: Path) -> None:
+    disk = RealDisk()
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - the descriptors themselves
+    disk.write_atomic(str(tmp_path / "f"), b"x")
+    disk.lock(str(tmp_path / "l")).release()
+    disk.open(str(tmp_path / "f")).close()
+    disk.sync_directory(str(tmp_path))
+    with pytest.raises(OSError, match="Is a directory"):
+        disk.read(str(tmp_path))
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - as above
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > before
+
+
+def test_uuids_are_version_4_and_never_begin_with_a_dash() -> None:
+    made = [RealRandom().uuid() for _ in range(2000)]
+    assert len(set(made)) == 2000
+    assert {(raw[6] >> 4, raw[8] >> 6, len(raw)) for raw in made} == {(4, 2, 16)}
+    assert 62 not in {raw[0] >> 2 for raw in made}
+    assert {RealRandom().below(3) for _ in range(200)} == {0, 1, 2}
+
+
+def test_both_ends_have_no_delay_of_nagle() -> None:
+    async def main() -> list[int]:
+        network = RealNetwork()
+        accepted: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
+
+        class Accept(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                assert isinstance(transport, asyncio.Transport)
+                accepted.set_result(transport)
+
+        listener = await network.listen(Accept, "", 0)
+        ours, _ = await network.connect(asyncio.Protocol, "127.0.0.1", listener.port)
+        ends = [ours, await accepted]
+        found = [
+            end.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for end in ends
+        ]
+        for end in ends:
+            end.abort()
+        listener.close()
+        return found
+
+    assert all(asyncio.run(main()))
+
+
+def test_answer_to_a_loop_that_is_gone_is_dropped() -> None:
+    worker = real.RealWorker(1)
+
+    async def main() -> None:
+        worker.submit(lambda: None)
+
+    asyncio.run(main())
+    worker.close()
+
+
+def test_clock_and_runtime() -> None:
+    runtime = real_runtime()
+    assert runtime.clock.wall_ms() > 1_700_000_000_000
+    assert runtime.clock.monotonic_ms() <= runtime.clock.monotonic_ms()
+
+
+def test_import_brings_nothing_that_asyncio_does_not() -> None:
+    """A node starts in milliseconds; each of these would cost some (PERFORMANCE.md)."""
+    code = """
+import asyncio, dataclasses, sys
+before = set(sys.modules)
+import holdfast.runtime.real
+print(*sorted(name for name in set(sys.modules) - before if not name.startswith("holdfast")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert set(done.stdout.split()) <= {"__future__", "fcntl"}
