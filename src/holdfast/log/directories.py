@@ -7,12 +7,43 @@ Never knows which replicas ought to exist: its caller compares and decides.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.config.topic import TopicSettings
+from holdfast.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK,
+    LOG_START,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    encode_partition_metadata,
+    read_clean_shutdown,
+    read_meta_properties,
+    read_offsets,
+    read_partition_metadata,
+    verify_meta_properties,
+    write_clean_shutdown,
+)
+from holdfast.log.directory import DELETED_DIRECTORY_SUFFIX, LogDirectory
+from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log
+from holdfast.log.recovery import Recovery, Remembered
 from holdfast.runtime.ports import Runtime
+from holdfast.wire.uuids import NULL_UUID, uuid_text
+
+__all__ = ["METADATA_TOPIC", "Intervals", "LogDirectories", "LogDirectory"]
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+LOCK_FILE: Final = ".lock"
+PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms's default
+_NAME_MAX: Final = 255
+_SLICE_LOGS: Final = 20  # replicas that retention looks at before others get the loop
+_IGNORED_SUFFIXES: Final = ("-future", "-stray")
+
+logger = logging.getLogger(__name__)
 
 
 class Intervals(Protocol):
@@ -26,20 +57,8 @@ class Intervals(Protocol):
     producer_id_expiration_ms: int
 
 
-class LogDirectory:
-    """One directory of `log.dirs`."""
-
-    path: str
-    directory_id: bytes  # from meta.properties; NULL_UUID if that could not be read
-    online: bool
-    failure: str  # why it went offline; "" while online
-
-
 class LogDirectories:
     """All replicas of a node. `load`, then `start`, at the end `await close`."""
-
-    directories: Sequence[LogDirectory]
-    on_offline: Callable[[LogDirectory], None] | None  # called once, between handlers
 
     def __init__(
         self,
@@ -59,49 +78,375 @@ class LogDirectories:
         `log.settings` when the topic's configuration is known. `metadata_path` is
         metadata.log.dir; it need not be one of `paths`.
         """
-        ...
+        assert paths or metadata_path, "a node without a directory"
+        self.on_offline: Callable[[LogDirectory], None] | None = None  # called between handlers
+        self._runtime = runtime
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._intervals = intervals
+        self._settings_for = settings_for
+        everything = list(dict.fromkeys([*paths, *([metadata_path] if metadata_path else [])]))
+        limit = max(16, file_limit // len(everything))
+        self.directories: Sequence[LogDirectory] = [
+            LogDirectory(runtime, path, file_limit=limit) for path in everything
+        ]
+        self._for_topics = self.directories[: len(set(paths))]
+        self._metadata_path = metadata_path or (paths[0] if paths else "")
+        self._logs: dict[tuple[str, int], Log] = {}
+        self._broker_epochs: list[int] = []  # of each directory's last clean shutdown
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._creations: set[str] = set()  # directories whose new names are not durable yet
+        self._closed = False
+
+    # --- loading ---
 
     def load(self) -> None:
         """Lock, verify meta.properties, open every replica, recovering where it must be.
 
-        DirectoryError: a directory is in use by another process, never formatted, of another
-        cluster or node, or none is left that works. One that merely fails goes offline.
+        To be called on the running loop, before anything is served. DirectoryError: a directory
+        is in use by another process, never formatted, of another cluster or node, or none is
+        left that works. One that merely fails goes offline.
         """
-        ...
+        for directory in self.directories:
+            directory.on_offline = self._went_offline
+            try:
+                self._verify(directory)
+            except OSError as error:
+                self._fail_at_start(directory, error)
+        for directory in self.directories:
+            if directory.online:
+                try:
+                    self._load_directory(directory)
+                except OSError as error:
+                    self._fail_at_start(directory, error)
+        if self._for_topics and not any(directory.online for directory in self._for_topics):
+            reasons = "; ".join(f"{found.path}: {found.failure}" for found in self._for_topics)
+            raise DirectoryError(f"no log directory works: {reasons}")
+
+    def _fail_at_start(self, directory: LogDirectory, error: OSError) -> None:
+        failure = directory.fail(error)
+        if directory.path == self._metadata_path:
+            raise DirectoryError(f"metadata.log.dir must work: {failure}") from error
+        for key in directory.replicas:
+            del self._logs[key]
+        directory.replicas.clear()
+
+    def _verify(self, directory: LogDirectory) -> None:
+        """Take the lock, then see whose directory it is."""
+        disk = self._runtime.disk
+        found = read_meta_properties(disk, directory.path)
+        properties = verify_meta_properties(
+            directory.path, found, cluster_id=self._cluster_id, node_id=self._node_id
+        )
+        try:
+            directory.lock = disk.lock(f"{directory.path}/{LOCK_FILE}")
+        except BlockingIOError as error:
+            raise DirectoryError(
+                f"{directory.path} is in use by another process: stop it, or correct log.dirs"
+            ) from error
+        self._cluster_id = properties.cluster_id
+        directory.directory_id = properties.directory_id
+        for other in self.directories:
+            if other is not directory and other.directory_id == directory.directory_id:
+                if directory.directory_id == NULL_UUID:
+                    continue
+                raise DirectoryError(
+                    f"{other.path} and {directory.path} have one directory.id,"
+                    f" {uuid_text(directory.directory_id)}: one is a copy, remove it from log.dirs"
+                )
+
+    def _load_directory(self, directory: LogDirectory) -> None:
+        disk, path = self._runtime.disk, directory.path
+        broker_epoch = read_clean_shutdown(disk, path)
+        self._broker_epochs.append(-1 if broker_epoch is None else broker_epoch)
+        if broker_epoch is not None:
+            # Gone before anything is opened: a crash while loading is a crash.
+            disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
+            disk.sync_directory(path)
+        recovery_points = self._read_offsets(path, RECOVERY_POINT)
+        starts = self._read_offsets(path, LOG_START)
+        high_watermarks = self._read_offsets(path, HIGH_WATERMARK)
+        for name in disk.list(path):
+            if name.endswith(DELETED_DIRECTORY_SUFFIX):
+                directory.remove_later([f"{path}/{name}"], 0)
+                continue
+            key = _partition_of(name)
+            if key is None:
+                if name.endswith(_IGNORED_SUFFIXES):
+                    logger.warning("%s/%s is left alone", path, name)
+                continue
+            remembered = Remembered(
+                clean=broker_epoch is not None,
+                recovery_point=recovery_points.get(key, 0),
+                start=starts.get(key, 0),
+                high_watermark=high_watermarks.get(key, 0),
+            )
+            self._load_replica(directory, name, key, remembered)
+
+    def _load_replica(
+        self, directory: LogDirectory, name: str, key: tuple[str, int], remembered: Remembered
+    ) -> None:
+        if key in self._logs:
+            raise DirectoryError(
+                f"{key[0]}-{key[1]} lies in {self._logs[key].home.path} and in {directory.path}:"
+                " move one of the two away"
+            )
+        path = f"{directory.path}/{name}"
+        settings = self._settings_for(key[0])
+        try:
+            topic_id = read_partition_metadata(self._runtime.disk, path)
+        except CorruptFileError as error:
+            logger.warning("%s: the topic's id is not known", error)
+            topic_id = NULL_UUID
+        loaded = Recovery(self._runtime, directory.files, path, settings, remembered).run()
+        self._enter(
+            Log(
+                directory,
+                path,
+                key[0],
+                key[1],
+                topic_id=topic_id,
+                settings=settings,
+                loaded=loaded,
+                is_new=loaded.recovery_point == 0,
+            )
+        )
+
+    def _read_offsets(self, path: str, name: str) -> dict[tuple[str, int], int]:
+        try:
+            return read_offsets(self._runtime.disk, path, name)
+        except CorruptFileError as error:
+            logger.warning("%s: done without", error)
+            return {}
+
+    def _enter(self, log: Log) -> None:
+        key = log.topic, log.partition
+        self._logs[key] = log
+        log.home.replicas[key] = log
+
+    # --- what there is ---
 
     @property
-    def cluster_id(self) -> str: ...
+    def cluster_id(self) -> str:
+        """From the configuration or from meta.properties; known once loaded."""
+        assert self._cluster_id is not None, "not loaded yet"
+        return self._cluster_id
 
     @property
     def previous_broker_epoch(self) -> int:
-        """Broker epoch of the last clean shutdown, -1 if any directory was not shut down cleanly."""
-        ...
+        """Broker epoch of the last clean shutdown, -1 unless all directories agree on it."""
+        epochs = set(self._broker_epochs)
+        everywhere = len(self._broker_epochs) == len(self.directories)
+        return epochs.pop() if everywhere and len(epochs) == 1 else -1
 
     @property
     def logs(self) -> Sequence[Log]:
         """Every replica in a directory that is online, the metadata log included."""
-        ...
+        return [log for log in self._logs.values() if not log.offline]
 
-    def get(self, topic: str, partition: int) -> Log | None: ...
+    def get(self, topic: str, partition: int) -> Log | None:
+        """Return the replica, if there is one; it may be offline."""
+        return self._logs.get((topic, partition))
 
-    def create(
-        self, topic: str, partition: int, topic_id: bytes, settings: TopicSettings
-    ) -> Log:
+    # --- creating and deleting ---
+
+    def create(self, topic: str, partition: int, topic_id: bytes, settings: TopicSettings) -> Log:
         """Make a replica in the directory with the fewest (the metadata log in its own).
 
         Its directory entry becomes durable in the background. StorageError when no directory
         is online.
         """
-        ...
+        assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
+        directory = self._directory_for(topic)
+        path = f"{directory.path}/{topic}-{partition}"
+        disk = self._runtime.disk
+        try:
+            disk.make_directories(path)
+            disk.write_atomic(
+                f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
+            )
+            loaded = Recovery(
+                self._runtime, directory.files, path, settings, Remembered(clean=True)
+            ).run()
+        except OSError as error:
+            raise directory.fail(error) from error
+        log = Log(
+            directory,
+            path,
+            topic,
+            partition,
+            topic_id=topic_id,
+            settings=settings,
+            loaded=loaded,
+            is_new=True,
+        )
+        self._enter(log)
+        self._sync_soon(directory)
+        return log
+
+    def _directory_for(self, topic: str) -> LogDirectory:
+        if topic == METADATA_TOPIC:
+            found = [each for each in self.directories if each.path == self._metadata_path]
+            found[0].check()
+            return found[0]
+        online = [directory for directory in self._for_topics if directory.online]
+        if not online:
+            raise StorageError(", ".join(each.path for each in self._for_topics), "all are")
+        return min(online, key=lambda directory: len(directory.replicas))
+
+    def _sync_soon(self, directory: LogDirectory) -> None:
+        """Make new names durable, all that one handler creates with one sync."""
+        if directory.path not in self._creations:
+            self._creations.add(directory.path)
+            asyncio.get_running_loop().call_soon(self._sync_creations, directory)
+
+    def _sync_creations(self, directory: LogDirectory) -> None:
+        self._creations.discard(directory.path)
+        if directory.online and not self._closed:
+            directory.sync_path()
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename the replica's directory to -delete at once, remove it after file.delete.delay.ms."""
-        ...
+        """Rename the replica's directory to -delete at once, remove it after file.delete.delay.ms.
+
+        StorageError: the rename failed. The replica is gone for this process all the same.
+        """
+        log = self._logs.pop((topic, partition))
+        directory = log.home
+        del directory.replicas[topic, partition]
+        log.abandon()
+        if log.offline:
+            return
+        suffix = f"-{partition}.{self._runtime.random.uuid().hex()}{DELETED_DIRECTORY_SUFFIX}"
+        target = f"{directory.path}/{topic[: _NAME_MAX - len(suffix)]}{suffix}"
+        try:
+            self._runtime.disk.rename(log.directory, target)
+        except OSError as error:
+            raise directory.fail(error) from error
+        directory.remove_later([target], log.settings.file_delete_delay_ms)
+
+    # --- periodic work ---
 
     def start(self) -> None:
         """Begin the periodic work."""
-        ...
+        intervals = self._intervals
+        self._every(
+            "high watermarks",
+            intervals.replica_high_watermark_checkpoint_interval_ms,
+            lambda: self._checkpoint(HIGH_WATERMARK),
+        )
+        self._every(
+            "recovery points",
+            intervals.log_flush_offset_checkpoint_interval_ms,
+            lambda: self._checkpoint(RECOVERY_POINT),
+        )
+        self._every(
+            "log starts",
+            intervals.log_flush_start_offset_checkpoint_interval_ms,
+            lambda: self._checkpoint(LOG_START),
+        )
+        self._every(
+            "retention",
+            intervals.log_retention_check_interval_ms,
+            lambda: self._in_slices("retention slice", self._retain),
+            first_ms=intervals.log_initial_task_delay_ms,
+        )
+        self._every(
+            "producers",
+            PRODUCER_CHECK_INTERVAL_MS,
+            lambda: self._in_slices("producers slice", self._expire),
+        )
+        for log in self.logs:
+            log.flush_sealed()
+
+    def _every(
+        self, name: str, interval_ms: int, work: Callable[[], None], *, first_ms: int | None = None
+    ) -> None:
+        """Call `work` every so often until `close`. A name has one timer."""
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            self._timers[name] = loop.call_later(interval_ms / 1000, run)
+            work()
+
+        delay_ms = interval_ms if first_ms is None else first_ms
+        self._timers[name] = loop.call_later(delay_ms / 1000, run)
+
+    def _checkpoint(self, name: str) -> None:
+        for directory in self.directories:
+            directory.checkpoint(name)
+
+    def _in_slices(self, name: str, work: Callable[[Log], None]) -> None:
+        """Do `work` for every log, a few at a time, so that the loop never stands still."""
+        loop = asyncio.get_running_loop()
+        if name in self._timers:
+            return  # the last round is not over
+
+        def go_on(logs: Sequence[Log], first: int) -> None:
+            for log in logs[first : first + _SLICE_LOGS]:
+                if self._logs.get((log.topic, log.partition)) is log and not log.offline:
+                    try:
+                        work(log)
+                    except StorageError as error:
+                        logger.warning("%s: %s", name, error)
+            if first + _SLICE_LOGS < len(logs):
+                self._timers[name] = loop.call_later(0, go_on, logs, first + _SLICE_LOGS)
+            else:
+                self._timers.pop(name, None)
+
+        go_on(list(self._logs.values()), 0)
+
+    def _retain(self, log: Log) -> None:
+        if log.topic != METADATA_TOPIC:  # without a snapshot nothing of it may go
+            log.retention(self._runtime.clock.wall_ms(), log.high_watermark)
+
+    def _expire(self, log: Log) -> None:
+        log.expire_producers(
+            self._runtime.clock.wall_ms(), self._intervals.producer_id_expiration_ms
+        )
+
+    # --- the end ---
+
+    def _went_offline(self, directory: LogDirectory) -> None:
+        if self.on_offline is not None and not self._closed:
+            self.on_offline(directory)
 
     async def close(self, *, broker_epoch: int = -1) -> None:
         """Close every replica, write the checkpoints and the clean-shutdown marker, unlock."""
-        ...
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        closing = [log.close() for log in self.logs]
+        for outcome in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, StorageError):
+                raise outcome
+        for directory in self.directories:
+            if directory.online:
+                await self._mark_clean(directory, broker_epoch)
+            directory.close()
+
+    async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
+        disk, path = self._runtime.disk, directory.path
+        contents = {
+            RECOVERY_POINT: directory.recovery_points(),
+            HIGH_WATERMARK: directory.high_watermarks(),
+            LOG_START: directory.log_starts(),
+        }
+
+        def write() -> None:
+            for name, data in contents.items():
+                disk.write_atomic(f"{path}/{name}", data)
+            write_clean_shutdown(disk, path, broker_epoch)
+
+        try:
+            await directory.submit(write)
+        except OSError as error:
+            directory.fail(error)
+
+
+def _partition_of(name: str) -> tuple[str, int] | None:
+    """Return topic and partition of a replica's directory, None if the name is not of one."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        return None
+    return topic, int(partition)

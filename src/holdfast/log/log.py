@@ -9,11 +9,48 @@ the log directory. No record is walked on the append path, only batch headers.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from struct import Struct as Layout
+from typing import Final, NamedTuple, TypeVar
 
 from holdfast.config.topic import TopicSettings
-from holdfast.log.producers import ProducerCheck
-from holdfast.wire.errors import ErrorCode
+from holdfast.log import epochs as epoch_files
+from holdfast.log.checkpoints import PARTITION_METADATA
+from holdfast.log.directory import LogDirectory
+from holdfast.log.epochs import EpochEnd
+from holdfast.log.errors import CorruptFileError, StorageError
+from holdfast.log.flusher import Flusher, FlushPlan
+from holdfast.log.index import IndexWrite
+from holdfast.log.producers import ACCEPTED, ProducerCheck, SnapshotEntry
+from holdfast.log.recovery import (
+    DELETED_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    Loaded,
+    jitter_of,
+    replay_producers,
+)
+from holdfast.log.search import FoundRecord, find_max_timestamp, find_timestamp
+from holdfast.log.segment import Segment, prefix_of
+from holdfast.wire.batch_header import (
+    HEADER,
+    LENGTH_END,
+    BatchHeader,
+    batches,
+    crc_matches,
+)
+from holdfast.wire.errors import ErrorCode, WireError
+
+__all__ = ["EpochEnd", "FoundRecord", "Log", "Slice"]
+
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+_BASE_OFFSET: Final = Layout(">q")
+_LEADER_EPOCH: Final = Layout(">i")
+_EPOCH_POSITION: Final = 12
+_CURSORS_KEPT: Final = 32  # as many readers go on where they stopped without a search
 
 
 class Slice(NamedTuple):
@@ -24,56 +61,87 @@ class Slice(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-class FoundRecord(NamedTuple):
-    """A record found by its timestamp: its offset, timestamp (ms) and leader epoch."""
-
-    offset: int
-    timestamp: int
-    epoch: int
-
-
-class EpochEnd(NamedTuple):
-    """Answer of an epoch look-up (KAFKA.md 4.5); (-1, -1) is undefined."""
-
-    epoch: int
-    end: int
-
-
 class Log:
-    """A replica. Made by `LogDirectories` (or `open_log`), never directly.
+    """A replica. Made by `LogDirectories`, never directly.
 
     Every method that touches the disk raises `StorageError` once the directory is offline.
     """
 
-    topic: str
-    partition: int
-    topic_id: bytes  # 16 bytes; NULL_UUID when partition.metadata was not there
-    directory: str  # the partition's own directory
-    settings: TopicSettings  # replace it to change the configuration
-    high_watermark: int  # the owner moves it (start <= high_watermark <= end); checkpointed here
+    def __init__(
+        self,
+        home: LogDirectory,
+        directory: str,
+        topic: str,
+        partition: int,
+        *,
+        topic_id: bytes,
+        settings: TopicSettings,
+        loaded: Loaded,
+        is_new: bool,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id  # 16 bytes; NULL_UUID when partition.metadata was not there
+        self.directory = directory  # the partition's own directory
+        self.settings = settings  # replace it to change the configuration
+        self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
+        self.home = home
+        self._clock = home.runtime.clock
+        self._segments = loaded.segments
+        self._bases = [segment.base for segment in loaded.segments]
+        self._active = loaded.segments[-1]
+        self._start = loaded.start
+        self._end = loaded.end
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        # Offset -> the snapshot's entries until a job has written them, then None.
+        self._snapshots: dict[int, list[SnapshotEntry] | None] = dict.fromkeys(loaded.snapshots)
+        self._stale_snapshots: set[int] = set()
+        self._cursors: dict[int, tuple[Segment, int]] = {}
+        self._names_dirty = True  # names in our directory that are not durable yet
+        self._is_new = is_new  # nor our own name, nor partition.metadata
+        self._closed = False
+        self._flusher = Flusher(
+            home,
+            loaded.recovery_point,
+            make_plan=self._plan_flush,
+            done=self._flushed,
+            undo=self._undo_flush,
+        )
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic}-{self.partition}, [{self._start}, {self._end}))"
 
     @property
     def start(self) -> int:
         """Log start offset: the first offset that may be read."""
-        ...
+        return self._start
 
     @property
     def end(self) -> int:
         """Log end offset (LEO): what the next record gets."""
-        ...
+        return self._end
 
     @property
     def recovery_point(self) -> int:
         """Everything below survives a power cut."""
-        ...
+        return self._flusher.recovery_point
+
+    @property
+    def first_segment(self) -> int:
+        """Base offset of the oldest segment; the start may lie above it."""
+        return self._bases[0]
 
     @property
     def size(self) -> int:
         """Bytes in all segments."""
-        ...
+        return sum(segment.size for segment in self._segments)
 
     @property
-    def offline(self) -> bool: ...
+    def offline(self) -> bool:
+        return not self.home.online
+
+    # --- appending ---
 
     def append_as_leader(self, batch: memoryview, epoch: int) -> int:
         """Append exactly one validated batch; return its base offset.
@@ -81,14 +149,51 @@ class Log:
         `batch` is writable: offset and epoch are put into it in place. One write. The caller has
         validated it (`wire.batch.validate_producer_batch`) and asked `check_producer`.
         """
-        ...
+        self._check()
+        base = self._end
+        _BASE_OFFSET.pack_into(batch, 0, base)
+        _LEADER_EPOCH.pack_into(batch, _EPOCH_POSITION, epoch)
+        header = BatchHeader._make(HEADER.unpack_from(batch))
+        size = len(batch)
+        assert header.batch_length + LENGTH_END == size, "exactly one batch"
+        last = base + header.last_offset_delta
+        assert last >= base
+        segment = self._writable(size, last, header.max_timestamp)
+        if epoch != self._epochs.latest:
+            assert epoch > self._epochs.latest, "a leader's epoch never goes back"
+            self._epochs.assign(epoch, base)
+        try:
+            segment.append(batch)
+        except OSError as error:
+            raise self.home.fail(error) from error
+        segment.note(size, last, header.max_timestamp, self.settings.index_interval_bytes)
+        self._end = last + 1
+        if header.producer_id >= 0:
+            self._producers.update(header, self._clock.wall_ms())
+        return base
 
-    def append_batches_as_leader(self, batches: memoryview, epoch: int) -> int:
+    def append_batches_as_leader(self, batches_view: memoryview, epoch: int) -> int:
         """Append batches built here (the metadata log's), one after the other, in one write.
 
-        `batches` is writable. Returns the base offset of the first.
+        `batches_view` is writable. Returns the base offset of the first.
         """
-        ...
+        self._check()
+        base = self._end
+        headers: list[BatchHeader] = []
+        position, offset = 0, base
+        while position < len(batches_view):
+            _BASE_OFFSET.pack_into(batches_view, position, offset)
+            _LEADER_EPOCH.pack_into(batches_view, position + _EPOCH_POSITION, epoch)
+            header = BatchHeader._make(HEADER.unpack_from(batches_view, position))
+            headers.append(header)
+            position += header.size
+            offset = header.next_offset
+        assert headers, "nothing to append"
+        assert position == len(batches_view), "whole batches"
+        assert epoch >= self._epochs.latest, "a leader's epoch never goes back"
+        self._epochs.assign(epoch, base)
+        self._append_run(batches_view, headers)
+        return base
 
     def append_as_follower(self, records: memoryview) -> ErrorCode:
         """Append whole batches as the leader sent them, offsets and epochs included.
@@ -97,11 +202,129 @@ class Log:
         wrong. OFFSET_OUT_OF_RANGE: offsets don't go on from `end`, or not upwards.
         An incomplete batch at the very end is left out. Epochs are learnt from headers.
         """
-        ...
+        self._check()
+        headers: list[BatchHeader] = []
+        expected, epoch, size = self._end, self._epochs.latest, 0
+        try:
+            for position, header in batches(records):
+                if not crc_matches(records, position):
+                    return ErrorCode.CORRUPT_MESSAGE
+                if header.base_offset < expected or header.last_offset_delta < 0:
+                    return ErrorCode.OFFSET_OUT_OF_RANGE
+                if header.leader_epoch < epoch:
+                    return ErrorCode.CORRUPT_MESSAGE
+                headers.append(header)
+                expected, epoch = header.next_offset, header.leader_epoch
+                size = position + header.size
+        except WireError:
+            return ErrorCode.CORRUPT_MESSAGE
+        position = 0
+        for run in self._runs(headers):
+            length = sum(header.size for header in run)
+            self._append_run(records[position : position + length], run)
+            position += length
+        assert position == size
+        return ErrorCode.NONE
+
+    def _runs(self, headers: list[BatchHeader]) -> list[list[BatchHeader]]:
+        """Split what was fetched so that no run is larger than a segment may be."""
+        size_max = self.settings.segment_bytes
+        runs: list[list[BatchHeader]] = []
+        left = 0
+        for header in headers:
+            if not runs or header.size > left:
+                runs.append([])
+                left = size_max
+            runs[-1].append(header)
+            left -= header.size
+        return runs
+
+    def _append_run(self, view: memoryview, headers: list[BatchHeader]) -> None:
+        """Write batches that have their offsets and epochs, all into one segment."""
+        last = headers[-1].last_offset
+        newest = max(header.max_timestamp for header in headers)
+        segment = self._writable(len(view), last, newest)
+        for header in headers:
+            if header.leader_epoch != self._epochs.latest:
+                self._epochs.assign(header.leader_epoch, header.base_offset)
+        try:
+            segment.append(view)
+        except OSError as error:
+            raise self.home.fail(error) from error
+        interval = self.settings.index_interval_bytes
+        now_ms = self._clock.wall_ms()
+        for header in headers:
+            segment.note(header.size, header.last_offset, header.max_timestamp, interval)
+            if header.producer_id >= 0:
+                self._producers.update(header, now_ms)
+        self._end = last + 1
 
     def check_producer(self, batch: memoryview) -> ProducerCheck:
         """Judge a client's batch against what its producer wrote before. Changes nothing."""
-        ...
+        (_, _, _, _, _, _, last_delta, _, _, producer_id, epoch, first, _) = HEADER.unpack_from(
+            batch
+        )
+        if producer_id < 0:
+            return ACCEPTED
+        return self._producers.check(producer_id, epoch, first, last_delta)
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have been silent for so long; return how many."""
+        return self._producers.expire(now_ms, expiration_ms)
+
+    def _writable(self, size: int, last_offset: int, timestamp: int) -> Segment:
+        """Return the segment for so many bytes, rolling if it is full or old (KAFKA.md 3.2)."""
+        segment, settings = self._active, self.settings
+        if segment.size:
+            if (
+                segment.size + size > settings.segment_bytes
+                or not segment.reaches(last_offset)
+                or (segment.offsets.count + 1) * segment.offsets.entry_size
+                > settings.segment_index_bytes
+                # One entry stays free for the largest timestamp when the segment is sealed.
+                or (segment.times.count + 2) * segment.times.entry_size
+                > settings.segment_index_bytes
+                or self._age_ms(segment, timestamp) > settings.segment_ms - segment.jitter_ms
+            ):
+                return self._roll()
+        elif not segment.reaches(last_offset):
+            self._replace_all(self._end)
+        return self._active
+
+    def _age_ms(self, segment: Segment, timestamp: int) -> int:
+        first = segment.first_timestamp
+        if first >= 0 and timestamp >= 0:
+            return timestamp - first
+        return self._clock.wall_ms() - segment.created_ms
+
+    def _roll(self) -> Segment:
+        """Seal the active segment and begin the next one at the end."""
+        self._active.seal()
+        segment = self._create_segment(self._end)
+        self._segments.append(segment)
+        self._bases.append(segment.base)
+        self._active = segment
+        bases = set(self._bases)
+        self._forget_snapshots(lambda offset: offset not in bases)  # those of clean shutdowns
+        self._take_snapshot(segment.base)
+        self._flusher.sealed()
+        return segment
+
+    def _create_segment(self, base: int) -> Segment:
+        try:
+            segment = Segment.create(
+                self.home.files,
+                prefix_of(self.directory, base),
+                base,
+                now_ms=self._clock.wall_ms(),
+                jitter_ms=jitter_of(self.home.runtime.random, self.settings),
+            )
+        except OSError as error:
+            raise self.home.fail(error) from error
+        self._names_dirty = True
+        return segment
+
+    # --- reading ---
 
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, *, minimum_one: bool = True
@@ -112,59 +335,367 @@ class Log:
         The error is OFFSET_OUT_OF_RANGE outside [start, end], CORRUPT_MESSAGE if the file holds
         no batch where one should be.
         """
-        ...
+        self._check()
+        if offset < self._start or offset > self._end:
+            return Slice(b"", offset, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset >= upper_bound or offset == self._end or (max_bytes <= 0 and not minimum_one):
+            return Slice(b"", offset)
+        try:
+            return self._read(offset, max(max_bytes, 0), min(upper_bound, self._end), minimum_one)
+        except OSError as error:
+            raise self.home.fail(error) from error
+        except CorruptFileError as error:
+            logger.error("%s", error)  # noqa: TRY400 - the trace says nothing more
+            return Slice(b"", offset, ErrorCode.CORRUPT_MESSAGE)
+
+    def _read(self, offset: int, max_bytes: int, upper_bound: int, minimum_one: bool) -> Slice:
+        index = bisect_right(self._bases, offset) - 1
+        cursor = self._cursors.get(offset)
+        while True:
+            segment = self._segments[index]
+            if cursor is not None and cursor[0] is segment:
+                position = cursor[1]
+            else:
+                position, _ = segment.find(offset)
+            is_last = segment is self._active
+            segment_end = self._end if is_last else self._bases[index + 1]
+            stop, next_offset = segment.size, segment_end
+            if upper_bound < segment_end:
+                stop, bound = segment.find(upper_bound)
+                next_offset = bound.base_offset if bound is not None else upper_bound
+            if position < stop:
+                break
+            if is_last or upper_bound <= segment_end:
+                return Slice(b"", offset)
+            index += 1  # compaction left a hole at this segment's end
+        if stop - position > max_bytes:
+            stop, next_offset = segment.boundary(
+                position, position + max_bytes, minimum_one=minimum_one
+            )
+            if stop == position:
+                return Slice(b"", offset)
+        records = segment.read(position, stop - position)
+        self._remember(next_offset, segment, stop)
+        return Slice(records, next_offset)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """Note that the batch of `offset` begins here: its reader comes back."""
+        cursors = self._cursors
+        if len(cursors) >= _CURSORS_KEPT:
+            del cursors[next(iter(cursors))]
+        cursors[offset] = segment, position
 
     def offset_for_timestamp(self, timestamp: int) -> FoundRecord | None:
         """Return the first record whose timestamp is at least `timestamp`, or None."""
-        ...
+        return self._search(lambda: find_timestamp(self._segments, self._start, timestamp))
 
     def max_timestamp(self) -> FoundRecord | None:
         """Return the first record that carries the log's largest timestamp, or None."""
-        ...
+        return self._search(lambda: find_max_timestamp(self._segments, self._start))
+
+    def _search(self, search: Callable[[], ResultT]) -> ResultT:
+        """Look into a batch; what can't be read takes the directory offline."""
+        self._check()
+        try:
+            return search()
+        except OSError as error:
+            raise self.home.fail(error) from error
+        except CorruptFileError as error:
+            raise StorageError(self.home.path, str(error)) from error
+
+    # --- epochs ---
 
     @property
     def latest_epoch(self) -> int:
         """Epoch of the last entry, -1 for none. It is `lastFetchedEpoch` of a follower's fetch."""
-        ...
+        return self._epochs.latest
 
     def start_epoch(self, epoch: int) -> None:
-        """Enter a leader epoch at `end`: effective at once, durable before the recovery point passes."""
-        ...
+        """Enter a leader epoch at `end`: effective at once, durable before the recovery point."""
+        self._check()
+        assert epoch >= self._epochs.latest, "a leader's epoch never goes back"
+        self._epochs.assign(epoch, self._end)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         """Look an epoch up (KAFKA.md 4.5, the table)."""
-        ...
+        return self._epochs.end_of(epoch, self._end)
 
     def epoch_at(self, offset: int) -> int:
         """Return the epoch in which `offset` was (or will be) written, -1 if unknown."""
-        ...
+        return self._epochs.at(offset)
+
+    # --- truncating ---
 
     def truncate_to(self, offset: int) -> None:
-        """Throw away everything from `offset` on. A batch that straddles it goes whole."""
-        ...
+        """Throw away everything from `offset` on. A batch that straddles it goes whole.
+
+        At the end it throws away no data, but an epoch that began there: call it even then.
+        """
+        self._check()
+        if offset >= self._end:
+            # An epoch may have begun here in which nothing was written.
+            self._epochs.truncate_from_end(offset)
+            return
+        if offset < self._bases[0]:
+            self.reset_to(offset)
+            return
+        try:
+            self._truncate(offset)
+        except OSError as error:
+            raise self.home.fail(error) from error
+        except CorruptFileError as error:
+            raise StorageError(self.home.path, str(error)) from error
+
+    def _truncate(self, offset: int) -> None:
+        self._cursors.clear()
+        keep = bisect_right(self._bases, offset)
+        gone = self._segments[keep:]
+        del self._segments[keep:]
+        del self._bases[keep:]
+        for segment in reversed(gone):
+            self._discard(segment)
+        self._active = self._segments[-1]
+        position, header = self._active.find(offset)
+        if header is not None and header.base_offset < offset:
+            offset = header.base_offset
+        self._active.truncate(position, offset)
+        self._end = offset
+        self._start = min(self._start, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self._epochs.truncate_from_end(offset)
+        self._forget_snapshots(lambda snapshot: snapshot > offset)
+        if not self._producers.truncate(offset):
+            self._replay_producers()
+        if self._flusher.truncated(offset):
+            self.home.write_recovery_points()
+
+    def _replay_producers(self) -> None:
+        written = {offset for offset, entries in self._snapshots.items() if entries is None}
+        replay_producers(
+            self.home.runtime, self.directory, self._segments, written, self._producers, self._end
+        )
 
     def reset_to(self, offset: int) -> None:
         """Throw everything away; the log starts and ends at `offset`."""
-        ...
+        self._check()
+        self._replace_all(offset)
+        self._start = self._end = self.high_watermark = offset
+        self._epochs.clear()
+        self._producers.clear()
+        self._forget_snapshots(lambda _: True)
+        # Files that were renamed may be back after a power cut: trust no more of them than before.
+        if self._flusher.truncated(offset):
+            self.home.write_recovery_points()
+
+    def _replace_all(self, base: int) -> None:
+        """Put one empty segment in the place of all."""
+        self._cursors.clear()
+        for segment in reversed(self._segments):
+            self._discard(segment)
+        self._active = self._create_segment(base)
+        self._segments[:] = [self._active]
+        self._bases[:] = [base]
 
     def advance_start(self, offset: int) -> bool:
         """Raise the log start (to the high watermark at most). True if it moved."""
-        ...
+        offset = min(offset, self.high_watermark)
+        if offset <= self._start:
+            return False
+        self._start = offset
+        self._epochs.truncate_from_start(offset)
+        return True
+
+    # --- retention ---
 
     def retention(self, now_ms: int, upper_bound: int) -> int:
         """Delete old segments by time, size and log start, all below `upper_bound`.
 
         Returns how many went.
         """
-        ...
+        self._check()
+        count = 0
+        total = self.size
+        try:
+            while self._may_go(now_ms, upper_bound, total):
+                if len(self._segments) == 1:
+                    self._roll()
+                segment = self._segments.pop(0)
+                self._bases.pop(0)
+                self._discard(segment)
+                total -= segment.size
+                count += 1
+        except OSError as error:
+            raise self.home.fail(error) from error
+        if count:
+            first = self._bases[0]
+            if first > self._start:
+                self._start = first
+                self._epochs.truncate_from_start(first)
+            self.high_watermark = max(self.high_watermark, self._start)
+            self._cursors.clear()
+            self._forget_snapshots(lambda snapshot: snapshot < first)
+        return count
+
+    def _may_go(self, now_ms: int, upper_bound: int, total: int) -> bool:
+        """Whether the oldest segment may be deleted now (KAFKA.md 3.4)."""
+        segment, settings = self._segments[0], self.settings
+        is_active = len(self._segments) == 1
+        end = self._end if is_active else self._bases[1]
+        if end > upper_bound or (is_active and not segment.size):
+            return False
+        if not is_active and end <= self._start:
+            return True
+        if "delete" not in settings.cleanup_policy:
+            return False
+        if settings.retention_ms >= 0:
+            newest = segment.max_timestamp[0]
+            if newest < 0:
+                newest = self.home.runtime.disk.modified_ms(segment.log_path)
+            if now_ms - newest > settings.retention_ms:
+                return True
+        return 0 <= settings.retention_bytes <= total - segment.size
+
+    def _discard(self, segment: Segment) -> None:
+        """Rename a segment's files away; they go after file.delete.delay.ms.
+
+        A flush under way may leave an index behind, which the next start removes.
+        """
+        disk = self.home.runtime.disk
+        segment.forget_files()
+        renamed = []
+        try:
+            for path in segment.paths():
+                if disk.exists(path):
+                    disk.rename(path, path + DELETED_SUFFIX)
+                    renamed.append(path + DELETED_SUFFIX)
+        except OSError as error:
+            raise self.home.fail(error) from error
+        self.home.remove_later(renamed, self.settings.file_delete_delay_ms)
+
+    # --- flushing ---
 
     def flush(self) -> asyncio.Future[None]:
         """Make all that is appended until now durable: data, epochs, directory entries.
 
         Then the recovery point is at least what `end` was. The future may hold StorageError.
         """
-        ...
+        self._check()
+        return self._flusher.whole()
+
+    def flush_sealed(self) -> None:
+        """Flush in the background what recovery left: all but the active segment."""
+        self._check()
+        if self._flusher.recovery_point < self._active.base:
+            self._flusher.sealed()
 
     def close(self) -> asyncio.Future[None]:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
-        ...
+        self._check()
+        self._closed = True
+        self._active.seal()
+        if self._end > max(self._snapshots, default=self._start):
+            self._take_snapshot(self._end)
+        return self._flusher.whole()
+
+    def abandon(self) -> None:
+        """Stop using the files: the replica is deleted. Nothing works after."""
+        self._closed = True
+        self._flusher.abandon()
+        for segment in self._segments:
+            segment.forget_files()
+
+    def _check(self) -> None:
+        if not self.home.online:
+            self.home.check()
+        assert not self._closed, "the log is closed"
+
+    def _plan_flush(self, whole: bool) -> FlushPlan:
+        """Capture what is not durable: of all segments (`whole`), or of the sealed ones."""
+        up_to = self._end if whole else self._active.base
+        logs, indexes = self._plan_segments(up_to)
+        epochs = None
+        if self._epochs.dirty:
+            epochs = f"{self.directory}/{epoch_files.FILE_NAME}", self._epochs.text()
+            self._epochs.dirty = False
+        directories = []
+        if logs and self._names_dirty:
+            directories.append(self.directory)
+            self._names_dirty = False
+        if logs and self._is_new:
+            logs.append(f"{self.directory}/{PARTITION_METADATA}")
+            directories.append(self.home.path)
+        stale, self._stale_snapshots = self._stale_snapshots, set()
+        return FlushPlan(
+            up_to=up_to,
+            indexes=indexes,
+            logs=logs,
+            stale_snapshots={offset: self._snapshot_path(offset) for offset in sorted(stale)},
+            snapshots={
+                offset: (self._snapshot_path(offset), entries)
+                for offset, entries in self._snapshots.items()
+                if entries is not None
+            },
+            epochs=epochs,
+            directories=directories,
+        )
+
+    def _plan_segments(self, up_to: int) -> tuple[list[str], list[IndexWrite]]:
+        """Return the files to sync and the index entries to write, the oldest first.
+
+        The active segment's indexes are written only when the log is closed.
+        """
+        recovery_point = self._flusher.recovery_point
+        logs: list[str] = []
+        indexes: list[IndexWrite] = []
+        end = self._end
+        for segment in reversed(self._segments):
+            flushed = end <= recovery_point
+            if flushed and segment is not self._active and not self._closed:
+                break
+            if segment.size and (segment is not self._active or self._closed):
+                writes = segment.offsets.plan_write(), segment.times.plan_write()
+                indexes[:0] = [write for write in writes if write is not None]
+            if segment.base < up_to and not flushed:
+                logs.insert(0, segment.log_path)
+            end = segment.base
+        return logs, indexes
+
+    def _flushed(self, plan: FlushPlan) -> None:
+        """Take note of a flush that was done."""
+        for offset, (_, entries) in plan.snapshots.items():
+            if self._snapshots.get(offset) is entries:
+                self._snapshots[offset] = None
+        if self.home.path in plan.directories:
+            self._is_new = False
+        if plan.indexes:
+            for segment in self._segments:
+                if segment is not self._active:
+                    segment.offsets.release()
+                    segment.times.release()
+
+    def _undo_flush(self, plan: FlushPlan) -> None:
+        """The plan never ran: everything in it is to be done again."""
+        writes = {write.path: write for write in plan.indexes}
+        for segment in self._segments:
+            for index in (segment.offsets, segment.times):
+                if index.path in writes:
+                    index.unplan_write(writes[index.path])
+        self._epochs.dirty = self._epochs.dirty or plan.epochs is not None
+        self._names_dirty = self._names_dirty or self.directory in plan.directories
+        self._stale_snapshots |= plan.stale_snapshots.keys() - self._snapshots.keys()
+
+    # --- producer snapshots ---
+
+    def _snapshot_path(self, offset: int) -> str:
+        return prefix_of(self.directory, offset) + SNAPSHOT_SUFFIX
+
+    def _take_snapshot(self, offset: int) -> None:
+        """Remember the producers as they are at `offset`; the next flush writes it."""
+        self._snapshots[offset] = self._producers.snapshot()
+        self._stale_snapshots.discard(offset)
+
+    def _forget_snapshots(self, is_stale: Callable[[int], bool]) -> None:
+        """Files are removed by the next flush, after whatever is writing them now."""
+        for offset in [offset for offset in self._snapshots if is_stale(offset)]:
+            del self._snapshots[offset]
+            self._stale_snapshots.add(offset)

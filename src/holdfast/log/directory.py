@@ -1,0 +1,202 @@
+"""One of the log directories, as its replicas see it: descriptors, jobs, and going offline.
+
+Owns what must happen once when its disk fails. Knows of replicas only their offsets, which its
+checkpoints hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from holdfast.log.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, encode_offsets
+from holdfast.log.errors import StorageError
+from holdfast.log.files import FileCache
+from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
+from holdfast.wire.uuids import NULL_UUID
+
+logger = logging.getLogger(__name__)
+
+
+class Replica(Protocol):
+    """What the checkpoints need to know of a log."""
+
+    topic: str
+    partition: int
+    high_watermark: int
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def first_segment(self) -> int: ...
+
+    @property
+    def recovery_point(self) -> int: ...
+
+
+class LogDirectory:
+    """One directory of `log.dirs`."""
+
+    def __init__(self, runtime: Runtime, path: str, *, file_limit: int) -> None:
+        self.runtime = runtime
+        self.path = path
+        self.directory_id = NULL_UUID  # from meta.properties; NULL_UUID if it can't be read
+        self.online = True
+        self.failure = ""  # why it went offline; "" while online
+        self.files = FileCache(runtime.disk, file_limit)
+        self.replicas: dict[tuple[str, int], Replica] = {}
+        self.lock: DirectoryLock | None = None
+        self.on_offline: Callable[[LogDirectory], None] | None = None
+        self._removals: set[asyncio.TimerHandle] = set()
+        self._written: dict[str, bytes] = {}  # checkpoint -> its content, to leave out repetitions
+
+    def check(self) -> None:
+        """Raise StorageError if the directory is offline."""
+        if not self.online:
+            raise StorageError(self.path, self.failure)
+
+    def fail(self, error: OSError) -> StorageError:
+        """Take the directory offline because of `error`; return what to raise."""
+        if self.online:
+            self.online = False
+            self.failure = str(error)
+            logger.error("log directory %s goes offline: %s", self.path, error)
+            self.files.close()
+            self._cancel_removals()
+            if self.on_offline is not None:
+                asyncio.get_running_loop().call_soon(self.on_offline, self)
+        return StorageError(self.path, self.failure)
+
+    def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a job in this directory's lane."""
+        return self.runtime.worker.submit(job, lane=self.path)
+
+    # --- checkpoints ---
+
+    def recovery_points(self) -> bytes:
+        return encode_offsets(
+            (topic, partition, replica.recovery_point)
+            for (topic, partition), replica in self.replicas.items()
+        )
+
+    def high_watermarks(self) -> bytes:
+        return encode_offsets(
+            (topic, partition, replica.high_watermark)
+            for (topic, partition), replica in self.replicas.items()
+        )
+
+    def log_starts(self) -> bytes:
+        """Only where the log start is not that of the first segment, as Kafka does."""
+        return encode_offsets(
+            (topic, partition, replica.start)
+            for (topic, partition), replica in self.replicas.items()
+            if replica.start > replica.first_segment
+        )
+
+    def checkpoint(self, *names: str) -> None:
+        """Write these checkpoints in the background, if they changed."""
+        writes = [(name, self._content(name)) for name in names] if self.online else []
+        writes = [(name, data) for name, data in writes if self._written.get(name) != data]
+        if not writes:
+            return
+        disk, path = self.runtime.disk, self.path
+
+        def write() -> None:
+            for name, data in writes:
+                disk.write_atomic(f"{path}/{name}", data)
+
+        def written(future: asyncio.Future[None]) -> None:
+            if self._settle(future):
+                self._written.update(writes)
+
+        self.submit(write).add_done_callback(written)
+
+    def write_recovery_points(self) -> None:
+        """Write them now: a log was truncated below what was flushed (rare).
+
+        Otherwise a crash would trust what is written from now on below the old recovery point.
+        """
+        self.check()
+        data = self.recovery_points()
+        try:
+            self.runtime.disk.write_atomic(f"{self.path}/{RECOVERY_POINT}", data)
+        except OSError as error:
+            raise self.fail(error) from error
+        self._written[RECOVERY_POINT] = data
+
+    def _content(self, name: str) -> bytes:
+        if name == RECOVERY_POINT:
+            return self.recovery_points()
+        if name == HIGH_WATERMARK:
+            return self.high_watermarks()
+        assert name == LOG_START
+        return self.log_starts()
+
+    # --- deletion ---
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files or directories after a while; that they are gone already is no error.
+
+        What is left when the process ends is removed when the directory is loaded.
+        """
+
+        def start() -> None:
+            self._removals.discard(handle)
+            if self.online:
+                job = self.submit(lambda: remove_all(self.runtime, paths))
+                job.add_done_callback(self._settle)
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, start)
+        self._removals.add(handle)
+
+    def sync_path(self) -> asyncio.Future[None]:
+        """Make names in the directory durable, in the background."""
+        disk, path = self.runtime.disk, self.path
+        job = self.submit(lambda: disk.sync_directory(path))
+        job.add_done_callback(self._settle)
+        return job
+
+    def close(self) -> None:
+        """Let go of everything. The lock goes last."""
+        self._cancel_removals()
+        self.files.close()
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
+    def _cancel_removals(self) -> None:
+        for handle in self._removals:
+            handle.cancel()
+        self._removals.clear()
+
+    def _settle(self, future: asyncio.Future[None]) -> bool:
+        """Look at the outcome of a background job. True: it was done."""
+        if future.cancelled():
+            return False
+        error = future.exception()
+        if error is None:
+            return True
+        if isinstance(error, WorkerFullError):
+            logger.warning("%s: %s", self.path, error)  # it is tried again with the next one
+        elif isinstance(error, OSError):
+            self.fail(error)
+        else:
+            raise error
+        return False
+
+
+def remove_all(runtime: Runtime, paths: Iterable[str]) -> None:
+    """Remove files and directories that may be there."""
+    disk = runtime.disk
+    for path in paths:
+        if path.endswith(DELETED_DIRECTORY_SUFFIX):
+            if disk.exists(path):
+                disk.remove_tree(path)
+        elif disk.exists(path):
+            disk.remove(path)
+
+
+DELETED_DIRECTORY_SUFFIX = "-delete"

@@ -1,0 +1,179 @@
+"""Flushing one replica: one job at a time, and the recovery point that follows from it.
+
+Owns the recovery point. A job gets a plan made of values; while it runs the log goes on, and what
+is truncated meanwhile limits what the job may claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.log.directory import LogDirectory
+from holdfast.log.errors import StorageError
+from holdfast.log.index import IndexWrite, write_index
+from holdfast.log.producers import SnapshotEntry, encode_snapshot
+from holdfast.runtime.ports import Disk, WorkerFullError
+
+
+@dataclass(slots=True, kw_only=True)
+class FlushPlan:
+    """What a job does, in this order. `up_to` is the recovery point when it is done."""
+
+    up_to: int
+    indexes: Sequence[IndexWrite]
+    logs: Sequence[str]  # synced
+    stale_snapshots: Mapping[int, str]  # offset -> path; removed, they may not be there
+    snapshots: Mapping[int, tuple[str, Sequence[SnapshotEntry]]]  # offset -> path and content
+    epochs: tuple[str, bytes] | None
+    directories: Sequence[str]  # synced, last
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.indexes
+            or self.logs
+            or self.stale_snapshots
+            or self.snapshots
+            or self.epochs
+            or self.directories
+        )
+
+    def run(self, disk: Disk) -> None:
+        """In the worker. OSError: nothing of it may be believed.
+
+        A log that is gone was truncated or deleted meanwhile; who did it knows.
+        """
+        for write in self.indexes:
+            write_index(disk, write, sync=True)
+        for path in self.logs:
+            _sync(disk, path)
+        for path in self.stale_snapshots.values():
+            if disk.exists(path):
+                disk.remove(path)
+        for path, entries in self.snapshots.values():
+            disk.write_atomic(path, encode_snapshot(entries))
+        if self.epochs is not None:
+            disk.write_atomic(*self.epochs)
+        for path in self.directories:
+            disk.sync_directory(path)
+
+
+def _sync(disk: Disk, path: str) -> None:
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
+class Flusher:
+    """`make_plan(whole)` captures what there is to do; `undo` takes back a plan that never ran."""
+
+    def __init__(
+        self,
+        home: LogDirectory,
+        recovery_point: int,
+        *,
+        make_plan: Callable[[bool], FlushPlan],
+        done: Callable[[FlushPlan], None],
+        undo: Callable[[FlushPlan], None],
+    ) -> None:
+        self.recovery_point = recovery_point
+        self._home = home
+        self._make_plan = make_plan
+        self._done = done
+        self._undo = undo
+        self._running: FlushPlan | None = None
+        self._limit = recovery_point  # the running job may not claim more
+        self._wanted = False  # a flush of sealed segments is wanted after the running one
+        self._waiting: list[asyncio.Future[None]] = []  # these want a whole flush
+        self._closed = False
+
+    def sealed(self) -> None:
+        """Flush sealed segments in the background."""
+        self._wanted = True
+        if self._running is None:
+            self._start()
+
+    def whole(self) -> asyncio.Future[None]:
+        """Flush everything; the future ends when it is durable."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        if self._running is None:
+            self._start()
+        return future
+
+    def truncated(self, offset: int) -> bool:
+        """Nothing from `offset` on is flushed any more. True: the recovery point went back."""
+        self._limit = min(self._limit, offset)
+        if offset >= self.recovery_point:
+            return False
+        self.recovery_point = offset
+        return True
+
+    def abandon(self) -> None:
+        """The replica was deleted: whatever a running job says is of no interest."""
+        self._closed = True
+        self._fail_waiting(StorageError(self._home.path, "the replica was deleted"))
+
+    def _start(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        whole, self._wanted = bool(waiting), False
+        if not self._home.online:
+            self._answer(waiting, StorageError(self._home.path, self._home.failure))
+            return
+        plan = self._make_plan(whole)
+        if plan.is_empty:
+            self.recovery_point = max(self.recovery_point, plan.up_to)
+            self._answer(waiting, None)
+            return
+        self._running = plan
+        self._limit = plan.up_to
+        disk = self._home.runtime.disk
+        job = self._home.submit(lambda: plan.run(disk))
+        job.add_done_callback(lambda future: self._finish(future, plan, waiting))
+
+    def _finish(
+        self, job: asyncio.Future[None], plan: FlushPlan, waiting: list[asyncio.Future[None]]
+    ) -> None:
+        assert self._running is plan, "two flushes of one replica at a time"
+        self._running = None
+        error = None if job.cancelled() else job.exception()
+        if self._closed:
+            self._answer(waiting, StorageError(self._home.path, "the replica was deleted"))
+            return
+        if job.cancelled() or isinstance(error, WorkerFullError):
+            self._undo(plan)
+            self._answer(waiting, StorageError(self._home.path, "too much waits for the disk"))
+            return
+        if isinstance(error, OSError):
+            failure = self._home.fail(error)
+            self._answer(waiting, failure)
+            self._fail_waiting(failure)
+            return
+        if error is not None:
+            raise error
+        self.recovery_point = max(self.recovery_point, min(plan.up_to, self._limit))
+        self._done(plan)
+        self._answer(waiting, None)
+        if self._wanted or self._waiting:
+            self._start()
+
+    def _fail_waiting(self, error: StorageError) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._answer(waiting, error)
+
+    @staticmethod
+    def _answer(waiting: Sequence[asyncio.Future[None]], error: StorageError | None) -> None:
+        for future in waiting:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
