@@ -36,7 +36,10 @@ RETRY_MS: Final = 100
 
 
 class Observer:
-    """Keeps one image up to date, over a channel of its own: a parked Fetch holds up what follows."""
+    """Keeps one image up to date.
+
+    Its channel is its own, because a parked Fetch holds up every answer behind it.
+    """
 
     def __init__(
         self,

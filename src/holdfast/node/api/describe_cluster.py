@@ -1,0 +1,95 @@
+"""DescribeCluster (60), versions 0-2: who is there, for an administrator.
+
+Versions: 1 asks brokers for brokers and controllers for controllers; 2 can show fenced brokers too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.node.access import NOT_REQUESTED, authorized_operations
+from holdfast.node.context import CLUSTER_NAME, RequestContext, ResourceType
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.broker import Broker
+    from holdfast.node.controller import Controller
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        return _wrong_endpoint(request, CONTROLLERS, "brokers")
+    image = broker.image
+    shown = []
+    for broker_id in sorted(image.brokers):
+        registered = image.brokers[broker_id]
+        endpoint = registered.endpoint(context.listener)
+        if endpoint is None or (registered.fenced and not request.include_fenced_brokers):
+            continue
+        shown.append(
+            DescribeClusterBroker(
+                broker_id=broker_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=registered.rack,
+                is_fenced=registered.fenced,
+            )
+        )
+    return DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=controller_id(broker),
+        brokers=shown,
+        cluster_authorized_operations=_operations(context, request),
+    )
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != CONTROLLERS:
+        return _wrong_endpoint(request, BROKERS, "controllers")
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=controller.cluster_id,
+        controller_id=controller.settings.node_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=voter.node_id, host=voter.host, port=voter.port)
+            for voter in controller.settings.controller_quorum_voters
+        ],
+        cluster_authorized_operations=_operations(context, request),
+    )
+
+
+def controller_id(broker: Broker) -> int:
+    """A broker that is up, by chance: clients send there what brokers forward (KAFKA.md 1.5)."""
+    alive = broker.image.alive_brokers()
+    return alive[broker.runtime.random.below(len(alive))].broker_id if alive else -1
+
+
+def _operations(context: RequestContext, request: DescribeClusterRequest) -> int:
+    if not request.include_cluster_authorized_operations:
+        return NOT_REQUESTED
+    return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _wrong_endpoint(
+    request: DescribeClusterRequest, other: int, here: str
+) -> DescribeClusterResponse:
+    code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    if request.endpoint_type == other:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    return DescribeClusterResponse(
+        error_code=code,
+        error_message=f"This listener knows {here} only; endpoint type {request.endpoint_type} "
+        "was asked for.",
+    )

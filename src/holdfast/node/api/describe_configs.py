@@ -1,0 +1,132 @@
+"""DescribeConfigs (32), versions 1-4: every key with its value and where it comes from.
+
+Versions: 3 adds types and documentation. A broker answers for topics, for itself, and for the
+defaults of all brokers (the empty name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from holdfast.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+)
+from holdfast.core.image import ResourceType as Resource
+from holdfast.core.names import refuse_name
+from holdfast.core.state import Refusal
+from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.broker import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    results = []
+    for asked in request.resources:
+        found = _describe(broker, context, asked)
+        result = DescribeConfigsResult(
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            error_message=None,
+        )
+        if isinstance(found, Refusal):
+            result.error_code, result.error_message = found.code, found.message
+        else:
+            result.configs = [_entry(request, entry) for entry in found]
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(
+    broker: Broker, context: RequestContext, asked: DescribeConfigsResource
+) -> list[ConfigEntry] | Refusal:
+    names = asked.configuration_keys or None  # an empty list asks for all, as null does
+    if asked.resource_type == Resource.TOPIC:
+        return _topic(broker, context, asked.resource_name, names)
+    if asked.resource_type == Resource.BROKER:
+        return _broker(broker, context, asked.resource_name, names)
+    return Refusal(
+        ErrorCode.INVALID_REQUEST,
+        f"Resource type {asked.resource_type} has no configuration here: topics "
+        f"({Resource.TOPIC:d}) and brokers ({Resource.BROKER:d}) have.",
+    )
+
+
+def _topic(
+    broker: Broker, context: RequestContext, name: str, names: Collection[str] | None
+) -> list[ConfigEntry] | Refusal:
+    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        return Refusal(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{context.principal} may not describe the configuration of topic '{name}'.",
+        )
+    illegal = refuse_name(name)
+    if illegal is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, illegal)
+    image = broker.image
+    if name not in image.topics:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return describe_topic(
+        image.topic_configs(name),
+        cluster=image.cluster_configs(),
+        broker=image.broker_configs(broker.settings.node_id),
+        static=broker.settings.properties,
+        names=names,
+    )
+
+
+def _broker(
+    broker: Broker, context: RequestContext, name: str, names: Collection[str] | None
+) -> list[ConfigEntry] | Refusal:
+    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        return Refusal(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"{context.principal} may not describe the configuration of brokers.",
+        )
+    image = broker.image
+    if name == "":
+        return describe_cluster_default(image.cluster_configs(), names=names)
+    own = broker.settings.node_id
+    if name != str(own):
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own} or an empty name, but received '{name}': a "
+            "broker knows its own properties file only.",
+        )
+    return describe_broker(
+        cluster=image.cluster_configs(),
+        broker=image.broker_configs(own),
+        static=broker.settings.properties,
+        names=names,
+    )
+
+
+def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in (entry.synonyms if request.include_synonyms else ())
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,101 @@
+"""DescribeTopicPartitions (75), version 0: topics in pages, for administrators.
+
+Topics come sorted by name; a page ends after so many partitions and says where the next begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.image import Topic
+from holdfast.core.names import INTERNAL_TOPICS, refuse_name
+from holdfast.node.access import authorized_operations
+from holdfast.node.context import Operation, RequestContext, ResourceType
+from holdfast.node.partition_view import Reachable
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.broker import Broker
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = broker.image
+    cursor = request.cursor
+    every = not request.topics
+    names = image.topics.keys() if every else {topic.name for topic in request.topics}
+    reachable = Reachable(image, context.listener)
+    limit_max = broker.settings.max_request_partition_size_limit
+    left = min(request.response_partition_limit, limit_max)
+    left = left if left > 0 else limit_max
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(names):
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        topic = image.topics.get(name)
+        if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if not every:
+                response.topics.append(_refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+            continue
+        if topic is None:
+            illegal = refuse_name(name) is not None
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            response.topics.append(
+                _refused(ErrorCode.INVALID_TOPIC_EXCEPTION if illegal else code, name)
+            )
+            continue
+        first = 0
+        if cursor is not None and name == cursor.topic_name:
+            first = max(0, cursor.partition_index)
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        last = min(len(topic.partitions), first + left)
+        response.topics.append(_page(context, topic, first, last, reachable))
+        left -= max(0, last - first)
+        if last < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=last)
+            break
+    return response
+
+
+def _page(
+    context: RequestContext, topic: Topic, first: int, last: int, reachable: Reachable
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for partition in topic.partitions[first:last]:
+        error, leader, offline = reachable.view(partition)
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=error,
+                partition_index=partition.index,
+                leader_id=leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=list(partition.elr),
+                last_known_elr=list(partition.last_known_elr),
+                offline_replicas=offline,
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
+    )
+
+
+def _refused(code: ErrorCode, name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS
+    )

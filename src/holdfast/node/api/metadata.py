@@ -1,0 +1,158 @@
+"""Metadata (3), versions 0-13: brokers, topics and leaders, from this broker's image.
+
+Versions: 0 reads an empty list as all topics, later ones as none; 4 lets the client forbid that a
+topic is created; 6 tells a missing listener from a missing leader; 10 has topic ids, 12 asks by
+them. A topic that is created on the way is LEADER_NOT_AVAILABLE until it is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from holdfast.core.image import Topic
+from holdfast.core.names import INTERNAL_TOPICS, refuse_name
+from holdfast.node.access import NOT_REQUESTED, authorized_operations
+from holdfast.node.api.describe_cluster import controller_id
+from holdfast.node.auto_creation import AutoCreation
+from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
+from holdfast.node.partition_view import Reachable
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from holdfast.wire.uuids import NULL_UUID
+
+if TYPE_CHECKING:
+    from holdfast.node.broker import Broker
+
+EMPTY_MEANS_NONE_SINCE: Final = 1
+LISTENER_NOT_FOUND_SINCE: Final = 6
+
+
+def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    image = broker.image
+    brokers = []
+    for registered in image.alive_brokers():
+        endpoint = registered.endpoint(context.listener)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponseBroker(
+                    node_id=registered.broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=registered.rack,
+                )
+            )
+    response = MetadataResponse(
+        brokers=brokers,
+        cluster_id=broker.cluster_id,
+        controller_id=controller_id(broker),
+        topics=list(_topics(broker, context, request)),
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations(
+            context, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+    return response
+
+
+def _topics(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> Iterable[MetadataResponseTopic]:
+    reachable = Reachable(broker.image, context.listener)
+    asked = request.topics
+    if asked is None or (not asked and context.version < EMPTY_MEANS_NONE_SINCE):
+        for topic in broker.image.topics.values():
+            if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                yield _known(context, request, topic, reachable)
+        return
+    creation = AutoCreation(broker, context)
+    for each in asked:
+        if bytes(each.topic_id) != NULL_UUID:
+            yield _by_id(broker, context, request, bytes(each.topic_id), reachable)
+        elif each.name is None:
+            yield _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None)
+        else:
+            yield _by_name(broker, context, request, each.name, reachable, creation)
+    creation.send()
+
+
+def _by_id(
+    broker: Broker,
+    context: RequestContext,
+    request: MetadataRequest,
+    topic_id: bytes,
+    reachable: Reachable,
+) -> MetadataResponseTopic:
+    topic = broker.image.topics_by_id.get(topic_id)
+    # A topic that may not be seen looks like one that is not there: ids tell nothing.
+    if topic is None or not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    return _known(context, request, topic, reachable)
+
+
+def _by_name(
+    broker: Broker,
+    context: RequestContext,
+    request: MetadataRequest,
+    name: str,
+    reachable: Reachable,
+    creation: AutoCreation,
+) -> MetadataResponseTopic:
+    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+    topic = broker.image.topics.get(name)
+    if topic is not None:
+        return _known(context, request, topic, reachable)
+    if refuse_name(name) is not None:
+        return _unknown(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+    if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
+        return _unknown(creation.ask(name), name)
+    return _unknown(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+
+
+def _known(
+    context: RequestContext, request: MetadataRequest, topic: Topic, reachable: Reachable
+) -> MetadataResponseTopic:
+    partitions = []
+    for partition in topic.partitions:
+        error, leader, offline = reachable.view(partition)
+        if error is ErrorCode.LISTENER_NOT_FOUND and context.version < LISTENER_NOT_FOUND_SINCE:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=error,
+                partition_index=partition.index,
+                leader_id=leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline,
+            )
+        )
+    operations = NOT_REQUESTED
+    if request.include_topic_authorized_operations:
+        operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )
+
+
+def _unknown(
+    code: ErrorCode, name: str | None, topic_id: bytes = NULL_UUID
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+    )

@@ -1,0 +1,110 @@
+"""Topics that come into being because a client asked for their metadata.
+
+Owns which are being created, so that impatient clients do not ask the controller again and again.
+The creation itself is an ordinary CreateTopics, in an Envelope with the client's principal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from holdfast.node.channel import ControllerChannel
+from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
+from holdfast.node.forward import envelope
+from holdfast.wire.errors import ErrorCode, WireError, error_code
+from holdfast.wire.frame import decode_response, encode_request
+from holdfast.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.broker import Broker
+
+logger = logging.getLogger("holdfast.auto_creation")
+
+VERSION: Final = 7
+LENGTH_SIZE: Final = 4
+UNDER_WAY_MAX: Final = 1000
+DEFAULT: Final = -1
+
+# By channel, which is as old as its broker: what that broker has asked to be created.
+_under_way: WeakKeyDictionary[ControllerChannel, dict[str, None]] = WeakKeyDictionary()
+
+
+class AutoCreation:
+    """The topics that one Metadata request brings into being, sent in one CreateTopics."""
+
+    def __init__(self, broker: Broker, context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+        self._under_way = _under_way.setdefault(broker.channel, {})
+        self._wanted: list[str] = []
+
+    def ask(self, name: str) -> ErrorCode:
+        """Want a topic created; return what to say of it meanwhile."""
+        if name in self._under_way:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        allowed = self._context.allows(
+            Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME
+        ) or self._context.allows(Operation.CREATE, ResourceType.TOPIC, name)
+        if not allowed:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if len(self._under_way) >= UNDER_WAY_MAX:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self._under_way[name] = None
+        self._wanted.append(name)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def send(self) -> None:
+        """Ask the controller; nobody waits for it: the client will ask for metadata again."""
+        if not self._wanted:
+            return
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name=name, num_partitions=DEFAULT, replication_factor=DEFAULT)
+                for name in self._wanted
+            ],
+            timeout_ms=self._broker.settings.request_timeout_ms,
+        )
+        data = encode_request(request, VERSION, self._context.correlation_id, None)[LENGTH_SIZE:]
+        answer = self._broker.channel.send(
+            envelope(self._context, data), timeout_ms=self._broker.settings.request_timeout_ms
+        )
+        answer.add_done_callback(self._answered)
+
+    def _answered(self, done: asyncio.Future[Any]) -> None:
+        for name in self._wanted:
+            self._under_way.pop(name, None)
+        if done.cancelled():
+            return
+        failure = done.exception()
+        if failure is not None:
+            logger.warning("topics %s were not created: %s", ", ".join(self._wanted), failure)
+            return
+        outer = done.result()
+        if outer.error_code != ErrorCode.NONE or outer.response_data is None:
+            logger.warning(
+                "topics %s were not created: %s",
+                ", ".join(self._wanted),
+                error_code(outer.error_code).name,
+            )
+            return
+        try:
+            _, response = decode_response(CreateTopicsRequest.KEY, VERSION, outer.response_data)
+        except WireError:
+            logger.exception("the controller's answer does not parse")
+            return
+        assert isinstance(response, CreateTopicsResponse)
+        for topic in response.topics:
+            code = error_code(topic.error_code)
+            if code is ErrorCode.NONE:
+                logger.info("topic %s was created on first use", topic.name)
+            elif code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                logger.warning(
+                    "topic %s was not created: %s %s", topic.name, code.name, topic.error_message
+                )
