@@ -98,7 +98,9 @@ def size_min(field: Field, version: int, flexible: bool) -> int:
         return FIXED[field.kind][1]
     if field.kind == "struct":
         return (
-            1 if field.is_nullable(version) else struct_size_min(_class(field), version, flexible)
+            1
+            if field.is_nullable(version)
+            else struct_size_min(struct_class(field), version, flexible)
         )
     return _prefix_size(field.kind, flexible)
 
@@ -107,7 +109,7 @@ def element_size_min(field: Field, version: int, flexible: bool) -> int:
     """Return the fewest bytes that an array's element takes; at least one, so that counts bound."""
     kind = element_kind(field)
     if kind == "struct":
-        size = struct_size_min(_class(field), version, flexible)
+        size = struct_size_min(struct_class(field), version, flexible)
     elif kind in FIXED:
         size = FIXED[kind][1]
     else:
@@ -139,7 +141,8 @@ def default_literal(source: Source, field: Field) -> str:
 
 
 def struct_class(field: Field) -> type[Struct]:
-    return _class(field)
+    assert isinstance(field.element, type)
+    return field.element
 
 
 def check_version(cls: type[Message], version: int) -> str | None:
@@ -150,11 +153,6 @@ def check_version(cls: type[Message], version: int) -> str | None:
         f"{cls.__name__} version {version} is not known here"
         f" ({cls.MIN_VERSION} to {cls.MAX_VERSION} are)"
     )
-
-
-def _class(field: Field) -> type[Struct]:
-    assert isinstance(field.element, type)
-    return field.element
 
 
 def _prefix_size(kind: str, flexible: bool) -> int:

@@ -100,7 +100,7 @@ def _gunzip(data: Buffer, size_max: int) -> bytes:
 
 
 def _inflate(cramjam: Any, inflate: Callable[..., int], data: Buffer, size_max: int) -> bytes:
-    """Inflate into a buffer of our own, larger each time, because frames need not say their size."""
+    """Inflate into a buffer of our own, larger each time: frames need not say their size."""
     size = min(size_max, max(_FIRST_GUESS, _GUESS_FACTOR * len(data)))
     while True:
         out = bytearray(size)
@@ -119,13 +119,13 @@ def _inflate(cramjam: Any, inflate: Callable[..., int], data: Buffer, size_max: 
 def _unsnappy(cramjam: Any, data: Buffer, size_max: int) -> bytes:
     """Inflate the xerial framing that Java clients use, or a raw block as some others do."""
     view = memoryview(data)
-    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _snappy_block(cramjam, view, size_max)
     out: list[bytes] = []
     left = size_max
     offset = 0
     while offset < len(view):
-        if view[offset : offset + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        if bytes(view[offset : offset + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
             offset += len(_XERIAL_HEADER)  # a stream may be several, one behind the other
             continue
         if len(view) - offset < _BLOCK_LENGTH.size:

@@ -102,7 +102,7 @@ class _Reader:
         if kind in FIXED:
             self.run.append((FIXED[kind][0], target, FIXED[kind][1]))
         elif kind == "struct":
-            self.nested(field, target, where)
+            self.nested(field, target)
         elif kind == "array":
             self.array(field, target, where)
         else:
@@ -197,7 +197,7 @@ class _Reader:
         source.depth -= 1
         source.line(f"{target} = {values}")
 
-    def nested(self, field: Field, target: str, where: str) -> None:
+    def nested(self, field: Field, target: str) -> None:
         source = self.source
         variable = source.name("o")
         if not field.is_nullable(self.version):

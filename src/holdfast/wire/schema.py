@@ -42,6 +42,7 @@ class Field:
         self,
         kind: str,
         element: Kind | type[Struct] | None,
+        *,
         since: int,
         until: int,
         nullable: int | None,
@@ -97,7 +98,17 @@ class Kind:
         that does not carry it.
         """
         value = self.default if default is _UNSET else default
-        return Field(self.name, None, since, until, nullable, tag, tagged_since, ignorable, value)
+        return Field(
+            self.name,
+            None,
+            since=since,
+            until=until,
+            nullable=nullable,
+            tag=tag,
+            tagged_since=tagged_since,
+            ignorable=ignorable,
+            default=value,
+        )
 
 
 int8: Final = Kind("int8", 0)
@@ -129,7 +140,17 @@ def array(
     """Declare a list of primitives or structs; empty by default, or None where that is given."""
     assert default is _UNSET or default is None, "an array's default is empty or null"
     value = () if default is _UNSET else None
-    return Field("array", element, since, until, nullable, tag, tagged_since, ignorable, value)
+    return Field(
+        "array",
+        element,
+        since=since,
+        until=until,
+        nullable=nullable,
+        tag=tag,
+        tagged_since=tagged_since,
+        ignorable=ignorable,
+        default=value,
+    )
 
 
 def struct(
@@ -146,7 +167,17 @@ def struct(
     """Declare a nested struct; by default one with its own defaults, shared and immutable."""
     assert default is _UNSET or default is None, "a struct's default is its own or null"
     value = _UNSET if default is _UNSET else None
-    return Field("struct", element, since, until, nullable, tag, tagged_since, ignorable, value)
+    return Field(
+        "struct",
+        element,
+        since=since,
+        until=until,
+        nullable=nullable,
+        tag=tag,
+        tagged_since=tagged_since,
+        ignorable=ignorable,
+        default=value,
+    )
 
 
 @dataclass_transform(kw_only_default=True)
