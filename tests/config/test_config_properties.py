@@ -24,6 +24,7 @@ from holdfast.config.properties import format_properties, parse_properties
         ("a=1,\\\n   2,\\\n   3", {"a": "1,2,3"}),
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
         ("a=b\\", {"a": "b"}),
+        ("a=b\\\\\\\n  c", {"a": "b\\c"}),
         ("a\\=b=c", {"a=b": "c"}),
         ("a=\\u00e9\\t\\q", {"a": "é\tq"}),
         ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),

@@ -1,0 +1,82 @@
+"""The results as a table in Markdown, engines side by side. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Metric, heading, factor, digits, and whether more is better.
+_THROUGHPUT = (
+    ("records_per_s", "messages/s", 1.0, 0),
+    ("mb_per_s", "MB/s", 1.0, 1),
+    ("p50_ms", "p50 ms", 1.0, 2),
+    ("p99_ms", "p99 ms", 1.0, 2),
+    ("p999_ms", "p99.9 ms", 1.0, 2),
+    ("cpu_ms_per_mb", "CPU ms/MB", 1.0, 2),
+    ("cpu_us_per_request", "CPU us/request", 1.0, 1),
+)
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return the table. Ratios are medians over medians of interleaved runs."""
+    machine = report["machine"]
+    lines = [
+        f"# {report['began']}, commit {machine['commit']}",
+        "",
+        _conditions(report),
+        "",
+    ]
+    cases: dict[str, Any] = report["cases"]
+    measured = {name: engines for name, engines in cases.items() if _is_load(engines)}
+    if measured:
+        headings = ["case", "engine", *(heading for _, heading, _, _ in _THROUGHPUT), "ratio"]
+        lines += [_row(headings), _row(["--"] * len(headings))]
+        for name, engines in measured.items():
+            lines += [_row(cells) for cells in _rows(name, engines)]
+        lines += ["", "Ratio: requests/s against the floor's, else against Apache Kafka's.", ""]
+    others = {name: engines for name, engines in cases.items() if name not in measured}
+    if others:
+        lines += [_row(["moment", "engine", "measured"]), _row(["--"] * 3)]
+        for name, engines in others.items():
+            for engine, metrics in engines.items():
+                text = ", ".join(
+                    f"{metric} {_number(value['median'], 2)}" for metric, value in metrics.items()
+                )
+                lines.append(_row([name, engine, text]))
+    return "\n".join(lines) + "\n"
+
+
+def _conditions(report: dict[str, Any]) -> str:
+    machine = report["machine"]
+    load = machine["load_average"][0]
+    return (
+        f"{machine['cpus']} CPUs, Python {machine['python']}, load average before the run"
+        f" {load:.1f}; took {report['took_s']} s."
+    )
+
+
+def _is_load(engines: dict[str, Any]) -> bool:
+    return all("requests_per_s" in metrics for metrics in engines.values())
+
+
+def _rows(name: str, engines: dict[str, Any]) -> list[list[str]]:
+    reference = engines.get("floor") or engines.get("apache")
+    rows: list[list[str]] = []
+    for engine, metrics in engines.items():
+        cells = [
+            _number(metrics[metric]["median"] * factor, digits)
+            for metric, _, factor, digits in _THROUGHPUT
+        ]
+        ratio = ""
+        if reference is not None and reference is not metrics:
+            own, other = metrics["requests_per_s"]["median"], reference["requests_per_s"]["median"]
+            ratio = f"{own / other:.2f}"
+        rows.append([name if not rows else "", engine, *cells, ratio])
+    return rows
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}"
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
