@@ -193,16 +193,14 @@ def _json(
 
 def _print_verdict(console: Console, plan: DemoPlan, verdict: DemoVerdict, sentence: str) -> None:
     from rich.markup import escape  # noqa: PLC0415 - as above
-    from rich.table import Table  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for name in ("", "check", "expected", "seen"):
-        table.add_column(name, overflow="fold")
+    console.print()
     for check in verdict.checks:
         mark = "[green]✓[/]" if check.kept else "[red]✗[/]"
-        table.add_row(mark, escape(check.name), escape(check.expected), escape(check.seen))
-    console.print()
-    console.print(table, highlight=False)
+        console.print(f"{mark} {escape(check.name)}", highlight=False, soft_wrap=True)
+        if not check.kept:
+            console.print(f"    expected {escape(check.expected)}", soft_wrap=True)
+        console.print(f"    [dim]seen[/]     {escape(check.seen)}", soft_wrap=True)
     console.print()
     if plan.malformed:
         console.print(

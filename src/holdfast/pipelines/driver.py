@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.pipelines.fence import FencedError
+from holdfast.pipelines.java import JavaError
 from holdfast.pipelines.session import HEAP_MB, local_session
-from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, Recipe
+from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, OnCommit, Recipe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint", required=True, metavar="DIR", help="Spark's own memory of the query")
     add("--query", required=True, metavar="NAME", help="the tables' memory of it; keep it stable")
     add("--sink", choices=("exactly-once", "append"), default="exactly-once")
+    add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON")
     add("--max-offsets-per-trigger", type=int, metavar="ROWS")
     add("--trigger-ms", type=int, default=500, metavar="MS", help="least time between batches")
     add("--once", action="store_true", help="stop when all that is there now has been read")
@@ -48,22 +50,36 @@ def say(event: str, **values: Any) -> None:
     sys.stdout.flush()
 
 
+def say_committed(batch: int, rows: int) -> None:
+    say("committed", batch=batch, rows=rows)
+
+
 def run(
-    options: argparse.Namespace, recipe: Recipe, frame: Callable[[DataFrame], DataFrame]
+    options: argparse.Namespace,
+    recipe: Recipe,
+    frame: Callable[[DataFrame], DataFrame],
+    *,
+    on_commit: OnCommit = say_committed,
 ) -> int:
-    """Run the query until it is stopped, fenced, done (`--once`) or fails. Returns exit status."""
+    """Run the query until it is stopped, fenced, done (`--once`) or fails. Returns exit status.
+
+    `on_commit` is called when a batch is on disk and before Spark knows.
+    """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     stopping: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: stopping.append(received))
-    session = local_session(
-        f"holdfast {options.query}", cores=options.cores, heap_mb=options.heap_mb
-    )
+    name = f"holdfast {options.query}"
+    try:
+        session = local_session(name, cores=options.cores, heap_mb=options.heap_mb)
+    except JavaError as error:
+        say("failed", error=str(error))
+        return FAILED
     say("session")
     if stopping:
         return STOPPED
     try:
-        sink = _sink(options, recipe)
+        sink = _sink(options, recipe, on_commit)
     except FencedError as error:
         say("failed", error=str(error))
         return FENCED
@@ -74,18 +90,17 @@ def run(
     return status
 
 
-def _sink(options: argparse.Namespace, recipe: Recipe) -> ExactlyOnceSink | AppendSink:
-    def committed(batch: int, rows: int) -> None:
-        say("committed", batch=batch, rows=rows)
-
+def _sink(
+    options: argparse.Namespace, recipe: Recipe, on_commit: OnCommit
+) -> ExactlyOnceSink | AppendSink:
     if options.sink == "append":
-        return AppendSink(options.database, recipe, on_commit=committed)
+        return AppendSink(options.database, recipe, on_commit=on_commit)
     return ExactlyOnceSink(
         options.database,
         options.query,
         recipe,
         checkpoint=options.checkpoint,
-        on_commit=committed,
+        on_commit=on_commit,
     )
 
 
@@ -99,7 +114,7 @@ def _start(
         session.readStream.format("holdfast")
         .option("kafka.bootstrap.servers", options.bootstrap_server)
         .option("subscribe", options.topic)
-        .option("startingOffsets", "earliest")
+        .option("startingOffsets", options.starting_offsets)
     )
     if options.max_offsets_per_trigger:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)

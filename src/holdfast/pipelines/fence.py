@@ -80,6 +80,16 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
     connection.commit()
 
 
+def _tables_exist(engine: Engine) -> bool:
+    """Create the two tables if need be. False: somebody else was creating them just now."""
+    try:
+        with engine.begin() as connection:
+            metadata.create_all(connection)
+    except (sql.exc.IntegrityError, sql.exc.ProgrammingError):
+        return False
+    return True
+
+
 class Ownership:
     """One driver's right to write for one query, from `take` until somebody else takes it."""
 
@@ -92,10 +102,8 @@ class Ownership:
     def take(cls, engine: Engine, query: str) -> Ownership:
         """Become the owner: raise the epoch by one, whoever had it. The former owner is fenced."""
         owner = f"{socket.gethostname()}:{os.getpid()}"
-        with engine.begin() as connection:
-            metadata.create_all(connection)
         for _ in range(TAKE_ATTEMPTS):
-            epoch = cls._try_to_take(engine, query, owner)
+            epoch = cls._try_to_take(engine, query, owner) if _tables_exist(engine) else None
             if epoch is not None:
                 return cls(engine, query, epoch)
         raise FencedError(f"query {query!r}: {TAKE_ATTEMPTS} others took it at the same time")

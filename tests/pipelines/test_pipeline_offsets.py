@@ -1,0 +1,88 @@
+"""Goal: offsets only move forward, whatever the cluster says. Method: tables and random cases."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.pipelines import offsets as moves
+from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, Range
+
+A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
+OFFSETS = st.dictionaries(
+    st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 4)), st.integers(0, 60)
+)
+
+
+def test_text_is_the_jvm_connectors_and_canonical() -> None:
+    text = moves.to_text({C: 3, B: 2, A: 1})
+    assert text == '{"a":{"0":1,"1":2},"b":{"0":3}}'
+    assert moves.from_text(text) == {A: 1, B: 2, C: 3}
+
+
+@given(OFFSETS)
+def test_text_round_trip(offsets: Offsets) -> None:
+    assert moves.from_text(moves.to_text(offsets)) == offsets
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "7", '{"a":[0]}', '{"a":{"x":1}}', '{"a":{"0":-3}}', '{"a":{"0":"1"}}',
+     '{"a":{"0":true}}', '{"a":{"0":1.5}}', '{"a":{"²":1}}'],
+)  # fmt: skip
+def test_text_that_is_no_offsets_is_refused(text: str) -> None:
+    with pytest.raises(OffsetsError):
+        moves.from_text(text)
+
+
+def test_named_offsets_are_resolved() -> None:
+    wanted = {A: moves.EARLIEST, B: moves.LATEST, C: 7}
+    assert moves.resolve(wanted, {A: 3}, {B: 9}) == {A: 3, B: 9, C: 7}
+
+
+@given(OFFSETS, OFFSETS, OFFSETS, st.none() | st.integers(1, 100))
+def test_advance_never_moves_back_and_never_past_the_end(
+    start: Offsets, earliest: Offsets, latest: Offsets, rows_max: int | None
+) -> None:
+    end = moves.advance(start, earliest, latest, rows_max)
+    for partition, offset in start.items():
+        assert offset <= end[partition] <= max(offset, latest.get(partition, offset))
+    for partition in earliest.keys() - start.keys():
+        assert end[partition] == earliest[partition], "a new partition enters empty"
+
+
+@given(OFFSETS, OFFSETS, st.integers(1, 100))
+def test_a_limit_is_kept_and_used_up(start: Offsets, latest: Offsets, rows_max: int) -> None:
+    end = moves.advance(start, {}, latest, rows_max)
+    rows = sum(end[p] - start[p] for p in start)
+    there = sum(max(0, latest.get(p, 0) - start[p]) for p in start)
+    assert rows == min(there, rows_max)
+
+
+def test_a_small_partition_is_not_starved() -> None:
+    end = moves.advance({A: 0, B: 0}, {}, {A: 1_000_000, B: 1}, 100)
+    assert end == {A: 99, B: 1}
+
+
+def test_what_aged_out_does_not_use_up_the_limit() -> None:
+    """Offsets 0 to 89 are gone: ten rows from 90 on are what a limit of ten gives."""
+    assert moves.advance({A: 0}, {A: 90}, {A: 200}, 10) == {A: 100}
+
+
+def test_a_partition_without_leader_stays_where_it_is() -> None:
+    assert moves.advance({A: 5, B: 6}, {A: 0}, {A: 9}, None) == {A: 9, B: 6}
+
+
+def test_ranges_leave_out_what_is_not_due() -> None:
+    planned = moves.ranges({A: 5, B: 6}, {A: 9, B: 6, C: 4})
+    assert planned == [Range(A, 5, 9)], "B is empty, and C was pinned by this very batch"
+    assert moves.ranges({A: 9}, {A: 5}) == [], "a replay of batch 0 under latest"
+
+
+def test_loss_is_said_with_the_offsets() -> None:
+    assert moves.aged_out({A: 5, B: 5}, {A: 9, B: 5}) == [
+        "a-0: offsets 5 to 8 are gone, the log starts at 9"
+    ]
+    assert moves.cut_short({A: 5, B: 5}, {A: 3, B: 5})[0].startswith("a-0: read up to 5")
+    assert moves.vanished({A: 1, B: 1}, [B]) == ["a-0: no longer exists"]
