@@ -25,6 +25,7 @@ FIXED: Final[dict[str, tuple[str, int]]] = {
 }
 """Types of one size: their code in a struct layout, and that size."""
 
+RUN_MAX: Final = 16
 _INDENT: Final = " "
 
 
@@ -60,6 +61,18 @@ class Source:
         if layout is None:
             layout = _LAYOUTS[codes] = Layout(">" + codes)
         return layout
+
+    def runs(self, code: str, method: str) -> str:
+        """Return the name of the bound methods for 0 to `RUN_MAX` fields of one code.
+
+        Arrays of numbers are short, replicas mostly, and a layout by text costs three times this.
+        """
+        name = f"{method}s_{code.replace('?', 'x')}"
+        if name not in self.scope:
+            self.scope[name] = tuple(
+                getattr(self.layout(f"{count}{code}"), method) for count in range(RUN_MAX + 1)
+            )
+        return name
 
     def method(self, codes: str, method: str) -> str:
         """Return the name of a layout's bound method."""

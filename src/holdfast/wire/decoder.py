@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.wire.compiling import (
     FIXED,
+    RUN_MAX,
     Source,
     check_version,
     default_literal,
@@ -178,9 +179,10 @@ class _Reader:
             one = "bytes(d[i : i + 16])" if self.sliced else "d[i : i + 16]"
             self.source.line(f"{target} = [{one} for i in range(p, e, 16)]; p = e")
         else:
-            self.source.line(
-                f"{target} = [*unpack_from(f'>{{{size}}}{code}', d, p)]; p += {size} * {width}"
-            )
+            short = f"{self.source.runs(code, 'unpack_from')}[{size}](d, p)"
+            long = f"unpack_from(f'>{{{size}}}{code}', d, p)"
+            self.source.line(f"{target} = [*({short} if {size} <= {RUN_MAX} else {long})]")
+            self.source.line(f"p += {size} * {width}")
 
     def elements(self, field: Field, kind: str, target: str, size: str, where: str) -> None:
         source = self.source

@@ -198,7 +198,8 @@ def _decode_produce(view: memoryview, offset: int, by_id: bool) -> ProduceReques
         count -= 1
     else:
         count, offset = _count(view, offset, count, 3)
-    request.topic_data = topics = []
+    topics: list[TopicProduceData] = []
+    request.topic_data = topics
     for _ in range(count):
         topic: TopicProduceData = _new(TopicProduceData)
         topic.name, topic.topic_id, offset = _topic_name(view, offset, by_id)
@@ -206,7 +207,8 @@ def _decode_produce(view: memoryview, offset: int, by_id: bool) -> ProduceReques
         offset += 1
         if not 0 <= inner < 127:
             inner, offset = _count(view, offset, inner + 1, 6)
-        topic.partition_data = partitions = []
+        partitions: list[PartitionProduceData] = []
+        topic.partition_data = partitions
         offset = _produce_partitions(view, offset, inner, partitions)
         if offset < 0 or view[offset]:
             return None
