@@ -98,8 +98,10 @@ class Log:
         self._snapshots: dict[int, list[SnapshotEntry] | None] = dict.fromkeys(loaded.snapshots)
         self._stale_snapshots: set[int] = set()
         self._cursors: dict[int, tuple[Segment, int]] = {}
-        self._names_dirty = True  # names in our directory that are not durable yet
-        self._is_new = is_new  # nor our own name, nor partition.metadata
+        # What a crash left may not be durable either: cut files, removed names.
+        self._names_dirty = is_new or not loaded.clean  # names in our directory
+        self._cut = not loaded.clean  # the active segment was made shorter
+        self._is_new = is_new  # our own name and partition.metadata
         self._closed = False
         self._flusher = Flusher(
             home,
@@ -459,6 +461,7 @@ class Log:
         if header is not None and header.base_offset < offset:
             offset = header.base_offset
         self._active.truncate(position, offset)
+        self._cut = True
         self._end = offset
         self._start = min(self._start, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -570,6 +573,8 @@ class Log:
                     renamed.append(path + DELETED_SUFFIX)
         except OSError as error:
             raise self.home.fail(error) from error
+        # Were they back after a power cut, they would be taken for what goes on from here.
+        self._names_dirty = True
         self.home.remove_later(renamed, self.settings.file_delete_delay_ms)
 
     # --- flushing ---
@@ -613,12 +618,16 @@ class Log:
         """Capture what is not durable: of all segments (`whole`), or of the sealed ones."""
         up_to = self._end if whole else self._active.base
         logs, indexes = self._plan_segments(up_to)
+        if whole and self._cut:
+            self._cut = False
+            if self._active.log_path not in logs:
+                logs.append(self._active.log_path)
         epochs = None
         if self._epochs.dirty:
             epochs = f"{self.directory}/{epoch_files.FILE_NAME}", self._epochs.text()
             self._epochs.dirty = False
         directories = []
-        if logs and self._names_dirty:
+        if self._names_dirty:
             directories.append(self.directory)
             self._names_dirty = False
         if logs and self._is_new:
@@ -682,6 +691,7 @@ class Log:
                     index.unplan_write(writes[index.path])
         self._epochs.dirty = self._epochs.dirty or plan.epochs is not None
         self._names_dirty = self._names_dirty or self.directory in plan.directories
+        self._cut = self._cut or self._active.log_path in plan.logs
         self._stale_snapshots |= plan.stale_snapshots.keys() - self._snapshots.keys()
 
     # --- producer snapshots ---

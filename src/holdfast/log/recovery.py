@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
@@ -72,7 +72,7 @@ class Loaded:
     end: int
     recovery_point: int
     high_watermark: int
-    repairs: list[str] = field(default_factory=list)
+    clean: bool  # closed properly, and nothing had to be repaired
 
 
 def jitter_of(random: Random, settings: TopicSettings) -> int:
@@ -98,7 +98,8 @@ class Recovery:
         self._directory = directory
         self._settings = settings
         self._remembered = remembered
-        self._repairs: list[str] = []
+        self._repaired = False
+        self._epoch = -1  # of the last batch that was read whole
 
     def run(self) -> Loaded:
         """Return the replica, repaired as far as need be. OSError: the disk failed."""
@@ -130,7 +131,7 @@ class Recovery:
             end=end,
             recovery_point=min(remembered.recovery_point, end),
             high_watermark=min(max(remembered.high_watermark, start), end),
-            repairs=self._repairs,
+            clean=remembered.clean and not self._repaired,
         )
 
     # --- segments ---
@@ -197,7 +198,9 @@ class Recovery:
             jitter_ms=jitter_of(self._runtime.random, self._settings),
         )
         size = segment.size
-        end, problem = rebuild(self._files, segment, self._settings.index_interval_bytes)
+        end, self._epoch, problem = rebuild(
+            self._files, segment, self._settings.index_interval_bytes, self._epoch
+        )
         if problem:
             self._note(
                 f"{segment.log_path}: {problem} at byte {segment.size}: cut there,"
@@ -310,15 +313,17 @@ class Recovery:
 
     def _note(self, repair: str) -> None:
         text = repair if repair.startswith(self._directory) else f"{self._directory}: {repair}"
-        self._repairs.append(text)
+        self._repaired = True
         logger.warning("%s", text)
 
 
-def rebuild(files: FileCache, segment: Segment, interval: int) -> tuple[int, str]:
-    """Read all batches of a segment, checking each; fill its indexes.
+def rebuild(
+    files: FileCache, segment: Segment, interval: int, epoch: int = -1
+) -> tuple[int, int, str]:
+    """Read all batches of a segment, checking each; fill its indexes. `epoch`: of the one before.
 
-    Returns the next offset and what is wrong with the first bad batch ("" for nothing), before
-    which `segment.size` ends.
+    Returns the next offset, the last epoch, and what is wrong with the first bad batch ("" for
+    nothing), before which `segment.size` ends.
     """
     file_size = segment.rewind()
     expected = segment.base
@@ -330,16 +335,20 @@ def rebuild(files: FileCache, segment: Segment, interval: int) -> tuple[int, str
             data = files.get(segment.log_path).pread(READ_STEP_BYTES, position)
             start, at = position, 0
             if len(data) < HEADER_SIZE:
-                return expected, "a batch is cut in its header"
+                return expected, epoch, "a batch is cut in its header"
         header = BatchHeader._make(HEADER.unpack_from(data, at))
         problem = _problem_of(header, segment, expected, file_size - position)
+        if not problem and header.leader_epoch < epoch:
+            # A stretch that was truncated once, and came back when the power went.
+            problem = f"epoch {header.leader_epoch} after epoch {epoch}"
         if problem:
-            return expected, problem
+            return expected, epoch, problem
         if not _crc_matches(files, segment.log_path, position, header, data, at):
-            return expected, f"the CRC of the batch at offset {header.base_offset} is wrong"
-        expected = header.next_offset
+            problem = f"the CRC of the batch at offset {header.base_offset} is wrong"
+            return expected, epoch, problem
+        expected, epoch = header.next_offset, header.leader_epoch
         segment.note(header.size, header.last_offset, header.max_timestamp, interval)
-    return expected, ""
+    return expected, epoch, ""
 
 
 def _batch_size(data: bytes, at: int) -> int:
