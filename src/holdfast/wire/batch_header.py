@@ -10,8 +10,7 @@ from enum import IntEnum
 from struct import Struct as Layout
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
+from holdfast.wire.checksum import crc32c
 from holdfast.wire.errors import ErrorCode, WireError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

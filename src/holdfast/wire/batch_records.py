@@ -10,8 +10,6 @@ from enum import IntEnum
 from struct import Struct as Layout
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from holdfast.wire.batch_header import (
     CONTROL,
     CRC_START,
@@ -29,6 +27,7 @@ from holdfast.wire.batch_header import (
     Codec,
     read_header,
 )
+from holdfast.wire.checksum import crc32c
 from holdfast.wire.compression import INFLATED_SIZE_MAX, compress, decompress
 from holdfast.wire.errors import WireError
 
