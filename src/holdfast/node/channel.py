@@ -79,6 +79,7 @@ class ControllerChannel:
         """Begin to connect; needs a running loop."""
         assert self._task is None, "started twice"
         self._task = asyncio.get_running_loop().create_task(self._stay_connected())
+        self._task.add_done_callback(report_bug)
 
     async def close(self) -> None:
         """Drop the connection; whatever waits for an answer fails."""
@@ -181,6 +182,12 @@ class ControllerChannel:
         for each in waiting:
             if not each.answer.done():
                 self._write(each.message, each.version, max(1, each.due_ms - now_ms), each.answer)
+
+
+def report_bug(task: asyncio.Task[None]) -> None:
+    """A loop that must not end has ended by itself: that is our own mistake, and must be seen."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("a loop of this node has died: a bug", exc_info=task.exception())
 
 
 def _hand_over(done: asyncio.Future[Any], answer: asyncio.Future[Any]) -> None:

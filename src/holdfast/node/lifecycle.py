@@ -14,7 +14,11 @@ from typing import Any, Final
 from holdfast.config.node import NodeSettings
 from holdfast.core.features import SUPPORTED
 from holdfast.core.image import Endpoint
-from holdfast.node.channel import ControllerChannel, ControllerUnavailableError
+from holdfast.node.channel import (
+    ControllerChannel,
+    ControllerUnavailableError,
+    report_bug,
+)
 from holdfast.node.observer import Observer
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode, error_code
@@ -34,6 +38,7 @@ logger = logging.getLogger("holdfast.lifecycle")
 RETRY_MS: Final = 50
 RETRY_MS_MAX: Final = 500
 LEAVING_BEAT_MS: Final = 50  # while others still have to learn that this broker leaves
+DISCONNECTED_MS_MAX: Final = 500  # leaving, and no connection to any controller
 SHUTDOWN_MS_MAX: Final = 30_000  # a controlled shutdown takes no longer, whatever happens
 
 _HOPELESS: Final = {
@@ -186,6 +191,7 @@ class Lifecycle:
         assert self._task is None, "started twice"
         self._unfenced = asyncio.get_running_loop().create_future()
         self._task = asyncio.get_running_loop().create_task(self._beat())
+        self._task.add_done_callback(report_bug)
 
     def ready(self) -> asyncio.Future[None]:
         """The node can serve: ask to be unfenced. Done once it is."""
@@ -277,8 +283,9 @@ class Lifecycle:
     async def shut_down(self, *, timeout_ms: int = SHUTDOWN_MS_MAX) -> bool:
         """Ask the controller to move what this broker leads; True once it may go.
 
-        False after `timeout_ms`, or earlier when the controller has not been heard for a session:
-        others then notice by themselves that it is gone.
+        False after `timeout_ms`, or when the controller has been silent for
+        controller.quorum.request.timeout.ms, or unreachable for DISCONNECTED_MS_MAX: the others
+        then notice by themselves that this broker is gone.
         """
         if self._task is None or self._task.done():
             return False
@@ -286,17 +293,18 @@ class Lifecycle:
         self._leaving = True
         self._nudge.set()
         clock = self._runtime.clock
-        give_up_ms = clock.monotonic_ms() + timeout_ms
-        quiet_ms_max = min(self._settings.broker_session_timeout_ms, timeout_ms)
-        began_ms = clock.monotonic_ms()
+        began_ms = self._heard_ms = clock.monotonic_ms()
         while not self._left.done():
             now_ms = clock.monotonic_ms()
-            quiet_since_ms = max(self._heard_ms, began_ms)
-            left_ms = min(give_up_ms, quiet_since_ms + quiet_ms_max) - now_ms
-            if left_ms <= 0:
+            quiet_ms_max = (
+                self._settings.controller_quorum_request_timeout_ms
+                if self._channel.connected
+                else DISCONNECTED_MS_MAX
+            )
+            if now_ms - began_ms >= timeout_ms or now_ms - self._heard_ms >= quiet_ms_max:
                 logger.warning("leaving without the controller's word: it does not answer in time")
                 return False
-            await asyncio.wait([self._left], timeout=left_ms / 1000)
+            await asyncio.wait([self._left], timeout=LEAVING_BEAT_MS / 1000)
         return True
 
     def _leave(self) -> None:

@@ -15,7 +15,11 @@ from typing import Final
 
 from holdfast.core.image import ImageDelta, MetadataImage
 from holdfast.core.names import METADATA_TOPIC
-from holdfast.node.channel import ControllerChannel, ControllerUnavailableError
+from holdfast.node.channel import (
+    ControllerChannel,
+    ControllerUnavailableError,
+    report_bug,
+)
 from holdfast.node.metadata_log import CommittedBatch, decode_batches
 from holdfast.wire.errors import ErrorCode, WireError, error_code
 from holdfast.wire.messages.fetch import (
@@ -65,6 +69,7 @@ class Observer:
         assert self._task is None, "started twice"
         self._channel.start()
         self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._task.add_done_callback(report_bug)
 
     async def close(self) -> None:
         """Stop reading; the image stays as it is."""
@@ -113,7 +118,6 @@ class Observer:
     def _request(self) -> FetchRequest:
         return FetchRequest(
             cluster_id=self._cluster_id,
-            replica_id=self._node_id,
             replica_state=ReplicaState(replica_id=self._node_id),
             max_wait_ms=WAIT_MS,
             min_bytes=1,

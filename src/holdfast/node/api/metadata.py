@@ -17,6 +17,7 @@ from holdfast.node.api.describe_cluster import controller_id
 from holdfast.node.auto_creation import AutoCreation
 from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
 from holdfast.node.partition_view import Reachable
+from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
     MetadataRequest,
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
 
 EMPTY_MEANS_NONE_SINCE: Final = 1
 LISTENER_NOT_FOUND_SINCE: Final = 6
+TWO_BOOLEANS_SINCE: Final = 11
+ALL_TOPICS_QUIRK: Final = bytes(4)  # null, false, false, no tagged fields
+
+
+def decode_request(version: int, frame: memoryview | bytes, offset: int) -> MetadataRequest:
+    """Decode by the table, and forgive librdkafka what Apache Kafka forgives it.
+
+    Asking for all topics, it leaves three bytes of a placeholder behind the null array. Kafka stops
+    reading after the fields that it knows, so it reads two false booleans out of the placeholder.
+    """
+    quirk = version >= TWO_BOOLEANS_SINCE and len(frame) - offset == len(ALL_TOPICS_QUIRK) + 3
+    if quirk and bytes(frame[offset : offset + len(ALL_TOPICS_QUIRK)]) == ALL_TOPICS_QUIRK:
+        frame = frame[: offset + len(ALL_TOPICS_QUIRK)]
+    return decode(MetadataRequest, version, frame, offset)
 
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
