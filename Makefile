@@ -35,7 +35,7 @@ demo: $(VENV)/.run ## a cluster, a crash, a Spark table, and the evidence that n
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(VENV)/.dev ## the whole test suite
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -m "not apache" $(ARGS)
 
 test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \

@@ -98,7 +98,9 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._make_room(start, 4)
         if answers:
-            self.transport.writelines(answers)
+            # One by one: what is joined first, as writelines does, is copied once more.
+            for answer in answers:
+                self.transport.write(answer)
 
     def _make_room(self, start: int, needed: int) -> None:
         """Move the beginning of a frame to the front, of a larger buffer where it needs one."""

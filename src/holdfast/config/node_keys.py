@@ -212,7 +212,7 @@ REPLICATION: Final = (
     Key("replica.lag.time.max.ms", _LONG, "30000", low=1),
     Key(
         "replica.selector.class",
-        _CLASS,
+        _STRING,
         None,
         honoured=("",),
         reason="consumers read from leaders only",
@@ -256,7 +256,13 @@ GROUPS_AND_TRANSACTIONS: Final = (
     Key("offsets.topic.replication.factor", _SHORT, "3", low=1, effect=False),
     Key("offsets.topic.segment.bytes", _INT, "104857600", low=1, effect=False),
     Key("transaction.max.timeout.ms", _INT, "900000", low=1, effect=False),
-    Key("transaction.partition.verification.enable", _BOOLEAN, "true", effect=False),
+    Key(
+        "transaction.partition.verification.enable",
+        _BOOLEAN,
+        "true",
+        update=_CLUSTER,
+        effect=False,
+    ),
     Key("transaction.state.log.min.isr", _INT, "2", low=1, effect=False),
     Key("transaction.state.log.num.partitions", _INT, "50", low=1, effect=False),
     Key("transaction.state.log.replication.factor", _SHORT, "3", low=1, effect=False),

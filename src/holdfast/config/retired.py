@@ -82,7 +82,7 @@ WITHOUT_EFFECT: Final = (
     "sasl.",
     "security.providers",
     "server.max.startup.time.ms",
-    "share.coordinator.",
+    "share.",
     "socket.",
     "ssl.",
     "super.users",

@@ -1,0 +1,142 @@
+"""Goal: our registry is Apache Kafka's, key by key. Method: ask one of its brokers for all of them.
+
+Types, defaults and what may change at run time come from DescribeConfigs of a real broker; the keys
+that one side has and the other has not are listed here, each with its reason.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.clients.driver import Driver, DriverError
+from holdfast.config.describe import ConfigSource, describe_broker, describe_topic
+from holdfast.config.registry import NODE
+from holdfast.config.retired import has_no_effect
+from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from holdfast.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+
+pytestmark = [pytest.mark.apache, pytest.mark.slow]
+
+KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
+START_S = 60.0
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+
+# Changed by the properties file of `kafka.sh single`, so the value says nothing about the default.
+SET_IN_THE_FILE = {
+    "advertised.listeners",
+    "broker.id",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "group.initial.rebalance.delay.ms",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dirs",
+    "node.id",
+    "offsets.topic.replication.factor",
+    "process.roles",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+}
+# Apache Kafka has these too; they are hidden from DescribeConfigs as internal.
+INTERNAL = {
+    "log.initial.task.delay.ms",
+    "producer.id.expiration.check.interval.ms",
+    "unclean.leader.election.interval.ms",
+}
+# Apache Kafka can change listeners of a running broker; here that takes a restart.
+AT_START_ONLY_HERE = {"listener.security.protocol.map", "listeners"}
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if subprocess.run([KAFKA, "available"], check=False).returncode:
+        pytest.skip("there is no Apache Kafka: `make apache` brings it")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    directory = tmp_path_factory.mktemp("apache")
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [KAFKA, "single", directory, str(port)], stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_until_served(f"127.0.0.1:{port}")
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_served(address: str) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        try:
+            with Driver(address, timeout_s=5) as driver:
+                if driver.nodes():
+                    return
+        except DriverError:
+            time.sleep(0.1)
+    pytest.fail(f"Apache Kafka did not serve within {START_S:.0f} s")
+
+
+def described(bootstrap: str, kind: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        ],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+    with Driver(bootstrap) as driver:
+        (result,) = driver.send(request, node=0).results
+    assert result.error_code == 0, result.error_message
+    return {config.name: config for config in result.configs}
+
+
+def test_topic_keys(bootstrap: str) -> None:
+    with Driver(bootstrap) as driver:
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        assert not driver.send(CreateTopicsRequest(topics=[topic])).topics[0].error_code
+        driver.leader("t", 0, refresh=True)
+    theirs = described(bootstrap, TOPIC_RESOURCE, "t")
+    ours = {entry.name: entry for entry in describe_topic()}
+
+    assert ours.keys() == theirs.keys()
+    assert {n: e.value for n, e in ours.items()} == {n: c.value for n, c in theirs.items()}
+    assert {n: e.type for n, e in ours.items()} == {n: c.config_type for n, c in theirs.items()}
+    for name, entry in ours.items():
+        defaults = [
+            (synonym.name, synonym.value)
+            for synonym in theirs[name].synonyms
+            if synonym.source == ConfigSource.DEFAULT
+        ]
+        # Where theirs is silent the default is in another unit (hours); ours names it all the same.
+        assert defaults in ([], [(s.name, s.value) for s in entry.synonyms])
+
+
+def test_broker_keys(bootstrap: str) -> None:
+    theirs = described(bootstrap, BROKER_RESOURCE, "0")
+    ours = {entry.name: entry for entry in describe_broker()}
+
+    assert ours.keys() - theirs.keys() == INTERNAL
+    unknown = {name for name in theirs if name not in NODE and not has_no_effect(name)}
+    assert unknown == set()
+    for name, entry in ours.items():
+        if name in INTERNAL:
+            continue
+        config = theirs[name]
+        assert entry.type == config.config_type, name
+        if name not in AT_START_ONLY_HERE:
+            assert entry.read_only == config.read_only, name
+        if name not in SET_IN_THE_FILE:
+            assert entry.value == config.value, name
