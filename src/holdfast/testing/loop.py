@@ -50,6 +50,7 @@ class Process:
         self._loop = loop
         self.alive = True
         self.tasks: dict[asyncio.Task[Any], None] = {}
+        self._failed: list[asyncio.Task[Any]] = []
         self._context = contextvars.copy_context()
         self._context.run(_process.set, self)
         loop.processes.append(self)
@@ -69,6 +70,16 @@ class Process:
         """Run one callback of this process, unless it is dead."""
         if self.alive:
             callback(*arguments)
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """Take note of a task's end, without looking at its exception as who awaits it does."""
+        del self.tasks[task]
+        if self.alive and not task.cancelled() and task._exception is not None:  # noqa: SLF001 - to look would mark it as seen
+            self._failed.append(task)
+
+    def unseen(self) -> list[asyncio.Task[Any]]:
+        """Return tasks that failed, whose failure nobody has looked at although they are held."""
+        return [task for task in self._failed if task._log_traceback]  # noqa: SLF001 - as above
 
     def bury(self) -> None:
         """After the run: close its coroutines, so that none is left to the collector."""
@@ -177,8 +188,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def finish(self) -> None:
         """End a run: cancel what the test itself left, and bury the processes."""
-        self.hear()
+        gc.collect()  # which has futures report exceptions that were never retrieved
         for process in self.processes:
+            for task in process.unseen():
+                self.call_exception_handler(
+                    {
+                        "message": f"{task.get_name()} failed and nobody looked",
+                        "exception": task.exception(),
+                    }
+                )
             process.kill()
         self._muted = True  # what comes now comes from being cut off
         owned = {task for process in self.processes for task in process.tasks}
@@ -196,10 +214,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.failures:
             raise UnhandledError("\n".join(self.failures))
 
-    def hear(self) -> None:
-        """Have the collector report exceptions that were never retrieved."""
-        gc.collect()
-
     def _process_events(self, _events: list[object]) -> None:
         """Nothing: there is no selector."""
 
@@ -208,9 +222,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
         if self._muted:
-            return
-        task = about.get("task") or about.get("future")
-        if any(task in process.tasks for process in self.processes if not process.alive):
             return
         self.failures.append(_describe(about, self._now))
 
@@ -228,7 +239,7 @@ def _make_task(
     if owner is not None:
         # Held here, or the collector would close a dead process's coroutines at any moment.
         owner.tasks[task] = None
-        task.add_done_callback(owner.tasks.pop)
+        task.add_done_callback(owner.ended)
     return task
 
 
@@ -262,6 +273,10 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
             result = used.run_until_complete(main())
         finally:
             used.finish()
+    except BaseException as error:
+        for failure in used.failures:
+            error.add_note(failure)  # most often the reason
+        raise
     finally:
         used.close()
     used.complain()

@@ -73,26 +73,29 @@ class Machine:
         self.runtime: Runtime | None = None
         self._boots = 0
 
-    def start(
-        self, main: Callable[[Runtime], Coroutine[Any, Any, Any]], *, name: str = "main"
-    ) -> Process:
-        """Start a process here. It runs `main` with ports of its own."""
+    def boot(self) -> Runtime:
+        """Begin a process here that runs nothing yet; return its ports."""
         assert self.process is None or not self.process.alive, f"{self.name} runs one already"
         world = self._world
         self._boots += 1
         seed = f"{world.seed}/{self.name}/{self._boots}"
-        runtime = Runtime(
+        self.process = Process(f"{self.name}#{self._boots}", world.loop)
+        self.runtime = Runtime(
             clock=self.clock,
             random=SeededRandom(seed),
             network=world.fabric.host(self.name),
             disk=self.disk,
             worker=MemoryWorker(seed, fold=self._fold),
         )
-        process = Process(f"{self.name}#{self._boots}", world.loop)
-        world.trace.fold("start", process.name)
-        self.process, self.runtime = process, runtime
-        process.start(main(runtime), name=name)
-        return process
+        world.trace.fold("start", self.process.name)
+        return self.runtime
+
+    def start(self, main: Callable[[Runtime], Coroutine[Any, Any, Any]]) -> Process:
+        """Begin a process here that runs `main` with ports of its own."""
+        runtime = self.boot()
+        assert self.process is not None
+        self.process.start(main(runtime))
+        return self.process
 
     def crash(self) -> None:
         """SIGKILL: none of its code runs again, its connections end, the page cache stays."""

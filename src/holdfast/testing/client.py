@@ -1,0 +1,302 @@
+"""A small client for simulations: requests to a cluster, a careful producer, a whole read.
+
+Owns retries and what they may mean: what it calls acknowledged was acknowledged. Must never reach
+into a node; the Kafka protocol is the only door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.runtime.dial import Connection, dial
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.batch import Record, batches, build_batch, read_records
+from holdfast.wire.errors import RETRIABLE, ErrorCode
+from holdfast.wire.messages import fetch as fetching
+from holdfast.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
+from holdfast.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from holdfast.wire.schema import Request
+
+T = TypeVar("T")
+
+EARLIEST, LATEST = -2, -1
+_TIMEOUT_MS = 5_000
+_PAUSE_S = 0.05
+_FETCH_VERSION = 17
+_FETCH_BYTES = 1024 * 1024
+
+
+class RefusedError(Exception):
+    """The cluster refuses, and trying again would not help."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what}: {ErrorCode(code).name}")
+        self.code = ErrorCode(code)
+
+
+class RetryError(Exception):
+    """Not now: what comes with it may pass."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what}: {ErrorCode(code).name}")
+        self.code = ErrorCode(code)
+
+
+class Stored(NamedTuple):
+    """One record as a consumer gets it."""
+
+    offset: int
+    value: bytes | None
+    leader_epoch: int
+
+
+class ClusterClient:
+    """Requests to the nodes of one cluster, over one connection to each."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bootstrap: Sequence[tuple[str, int]],
+        *,
+        client_id: str = "client",
+        timeout_ms: int = _TIMEOUT_MS,
+    ) -> None:
+        self.runtime = runtime
+        self._bootstrap = list(bootstrap)
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._nodes: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self.topic_ids: dict[str, bytes] = {}
+
+    async def ask(
+        self, message: Request, *, node: int | None = None, version: int | None = None
+    ) -> Any:
+        """Send one request to a node (None: whichever answers); OSError when none does."""
+        if node is None:
+            return await self._ask_any(message, version)
+        if node not in self._nodes:
+            raise ConnectionError(f"node {node} is not known")
+        return await self._ask_at(self._nodes[node], message, version)
+
+    async def until(self, attempt: Callable[[], Awaitable[T]], *, seconds: float = 60.0) -> T:
+        """Attempt again and again while the reason for failing may pass; then raise the last."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + seconds
+        while True:
+            try:
+                return await attempt()
+            except (OSError, RetryError):
+                if loop.time() >= give_up:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+                self._leaders.clear()
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic and wait until each partition has a leader that the metadata names."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+        )
+
+        async def create() -> None:
+            response = await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+            code = response.topics[0].error_code
+            if code != ErrorCode.TOPIC_ALREADY_EXISTS:  # by an attempt whose answer was lost
+                _check(f"create {name}", code)
+
+        async def lead() -> None:
+            for partition in range(partitions):
+                await self.leader(name, partition)
+
+        await self.until(create)
+        await self.until(lead)
+
+    async def refresh(self, topic: str) -> Any:
+        """Fetch a topic's metadata, remember it, return it."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        response = await self.ask(request)
+        self._nodes = {one.node_id: (one.host, one.port) for one in response.brokers}
+        found = response.topics[0]
+        _check(f"metadata of {topic}", found.error_code)
+        self.topic_ids[topic] = bytes(found.topic_id)
+        for partition in found.partitions:
+            self._leaders[topic, partition.partition_index] = partition.leader_id
+        return found
+
+    async def leader(self, topic: str, partition: int) -> int:
+        """Leader of a partition as last heard, asked for when that is nobody."""
+        if self._leaders.get((topic, partition), -1) < 0:
+            await self.refresh(topic)
+        leader = self._leaders.get((topic, partition), -1)
+        if leader < 0:
+            raise RetryError(f"{topic}-{partition}", ErrorCode.LEADER_NOT_AVAILABLE)
+        return leader
+
+    async def end(self, topic: str, partition: int, *, timestamp: int = LATEST) -> int:
+        """Offset that ListOffsets gives for a timestamp: by default the high watermark."""
+
+        async def look() -> int:
+            asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            request = ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+            )
+            response = await self.ask(request, node=await self.leader(topic, partition))
+            found = response.topics[0].partitions[0]
+            _check(f"offsets of {topic}-{partition}", found.error_code)
+            return int(found.offset)
+
+        return await self.until(look)
+
+    async def read(self, topic: str, partition: int) -> list[Stored]:
+        """Read a partition from its beginning to its high watermark, through its leader."""
+        offset = await self.end(topic, partition, timestamp=EARLIEST)
+        end = await self.end(topic, partition)
+        stored: list[Stored] = []
+        while offset < end:
+            data = await self.until(lambda at=offset: self._fetch(topic, partition, at))  # type: ignore[misc]
+            for record, epoch in _records(data.records or b""):
+                if record.offset >= offset:
+                    stored.append(Stored(record.offset, record.value, epoch))
+                    offset = record.offset + 1
+        return stored
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    async def _fetch(self, topic: str, partition: int, offset: int) -> fetching.PartitionData:
+        leader = await self.leader(topic, partition)
+        asked = fetching.FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+        )
+        request = fetching.FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            topics=[fetching.FetchTopic(topic_id=self.topic_ids[topic], partitions=[asked])],
+        )
+        response = await self.ask(request, node=leader, version=_FETCH_VERSION)
+        _check(f"fetch of {topic}-{partition}", response.error_code)
+        data: fetching.PartitionData = response.responses[0].partitions[0]
+        _check(f"fetch of {topic}-{partition} at {offset}", data.error_code)
+        return data
+
+    async def _ask_any(self, message: Request, version: int | None) -> Any:
+        last: OSError = ConnectionError("there is no address to ask")
+        for address in dict.fromkeys([*self._nodes.values(), *self._bootstrap]):
+            try:
+                return await self._ask_at(address, message, version)
+            except OSError as error:
+                last = error
+        raise last
+
+    async def _ask_at(self, address: tuple[str, int], message: Request, version: int | None) -> Any:
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            connection = await dial(
+                self.runtime, *address, self._client_id, timeout_ms=self._timeout_ms
+            )
+            self._connections[address] = connection
+        return await connection.send(message, version=version)
+
+
+class Producer:
+    """Sends batches with acks=all, each until it is acknowledged; idempotent, so that it may.
+
+    One batch at a time for each partition: what comes after an acknowledgement came after it.
+    """
+
+    def __init__(self, client: ClusterClient, topic: str, *, acks: int = -1) -> None:
+        self._client = client
+        self._topic = topic
+        self._acks = acks
+        self._producer: tuple[int, int] | None = None
+        self._sequences: dict[int, int] = {}
+        self.attempts = 0
+
+    async def send(self, partition: int, values: Sequence[bytes], *, seconds: float = 60.0) -> int:
+        """Return the offset of the first record, -1 if the cluster knows it only as a duplicate.
+
+        Raises what the last attempt did when `seconds` have passed: the outcome is unknown then,
+        and the same values must be sent next, for they keep their sequence.
+        """
+        if self._producer is None:
+            self._producer = await self._client.until(self._begin, seconds=seconds)
+        producer_id, producer_epoch = self._producer
+        sequence = self._sequences.get(partition, 0)
+        stamp = self._client.runtime.clock.wall_ms()
+        batch = build_batch(
+            [Record(value=value, timestamp=stamp) for value in values],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
+        )
+        offset = await self._client.until(
+            lambda: self._attempt(partition, bytes(batch)), seconds=seconds
+        )
+        self._sequences[partition] = sequence + len(values)
+        return offset
+
+    async def _begin(self) -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = await self._client.ask(request)
+        _check("producer id", response.error_code)
+        return response.producer_id, response.producer_epoch
+
+    async def _attempt(self, partition: int, batch: bytes) -> int:
+        self.attempts += 1
+        leader = await self._client.leader(self._topic, partition)
+        data = PartitionProduceData(index=partition, records=batch)
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=_TIMEOUT_MS // 2,
+            topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
+        )
+        response = await self._client.ask(request, node=leader, version=12)
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return -1
+        _check(f"produce to {self._topic}-{partition}", answer.error_code)
+        return int(answer.base_offset)
+
+
+def _records(data: memoryview | bytes) -> list[tuple[Record, int]]:
+    found: list[tuple[Record, int]] = []
+    view = memoryview(data)
+    for position, header in batches(view):
+        if not header.is_control:
+            found += [(record, header.leader_epoch) for record in read_records(view[position:])]
+    return found
+
+
+def _check(what: str, code: int) -> None:
+    if code in RETRIABLE:
+        raise RetryError(what, code)
+    if code != ErrorCode.NONE:
+        raise RefusedError(what, code)

@@ -1,0 +1,143 @@
+"""A cluster of unmodified nodes on the virtual-time loop: one controller, some brokers.
+
+Owns starting, killing and restarting them. Must never tell a node anything but through its ports
+and its configuration; a test may look at `nodes`, for its oracle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from holdfast.config.node import NodeSettings
+from holdfast.node.format import format_directories, random_cluster_id
+from holdfast.node.node import Node
+from holdfast.runtime.ports import Runtime
+from holdfast.testing.client import ClusterClient
+from holdfast.testing.loop import SimulationError
+from holdfast.testing.runtime import Machine, World
+
+CONTROLLER = 100
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+DIRECTORY = "/data"
+_READY_S = 120.0
+_LOOK_S = 0.01
+
+_LOCAL: Mapping[str, str] = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "5000",
+    "replica.socket.timeout.ms": "3000",
+    "request.timeout.ms": "3000",
+}
+
+
+class SimulatedCluster:
+    """Brokers 0, 1, ... on machines broker-0, broker-1, ...; the controller on one of its own."""
+
+    def __init__(
+        self, world: World, *, brokers: int = 3, config: Mapping[str, str] | None = None
+    ) -> None:
+        self.world: Final = world
+        self.brokers: Final = list(range(brokers))
+        self.nodes: dict[int, Node] = {}  # of the processes that run or ran last
+        self._config = {**_LOCAL, **(config or {})}
+        self._serving: dict[int, asyncio.Task[None]] = {}
+        client = world.machine("client")
+        self._client_runtime = client.boot()
+        self._cluster_id = random_cluster_id(self._client_runtime.random)
+
+    def machine(self, node: int) -> Machine:
+        return self.world.machine("controller" if node == CONTROLLER else f"broker-{node}")
+
+    def client(self, client_id: str = "client") -> ClusterClient:
+        """Make a client on a machine that never fails."""
+        bootstrap = [(self.machine(broker).name, BROKER_PORT) for broker in self.brokers]
+        return ClusterClient(self._client_runtime, bootstrap, client_id=client_id)
+
+    async def start(self) -> None:
+        """Start every node at once; return when all brokers serve."""
+        for node in [CONTROLLER, *self.brokers]:
+            self.start_node(node)
+        await self.until_ready(*self.brokers)
+
+    def start_node(self, node: int) -> None:
+        """Start a node's process on what its disk holds."""
+        self.nodes.pop(node, None)
+        machine = self.machine(node)
+        runtime = machine.boot()
+        assert machine.process is not None
+        self._serving[node] = machine.process.start(self._run(node, runtime), name="serve")
+
+    async def until_ready(self, *brokers: int) -> None:
+        """Wait until these brokers serve clients."""
+        await self.until(
+            lambda: all(self._is_ready(broker) for broker in brokers),
+            f"brokers {brokers} ready",
+            seconds=_READY_S,
+        )
+
+    def crash(self, node: int) -> None:
+        """SIGKILL: its page cache stays."""
+        self.machine(node).crash()
+
+    def power_cut(self, node: int, *, torn: bool = False) -> None:
+        """Its machine loses power: what was not synced is gone, and nobody is told."""
+        self.machine(node).power_cut(torn=torn)
+
+    async def stop(self, node: int) -> None:
+        """Stop a node as SIGTERM does, and wait until it is down."""
+        machine = self.machine(node)
+        assert machine.process is not None
+        self._serving[node].cancel()
+        await machine.process.start(self.nodes[node].stop(), name="stop")
+        machine.exited()
+
+    async def until(
+        self, condition: Callable[[], bool], what: str, *, seconds: float = 60.0
+    ) -> None:
+        """Wait for a condition in virtual time; SimulationError when it never comes."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + seconds
+        while not condition():
+            if loop.time() >= give_up:
+                raise SimulationError(f"{what}: not within {seconds} s")
+            await asyncio.sleep(_LOOK_S)
+
+    def _is_ready(self, broker: int) -> bool:
+        process = self.machine(broker).process
+        node = self.nodes.get(broker)
+        if process is None or not process.alive or node is None:
+            return False
+        return node.ready.done() and not node.ready.cancelled()
+
+    async def _run(self, node: int, runtime: Runtime) -> None:
+        machine = self.machine(node)
+        settings = self._settings(node, machine.name)
+        format_directories(
+            runtime.disk, runtime.random, settings, self._cluster_id, ignore_formatted=True
+        )
+        made = self.nodes[node] = Node(runtime, settings, machine_name=machine.name)
+        await made.start()
+        await made.serve()
+
+    def _settings(self, node: int, name: str) -> NodeSettings:
+        properties = {
+            "node.id": str(node),
+            "log.dirs": DIRECTORY,
+            "controller.quorum.voters": f"{CONTROLLER}@controller:{CONTROLLER_PORT}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+        if node == CONTROLLER:
+            properties["process.roles"] = "controller"
+            properties["listeners"] = f"CONTROLLER://{name}:{CONTROLLER_PORT}"
+        else:
+            properties["process.roles"] = "broker"
+            properties["listeners"] = f"PLAINTEXT://{name}:{BROKER_PORT}"
+        settings, _ = NodeSettings.from_properties({**properties, **self._config})
+        return settings
