@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from typing import Any
 
-_Checksum = Callable[[Any], int]
+_Checksum = Callable[..., int]
 
 
 def _load() -> _Checksum:
@@ -31,4 +30,4 @@ def _load() -> _Checksum:
 
 
 crc32c: _Checksum = _load()
-"""The checksum of a buffer, as record batches have it."""
+"""`crc32c(data, value=0)`: the checksum of a buffer, or of one more part of it."""

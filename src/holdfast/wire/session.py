@@ -87,14 +87,19 @@ class ClientSession:
         `version_max` bounds it further. UnsupportedVersionError: there is none.
         """
         assert self.ready, "nothing is negotiated yet"
-        low, high = self._ranges.get(cls.KEY, (0, -1))
-        low = max(low, cls.MIN_VERSION)
-        high = min(high, cls.MAX_VERSION)
+        theirs = self._ranges.get(cls.KEY)
+        if theirs is None:
+            raise UnsupportedVersionError(f"{api_name(cls.KEY)}: the peer does not serve it")
+        version = min(theirs[1], cls.MAX_VERSION)
         if version_max is not None:
-            high = min(high, version_max)
-        if low > high:
-            raise UnsupportedVersionError(f"{api_name(cls.KEY)}: no version in common")
-        return high
+            version = min(version, version_max)
+        if version < max(theirs[0], cls.MIN_VERSION):
+            limit = "" if version_max is None else f", at most {version_max} is wanted"
+            raise UnsupportedVersionError(
+                f"{api_name(cls.KEY)}: we have {cls.MIN_VERSION} to {cls.MAX_VERSION},"
+                f" the peer {theirs[0]} to {theirs[1]}{limit}"
+            )
+        return version
 
     def send(self, request: Request, version: int | None = None, *, answered: bool = True) -> int:
         """Queue a request and return its correlation id. `answered=False`: Produce with acks=0.
