@@ -16,6 +16,7 @@ from holdfast.node.api import CONTROLLER
 from holdfast.node.broker import Broker
 from holdfast.node.context import AllowAll, Authorizer
 from holdfast.node.controller import Controller
+from holdfast.node.metadata_log import check_metadata_log
 from holdfast.node.server import Server
 from holdfast.runtime.ports import Runtime
 
@@ -60,6 +61,8 @@ class Node:
 
     async def start(self) -> None:
         """Load what is on disk, bind, start the roles; then `serve`."""
+        if self.settings.is_controller:
+            check_metadata_log(self.runtime.disk, self.settings.metadata_log_dir)
         self.directories.load()
         self.directories.start()
         if self.settings.is_controller:
