@@ -129,6 +129,12 @@ def _start(
     return writer.trigger(processingTime=f"{options.trigger_ms} milliseconds").start()
 
 
+def _cause(text: str) -> str:
+    """Return what our own code said, out of Spark's report with its plans and stack traces."""
+    ours = [line for line in text.splitlines() if line.startswith("holdfast.")]
+    return ours[-1] if ours else text.partition("\n")[0]
+
+
 def _follow(query: StreamingQuery, sink: ExactlyOnceSink | AppendSink, stopping: list[int]) -> int:
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after Java is chosen
 
@@ -141,7 +147,8 @@ def _follow(query: StreamingQuery, sink: ExactlyOnceSink | AppendSink, stopping:
         if isinstance(sink.failure, FencedError):
             say("failed", error=str(sink.failure), fenced=True)
             return FENCED
-        say("failed", error=str(sink.failure or error))
+        sys.stderr.write(f"{error}\n")
+        say("failed", error=str(sink.failure or _cause(str(error))))
         return FAILED
     say("stopped")
     return STOPPED

@@ -23,6 +23,7 @@ from holdfast.pipelines.offsets import Offsets, Partition
 from holdfast.pipelines.read_range import consumer_settings
 
 REQUEST_S = 5.0
+OFFSETS_S = 2.0  # a partition whose leader does not answer in this time is left out
 WAIT_S = 60.0
 PAUSE_S = 0.2
 
@@ -55,13 +56,10 @@ class Listing:
         self._committed = settings.get("isolation.level") == "read_committed"
         # Metadata come from a consumer: an admin client's request would create the topic.
         self._consumer = Consumer(settings)
-        self._admin = AdminClient(
-            {
-                k: v
-                for k, v in settings.items()
-                if k not in _CONSUMER_ONLY and not k.startswith("fetch")
-            }
-        )
+        self._admin_settings = {
+            name: value for name, value in settings.items() if name not in _CONSUMER_ONLY
+        }
+        self._admin = AdminClient(self._admin_settings)
 
     def partitions(self, topics: Collection[str]) -> list[Partition]:
         """Return all partitions of these topics. ListingError: unknown, or nobody answers."""
@@ -153,14 +151,22 @@ class Listing:
         futures = self._admin.list_offsets(
             {TopicPartition(p.topic, p.number): spec for p in partitions},
             isolation_level=isolation,
-            request_timeout=REQUEST_S,
+            request_timeout=OFFSETS_S,
         )
         said: list[str] = []
         for asked, future in futures.items():
             try:
-                found[Partition(asked.topic, asked.partition)] = future.result().offset
+                offset = future.result().offset
             except KafkaException as error:
                 said.append(f"{asked.topic}-{asked.partition} ({error.args[0].str()})")
+                continue
+            if offset < 0:  # the client's way to say that a leader's answer did not come
+                said.append(f"{asked.topic}-{asked.partition} (no answer)")
+            else:
+                found[Partition(asked.topic, asked.partition)] = offset
+        if said:
+            # It asks the leaders that it remembers, and does not forget one that is dead.
+            self._admin = AdminClient(self._admin_settings)
         return said
 
     def close(self) -> None:
