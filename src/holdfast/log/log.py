@@ -22,7 +22,7 @@ from holdfast.log.directory import LogDirectory
 from holdfast.log.epochs import EpochEnd
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.flusher import Flusher, FlushPlan
-from holdfast.log.index import IndexWrite
+from holdfast.log.index import RELATIVE_MAX, IndexWrite
 from holdfast.log.producers import ACCEPTED, ProducerCheck, SnapshotEntry
 from holdfast.log.recovery import (
     DELETED_SUFFIX,
@@ -160,7 +160,7 @@ class Log:
         assert header.batch_length + LENGTH_END == size, "exactly one batch"
         last = base + header.last_offset_delta
         assert last >= base
-        segment = self._writable(size, last, header.max_timestamp)
+        segment = self._writable(size, base, last, header.max_timestamp)
         if epoch != self._epochs.latest:
             assert epoch > self._epochs.latest, "a leader's epoch never goes back"
             self._epochs.assign(epoch, base)
@@ -229,12 +229,16 @@ class Log:
         return ErrorCode.NONE
 
     def _runs(self, headers: list[BatchHeader]) -> list[list[BatchHeader]]:
-        """Split what was fetched so that no run is larger than a segment may be."""
+        """Split what was fetched so that each run fits into one segment."""
         size_max = self.settings.segment_bytes
         runs: list[list[BatchHeader]] = []
         left = 0
         for header in headers:
-            if not runs or header.size > left:
+            if (
+                not runs
+                or header.size > left
+                or header.last_offset - runs[-1][0].base_offset > RELATIVE_MAX
+            ):
                 runs.append([])
                 left = size_max
             runs[-1].append(header)
@@ -245,7 +249,7 @@ class Log:
         """Write batches that have their offsets and epochs, all into one segment."""
         last = headers[-1].last_offset
         newest = max(header.max_timestamp for header in headers)
-        segment = self._writable(len(view), last, newest)
+        segment = self._writable(len(view), headers[0].base_offset, last, newest)
         for header in headers:
             if header.leader_epoch != self._epochs.latest:
                 self._epochs.assign(header.leader_epoch, header.base_offset)
@@ -274,24 +278,30 @@ class Log:
         """Forget producers that have been silent for so long; return how many."""
         return self._producers.expire(now_ms, expiration_ms)
 
-    def _writable(self, size: int, last_offset: int, timestamp: int) -> Segment:
+    def _writable(self, size: int, first: int, last: int, timestamp: int) -> Segment:
         """Return the segment for so many bytes, rolling if it is full or old (KAFKA.md 3.2)."""
-        segment, settings = self._active, self.settings
-        if segment.size:
-            if (
-                segment.size + size > settings.segment_bytes
-                or not segment.reaches(last_offset)
-                or (segment.offsets.count + 1) * segment.offsets.entry_size
-                > settings.segment_index_bytes
-                # One entry stays free for the largest timestamp when the segment is sealed.
-                or (segment.times.count + 2) * segment.times.entry_size
-                > settings.segment_index_bytes
-                or self._age_ms(segment, timestamp) > settings.segment_ms - segment.jitter_ms
-            ):
-                return self._roll()
-        elif not segment.reaches(last_offset):
-            self._replace_all(self._end)
+        if self._active.size and self._is_over(size, last, timestamp):
+            self._roll()
+        if not self._active.reaches(last):
+            # A hole as wide as an index can count lies before what a leader sent.
+            self._discard(self._segments.pop())
+            self._bases.pop()
+            self._append_segment(first)
         return self._active
+
+    def _is_over(self, size: int, last: int, timestamp: int) -> bool:
+        """Whether the active segment is too full or too old for so much more."""
+        segment, settings = self._active, self.settings
+        offsets, times = segment.offsets, segment.times
+        index_bytes = settings.segment_index_bytes
+        return (
+            segment.size + size > settings.segment_bytes
+            or not segment.reaches(last)
+            or (offsets.count + 1) * offsets.entry_size > index_bytes
+            # One entry stays free for the largest timestamp when the segment is sealed.
+            or (times.count + 2) * times.entry_size > index_bytes
+            or self._age_ms(segment, timestamp) > settings.segment_ms - segment.jitter_ms
+        )
 
     def _age_ms(self, segment: Segment, timestamp: int) -> int:
         first = segment.first_timestamp
@@ -299,18 +309,19 @@ class Log:
             return timestamp - first
         return self._clock.wall_ms() - segment.created_ms
 
-    def _roll(self) -> Segment:
+    def _roll(self) -> None:
         """Seal the active segment and begin the next one at the end."""
         self._active.seal()
-        segment = self._create_segment(self._end)
-        self._segments.append(segment)
-        self._bases.append(segment.base)
-        self._active = segment
+        self._append_segment(self._end)
         bases = set(self._bases)
         self._forget_snapshots(lambda offset: offset not in bases)  # those of clean shutdowns
-        self._take_snapshot(segment.base)
+        self._take_snapshot(self._end)
         self._flusher.sealed()
-        return segment
+
+    def _append_segment(self, base: int) -> None:
+        self._active = self._create_segment(base)
+        self._segments.append(self._active)
+        self._bases.append(base)
 
     def _create_segment(self, base: int) -> Segment:
         try:
@@ -379,6 +390,36 @@ class Log:
         records = segment.read(position, stop - position)
         self._remember(next_offset, segment, stop)
         return Slice(records, next_offset)
+
+    def bytes_between(self, offset: int, bound: int) -> int:
+        """Return the bytes of the batches from the one that contains `offset` up to `bound`.
+
+        For `start <= offset < bound <= end`. A reader that waits for many bytes asks this.
+        """
+        self._check()
+        try:
+            return self._bytes_between(offset, bound)
+        except OSError as error:
+            raise self.home.fail(error) from error
+
+    def _bytes_between(self, offset: int, bound: int) -> int:
+        index = bisect_right(self._bases, offset) - 1
+        cursor = self._cursors.get(offset)
+        if cursor is not None and cursor[0] is self._segments[index]:
+            position = cursor[1]
+        else:
+            position, _ = self._segments[index].find(offset)
+        total = -position
+        while True:
+            segment = self._segments[index]
+            is_last = segment is self._active
+            segment_end = self._end if is_last else self._bases[index + 1]
+            if bound < segment_end:
+                return total + segment.find(bound)[0]
+            total += segment.size
+            if is_last or bound == segment_end:
+                return total
+            index += 1
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         """Note that the batch of `offset` begins here: its reader comes back."""

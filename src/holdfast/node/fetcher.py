@@ -8,13 +8,13 @@ It never decides who leads: `assign` and `remove` say so.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from holdfast.log.errors import StorageError
+from holdfast.node.nudge import Nudge
 from holdfast.node.partition import Partition, PartitionKey
 from holdfast.runtime.dial import Connection, dial
 from holdfast.runtime.ports import Runtime
@@ -87,7 +87,7 @@ class Fetcher:
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
         self._following: dict[PartitionKey, Following] = {}
-        self._changed = asyncio.Event()
+        self._changed = Nudge()
         self._parked = False  # a fetch is at the leader
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
@@ -124,16 +124,16 @@ class Fetcher:
             now = loop.time()
             due = [f for f in self._following.values() if self._is_due(f, now)]
             if not due:
-                await self._sleep(self._until_retry(now))
+                await self._changed.wait(self._until_retry(now))
                 continue
             try:
                 connection = await self._connected()
                 await self._fetch(connection, due)
             except OSError as error:
                 self._drop_connection()
-                if not self._changed.is_set():
+                if not self._changed.is_set:
                     logger.info("fetching from broker %d: %s", self._source, error)
-                    await self._sleep(self._settings.backoff_ms / 1000)
+                    await self._changed.wait(self._settings.backoff_ms / 1000)
 
     @staticmethod
     def _is_due(following: Following, now: float) -> bool:
@@ -147,11 +147,6 @@ class Fetcher:
             if f.retry_at > now and f.state in {State.FETCHING, State.LOOKING}
         ]
         return min(waits) if waits else None
-
-    async def _sleep(self, seconds: float | None) -> None:
-        """Until something is assigned, or the next retry is due."""
-        with contextlib.suppress(TimeoutError):  # which is how a retry becomes due
-            await asyncio.wait_for(self._changed.wait(), seconds)
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.is_open:

@@ -19,6 +19,7 @@ from holdfast.node.channel import (
     ControllerUnavailableError,
     report_bug,
 )
+from holdfast.node.nudge import Nudge
 from holdfast.node.observer import Observer
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode, error_code
@@ -98,7 +99,7 @@ class Lifecycle:
         self._ready = False
         self._leaving = False
         self._task: asyncio.Task[None] | None = None
-        self._nudge = asyncio.Event()
+        self._nudge = Nudge()
         self._unfenced: asyncio.Future[None] | None = None
         self._left: asyncio.Future[None] | None = None
         self._heard_ms = 0
@@ -227,10 +228,7 @@ class Lifecycle:
                 logger.debug("no heartbeat: %s", error)
             else:
                 await self._obey(response)
-            try:
-                await asyncio.wait_for(self._nudge.wait(), self._pause_ms() / 1000)
-            except TimeoutError:
-                continue
+            await self._nudge.wait(self._pause_ms() / 1000)
 
     def _pause_ms(self) -> int:
         if self._leaving:
