@@ -104,7 +104,7 @@ class ClusterClient:
                 if loop.time() >= give_up:
                     raise
                 await asyncio.sleep(_PAUSE_S)
-                self._leaders.clear()
+                self.forget()
 
     async def create_topic(
         self,
@@ -185,6 +185,19 @@ class ClusterClient:
                     stored.append(Stored(record.offset, record.value, epoch))
                     offset = record.offset + 1
         return stored
+
+    async def peek(self, topic: str, partition: int, offset: int) -> list[Stored]:
+        """Fetch once, at `offset`, from whom it takes for the leader."""
+        data = await self._fetch(topic, partition, offset)
+        return [
+            Stored(record.offset, record.value, epoch)
+            for record, epoch in _records(data.records or b"")
+            if record.offset >= offset
+        ]
+
+    def forget(self) -> None:
+        """Ask anew who leads before the next request."""
+        self._leaders.clear()
 
     def close(self) -> None:
         for connection in self._connections.values():

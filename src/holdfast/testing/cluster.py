@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from holdfast.config.node import NodeSettings
+from holdfast.core.image import MetadataImage
+from holdfast.log.log import Log
 from holdfast.node.format import format_directories, random_cluster_id
 from holdfast.node.node import Node
 from holdfast.runtime.ports import Runtime
@@ -96,6 +98,37 @@ class SimulatedCluster:
         self._serving[node].cancel()
         await machine.process.start(self.nodes[node].stop(), name="stop")
         machine.exited()
+
+    def logs(self, topic: str, partition: int) -> dict[int, Log | None]:
+        """Every broker's replica of a partition that is assigned to it; None: not there."""
+        found = self.image.partition(topic, partition)
+        assert found is not None, f"{topic}-{partition} is not in the image"
+        return {
+            broker: self.nodes[broker].directories.get(topic, partition)
+            for broker in found.replicas
+        }
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image that a broker that runs has."""
+        images = [
+            self.nodes[broker].broker.image  # type: ignore[union-attr]
+            for broker in self.brokers
+            if self._is_ready(broker)
+        ]
+        return max(images, key=lambda image: image.offset)
+
+    def bytes_of(self, broker: int, topic: str, partition: int, end: int) -> bytes:
+        """What a replica holds on its disk below an offset, whole batches."""
+        log = self.nodes[broker].directories.get(topic, partition)
+        assert log is not None, f"broker {broker} has no {topic}-{partition}"
+        parts = []
+        offset = log.start
+        while offset < end:
+            part = log.read(offset, 1 << 20, end)
+            parts.append(bytes(part.records))
+            offset = part.next_offset
+        return b"".join(parts)
 
     async def until(
         self, condition: Callable[[], bool], what: str, *, seconds: float = 60.0
