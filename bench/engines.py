@@ -78,14 +78,15 @@ class Floor:
 
     def start(self) -> None:
         self.directory.mkdir(parents=True)
-        self.port = free_port()
-        command = [sys.executable, str(ROOT / "bench" / "floor.py"), str(self.port)]
+        command = [sys.executable, str(ROOT / "bench" / "floor.py"), "0"]
         self.process = subprocess.Popen(
             [*command, str(self.directory / "log")], stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
-        if self.process.stdout.readline() != "ready\n":
+        word, _, port = self.process.stdout.readline().partition(" ")
+        if word != "ready":
             raise RuntimeError("bench/floor.py did not start")
+        self.port = int(port)
 
     def stop(self) -> None:
         self.process.kill()

@@ -5,7 +5,7 @@ whole batches back. There are no topics, indexes, replicas, waits or refusals. I
 broker is, on asyncio's BufferedProtocol, so that what a broker loses against it is what its
 features cost. Only bench/load.py's requests are understood: Produce 7 and Fetch 11, one partition.
 
-    python bench/floor.py PORT FILE      prints "ready" when it listens on loopback
+    python bench/floor.py PORT FILE      prints "ready PORT" when it listens on loopback
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ async def main(port: int, path: str) -> None:
     store = Store(path)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(store), "127.0.0.1", port)
-    sys.stdout.write("ready\n")
+    sys.stdout.write(f"ready {server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()
 

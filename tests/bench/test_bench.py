@@ -1,0 +1,95 @@
+"""Goal: the bench measures what it says. Method: its load against its floor, and a known report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """A floor on a free port: it is told 0 and asked where it listens."""
+    process = subprocess.Popen(
+        [sys.executable, BENCH / "floor.py", "0", tmp_path / "log"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        word, number = process.stdout.readline().split()
+        assert word == "ready"
+        yield int(number)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def load(port: int, **job: Any) -> dict[str, float]:
+    whole = {"topic": "t", "targets": [["127.0.0.1", port, 0]], "seconds": 0.1, "warmup_s": 0.0}
+    done = subprocess.run(
+        [sys.executable, BENCH / "load.py", json.dumps(whole | job)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.slow
+def test_the_load_counts_what_the_floor_took(port: int, tmp_path: Path) -> None:
+    produced = load(
+        port, mode="produce", connections=2, in_flight=3, message_bytes=100, batch_records=10
+    )
+    requests = produced["requests_per_s"] * produced["wall_s"]
+    assert requests > 0
+    assert produced["records_per_s"] == pytest.approx(10 * produced["requests_per_s"])
+    assert produced["mb_per_s"] == pytest.approx(produced["records_per_s"] * 100 / 1e6)
+    assert 0 < produced["p50_ms"] <= produced["p99_ms"] <= produced["p999_ms"]
+    assert (tmp_path / "log").stat().st_size >= requests * 10 * 100
+
+    fetched = load(port, mode="fetch", message_bytes=100)
+    assert fetched["records_per_s"] > 0
+    assert fetched["mb_per_s"] == pytest.approx(fetched["records_per_s"] * 100 / 1e6)
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_is_no_measurement() -> None:
+    with pytest.raises(AssertionError, match="load: "):
+        load(1, mode="produce")
+
+
+def test_the_table_shows_ratios_against_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    import table  # noqa: PLC0415  found through the line above
+
+    def figures(requests: float) -> dict[str, dict[str, float]]:
+        names = [name for name, *_ in table._THROUGHPUT]
+        return {name: {"median": requests} for name in [*names, "requests_per_s"]}
+
+    text = table.render(
+        {
+            "began": "then",
+            "took_s": 1,
+            "machine": {"cpus": 2, "python": "3", "commit": "c", "load_average": [0.5, 0, 0]},
+            "cases": {
+                "produce": {"floor": figures(200), "holdfast": figures(150)},
+                "start": {"holdfast": {"ready_s": {"median": 0.25}}},
+            },
+        }
+    )
+
+    assert "| produce | floor |" in text
+    assert "| 0.75 |" in text
+    assert "ready_s 0.25" in text
