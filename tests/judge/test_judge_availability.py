@@ -108,7 +108,8 @@ def cluster(*moments: tuple[float, str, int]) -> list[Event]:
         ([(0, "leader", 1), (10, "KILL", 1), (20, "leader", -1), (30, "start", 1)], [(10, 50)]),
         ([(0, "leader", 1), (10, "KILL", 1), (20, "leader", -1), (40, "leader", 1)], [(10, 50)]),
         ([(0, "leader", 1), (10, "STOP", 1), (15, "CONT", 1)], [(10, 15)]),
-        ([(0, "leader", 1), (10, "leader", 2), (11, "TERM", 1)], []),
+        ([(0, "leader", 1), (8, "TERM", 1), (10, "leader", 2), (11, "exit", 1)], []),
+        ([(0, "leader", 1), (8, "TERM", 1), (10, "exit", 1), (11, "leader", 2)], [(10, 11)]),
     ],
 )
 def test_leaderless_time(

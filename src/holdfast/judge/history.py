@@ -131,7 +131,7 @@ class ReplicaBatch(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Event):
-    """Something was done to a node: KILL, TERM, STOP, CONT, start; `detail` in words."""
+    """Something was done to a node: KILL, TERM, STOP, CONT, start; or it did: exit after TERM."""
 
     KIND: ClassVar[str] = "fault"
 

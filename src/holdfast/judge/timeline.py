@@ -21,7 +21,7 @@ from holdfast.judge.history import (
     Send,
 )
 
-DOWN_ACTIONS = frozenset({"KILL", "TERM", "STOP"})
+DOWN_ACTIONS = frozenset({"KILL", "STOP", "exit"})  # after TERM a node serves on until it exits
 UP_ACTIONS = frozenset({"start", "CONT"})
 
 TopicPartition = tuple[str, int]

@@ -32,6 +32,7 @@ ACTION_WORDS = {
     "STOP": "SIGSTOP",
     "CONT": "SIGCONT",
     "start": "start",
+    "exit": "exit",
 }
 
 

@@ -291,6 +291,8 @@ def describe(event: Event, previous: Event | None = None) -> str:
     """A fault, a change or a note, as a person would say it."""
     if isinstance(event, Fault):
         words = ACTION_WORDS.get(event.action, event.action)
+        if event.action == "exit":
+            words = "clean exit of"
         return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
     if isinstance(event, LeaderChange):
         before = f"{_leader(previous.leader)} → " if isinstance(previous, LeaderChange) else ""

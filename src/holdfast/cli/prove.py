@@ -1,0 +1,152 @@
+"""`holdfast prove`: break a cluster on purpose, and judge what it kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+PAIRS = "KEY=VALUE"
+
+
+def prove(
+    scenario: Annotated[str, typer.Argument(help="Which experiment; --list names them.")] = "",
+    acks: Annotated[str | None, typer.Option(help="0, 1 or all.")] = None,
+    replication_factor: Annotated[int | None, typer.Option(help="Replicas of a partition.")] = None,
+    min_isr: Annotated[int | None, typer.Option(help="min.insync.replicas of the topic.")] = None,
+    brokers: Annotated[int | None, typer.Option(help="Brokers of the cluster.")] = None,
+    partitions: Annotated[int | None, typer.Option(help="Partitions of the topic.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Events a second.")] = None,
+    duration: Annotated[
+        float | None, typer.Option(help="Seconds of each steady stretch between faults.")
+    ] = None,
+    signal: Annotated[str | None, typer.Option(help="KILL, TERM or both.")] = None,
+    kills: Annotated[int | None, typer.Option(help="How many, where a scenario repeats.")] = None,
+    count: Annotated[int | None, typer.Option(help="Events of a schedule that counts.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="lab: short sessions. kafka: Kafka's defaults.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar=PAIRS, help="For every node; may be repeated.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "--data-dir",
+            help="Where history and report go; new or empty.",
+            metavar="DIR",
+        ),
+    ] = None,
+    control: Annotated[bool, typer.Option(help="Also run what must fail.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Name the scenarios.")] = False,
+) -> None:
+    """Run a scenario on a cluster of its own, and say with evidence what was kept.
+
+    The promise of the settings is stated before the run. Exit status: 0 it was kept, 1 it was
+    broken, 2 the run could not be made.
+    """
+    from holdfast.lab.scenario import LabError, load_scenario  # noqa: PLC0415
+
+    if show_list:
+        print_list()
+        return
+    if not scenario:
+        fail("Which scenario? `holdfast prove --list` names them.")
+    flags: dict[str, Any] = {
+        "acks": acks,
+        "replication_factor": replication_factor,
+        "min_isr": min_isr,
+        "brokers": brokers,
+        "partitions": partitions,
+        "rate": rate,
+        "duration_s": duration,
+        "signal": signal,
+        "kills": kills,
+        "count": count,
+        "profile": profile,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        found = load_scenario(scenario)
+        if config:
+            given["config"] = {**found.defaults.config, **pairs(config)}
+        parameters = found.with_flags(given)
+    except LabError as error:
+        fail(str(error))
+    directory = output_directory(output, scenario)
+    from holdfast.lab.prove import prove as run_proof  # noqa: PLC0415 - `--list` needs none of it
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    outcome = run_proof(
+        found, parameters, directory, command=command_line(), control=control, say=say
+    )
+    if as_json:
+        print(json.dumps(outcome.as_json(), indent=2))
+    else:
+        if outcome.report is not None:
+            print(f"Report:  {outcome.report}")
+        print(f"History: {directory}")
+    raise typer.Exit(int(outcome.exit))
+
+
+def print_list() -> None:
+    """Name every scenario with its one sentence."""
+    from holdfast.lab.scenario import SCENARIOS, load_scenario  # noqa: PLC0415 - as above
+
+    width = max(len(name) for name in SCENARIOS)
+    for name in SCENARIOS:
+        print(f"{name:<{width}}  {load_scenario(name).summary}")
+
+
+def pairs(items: list[str]) -> dict[str, str]:
+    """Read KEY=VALUE items; exit with 2 when one isn't."""
+    found = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            fail(f"--config {item}: it must be {PAIRS}.")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def output_directory(output: Path | None, scenario: str) -> Path:
+    """The folder that was asked for, or a new one under the user's state directory."""
+    if output is None:
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        name = f"{scenario}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        return Path(state) / "holdfast" / "proofs" / name
+    directory = output.absolute()
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        fail(f"--output {directory}: it must be a new or an empty directory.")
+    return directory
+
+
+def command_line() -> str:
+    """The command as it was typed, without what names this run's own folder."""
+    words = ["holdfast", *sys.argv[1:]]
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in {"--output", "--data-dir"}:
+            skip = True
+        elif not word.startswith(("--output=", "--data-dir=")) and word != "--json":
+            kept.append(word)
+    return shlex.join(kept)
+
+
+def fail(text: str) -> NoReturn:
+    """End with status 2: the run could not be made."""
+    print(f"holdfast prove: {text}", file=sys.stderr)
+    raise typer.Exit(2)

@@ -1,0 +1,132 @@
+"""Watches a topic's leaders and in-sync replicas, and writes every change into the history.
+
+It asks one broker at a time, as long as that one answers, so that two brokers' views are never
+mixed; a leader epoch that goes back is an old view and is passed over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.clients.recorder import Recorder
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.probe import PartitionState, ask
+from holdfast.judge.history import IsrChange, LeaderChange
+
+POLL_S = 0.05
+ASK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One moment: a topic's partitions, and which brokers are unfenced."""
+
+    partitions: dict[int, PartitionState]
+    brokers: frozenset[int]
+    seen_by: int
+
+
+class Observer:
+    """A thread of its own from `start` to `stop`; `view` may be read at any time."""
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        topic: str,
+        history: Path,
+        changed: Callable[[LeaderChange | IsrChange], None],
+    ) -> None:
+        """`changed` is called in the observer's thread."""
+        self._addresses = {node.id: (node.host, node.port) for node in cluster.record.brokers}
+        self._topic = topic
+        self._recorder = Recorder(history, "observer")
+        self._changed = changed
+        self._down: set[int] = set()
+        self._asked = next(iter(self._addresses))
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self.view = View({}, frozenset(), -1)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._recorder.close()
+
+    def avoid(self, node: int) -> None:
+        """Do not ask this node: it is down or stopped."""
+        self._down.add(node)
+
+    def allow(self, node: int) -> None:
+        self._down.discard(node)
+
+    @property
+    def avoided(self) -> frozenset[int]:
+        return frozenset(self._down)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(POLL_S):
+            view = self._look()
+            if view is not None:
+                self._compare(view)
+                self._recorder.flush()
+
+    def _look(self) -> View | None:
+        order = [self._asked, *(node for node in self._addresses if node != self._asked)]
+        for node in order:
+            if node in self._down:
+                continue
+            try:
+                answer = ask(self._addresses[node], [self._topic], timeout_s=ASK_S)
+            except ClusterError:
+                continue
+            if answer is not None and node in answer.brokers:
+                self._asked = node
+                partitions = answer.topics.get(self._topic, {})
+                return View(partitions, frozenset(answer.brokers), node)
+        return None
+
+    def _compare(self, view: View) -> None:
+        previous = self.view.partitions
+        partitions = dict(view.partitions)
+        for number, state in view.partitions.items():
+            before = previous.get(number)
+            if before is not None and state.leader_epoch < before.leader_epoch:
+                partitions[number] = before
+                continue
+            if before is None or (before.leader, before.leader_epoch) != (
+                state.leader,
+                state.leader_epoch,
+            ):
+                self._record_leader(number, state)
+            if before is None or set(before.isr) != set(state.isr):
+                self._record_isr(number, state)
+        self.view = View(partitions, view.brokers, view.seen_by)
+
+    def _record_leader(self, partition: int, state: PartitionState) -> None:
+        self._changed(
+            self._recorder.record(
+                LeaderChange,
+                topic=self._topic,
+                partition=partition,
+                leader=state.leader,
+                epoch=state.leader_epoch,
+            )
+        )
+
+    def _record_isr(self, partition: int, state: PartitionState) -> None:
+        self._changed(
+            self._recorder.record(
+                IsrChange,
+                topic=self._topic,
+                partition=partition,
+                isr=tuple(state.isr),
+                replicas=tuple(state.replicas),
+            )
+        )

@@ -1,0 +1,255 @@
+"""Proves a scenario: states the promise, runs every part, judges, writes verdict and report.
+
+The exit codes are those of `holdfast prove`: kept, broken, or the run could not be made, which
+includes a control that did not fail and a history that decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from holdfast.clients.driver import DriverError
+from holdfast.cluster import ClusterError
+from holdfast.judge.checker import Evidence
+from holdfast.judge.history import HistoryError
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.aftermath import handover_checks, lost_check, recovery_table
+from holdfast.lab.evidence import events_of, evidence_of, history_files
+from holdfast.lab.report import Check, ReportData, Section, Table, write_report
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+
+
+class Exit(IntEnum):
+    KEPT = 0
+    BROKEN = 1
+    NOT_MADE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartResult:
+    part: Part
+    parameters: Parameters
+    evidence: Evidence
+    checks: tuple[Check, ...]
+    tables: tuple[Table, ...]
+    broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
+    history: Path
+
+    @property
+    def as_it_must(self) -> bool:
+        """A part to prove keeps the promise; a control breaks it in the way that it must."""
+        if not self.evidence.judgement.decided or not all(check.kept for check in self.checks):
+            return False
+        if self.part.breaks_with is None:
+            return not self.broken
+        return self.part.breaks_with in self.broken
+
+    def sentence(self) -> str:
+        judgement = self.evidence.judgement
+        counts = judgement.counts
+        failed = sum(not check.kept for check in self.checks)
+        words = f"{counts.acknowledged:,} of {counts.sent:,} events acknowledged"
+        seen = [f"{judgement.count(a):,} {a.value}" for a in Anomaly if judgement.count(a)]
+        words += f", {', '.join(seen)}" if seen else ", none lost, doubled or moved"
+        if counts.refused or counts.unknown or counts.unanswered:
+            doubtful = counts.unknown + counts.unanswered
+            words += f"; {counts.refused:,} refused, {doubtful:,} unknown"
+            words += f" ({counts.unknown_in_log:,} of them in the log)"
+        if failed:
+            words += f"; {failed} of {len(self.checks)} checks not as they must be"
+        return f"{words}. Observed: {judgement.observed.value}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a proof came to. `error`: why the run could not be made."""
+
+    scenario: Scenario
+    parameters: Parameters
+    exit: Exit
+    verdict: str
+    results: tuple[PartResult, ...]
+    directory: Path
+    report: Path | None
+    error: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines: everything but the evidence, which is in the history."""
+        return {
+            "scenario": self.scenario.name,
+            "exit": int(self.exit),
+            "verdict": self.verdict,
+            "error": self.error,
+            "promise": self.parameters.promise.text,
+            "settings": self.parameters.shown(),
+            "report": str(self.report) if self.report else None,
+            "directory": str(self.directory),
+            "parts": [_part_as_json(result) for result in self.results],
+        }
+
+
+def _part_as_json(result: PartResult) -> dict[str, Any]:
+    judgement = result.evidence.judgement
+    counts = judgement.counts
+    gaps = [each.availability.gap_ms_longest for each in judgement.partitions]
+    return {
+        "part": result.part.name,
+        "control": result.part.breaks_with is not None,
+        "as_it_must": result.as_it_must,
+        "observed": judgement.observed.value,
+        "counts": {name: getattr(counts, name) for name in counts.__slots__},
+        "anomalies": {each.value: judgement.count(each) for each in Anomaly},
+        "broken": [each.value for each in result.broken],
+        "share_acknowledged": round(judgement.availability.share, 6),
+        "gap_ms_longest": round(max(gaps, default=0.0), 1),
+        "latency_ms_p99": round(judgement.availability.latency_ms_p99, 2),
+        "checks": [
+            {"name": c.name, "expected": c.expected, "seen": c.seen, "kept": c.kept}
+            for c in result.checks
+        ],
+        "figures": [
+            {"title": t.title, "header": list(t.header), "rows": [list(row) for row in t.rows]}
+            for t in result.tables
+        ],
+        "history": str(result.history),
+    }
+
+
+def prove(
+    scenario: Scenario,
+    parameters: Parameters,
+    directory: Path,
+    *,
+    command: str,
+    control: bool = True,
+    say: Callable[[str], None] = lambda _line: None,
+) -> Outcome:
+    """Run a scenario into an empty directory. Never raises what a run can end with."""
+    promise = parameters.promise
+    say(f"{scenario.name}: {scenario.summary}")
+    say(f"Promise: {promise.text}")
+    results: list[PartResult] = []
+    error = None
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for part in scenario.parts:
+            if control or part.breaks_with is None:
+                result = _run_part(part, parameters, directory / part.name, say)
+                results.append(result)
+    except (LabError, ClusterError, DriverError, HistoryError, OSError) as problem:
+        error = str(problem)
+    code, verdict = _verdict(results, error)
+    say("")
+    say(verdict)
+    outcome = Outcome(
+        scenario=scenario,
+        parameters=parameters,
+        exit=code,
+        verdict=verdict,
+        results=tuple(results),
+        directory=directory,
+        report=directory / "report.html" if results else None,
+        error=error,
+    )
+    _write(outcome, command)
+    return outcome
+
+
+def _run_part(
+    part: Part, base: Parameters, directory: Path, say: Callable[[str], None]
+) -> PartResult:
+    parameters = part.parameters(base)
+    say("")
+    say(f"{part.title}  [acks={parameters.acks}, RF {parameters.replication_factor}, "
+        f"min ISR {parameters.min_isr}]")  # fmt: skip
+    with Run(parameters, directory, say) as run:
+        part.steps(run)
+    paths = history_files(run.history)
+    evidence = evidence_of(paths)
+    checks = [*run.checks, *handover_checks(run.handovers, evidence.timeline)]
+    if run.lost_expected is not None:
+        checks.append(lost_check(run.lost_expected, evidence.judgement))
+    table = recovery_table(events_of(paths), evidence.timeline)
+    result = PartResult(
+        part=part,
+        parameters=parameters,
+        evidence=evidence,
+        checks=tuple(checks),
+        tables=tuple(each for each in (table,) if each is not None),
+        broken=evidence.judgement.broken(base.promise.forbids),
+        history=run.history,
+    )
+    say(f"   {result.sentence()}")
+    for finding in evidence.judgement.findings[:3]:
+        say(f"   {finding.anomaly.value}: {finding.text}")
+    return result
+
+
+def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, str]:
+    if error is not None:
+        return Exit.NOT_MADE, f"The run could not be made: {error}"
+    proofs = [result for result in results if result.part.breaks_with is None]
+    controls = [result for result in results if result.part.breaks_with is not None]
+    for result in proofs:
+        if not result.as_it_must:
+            names = ", ".join(each.value for each in result.broken) or "not all was as it must be"
+            return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
+    for result in controls:
+        if not result.as_it_must:
+            return Exit.NOT_MADE, (
+                f"The control did not fail as it must, so this run proves nothing "
+                f"({result.part.title}). {result.sentence()}"
+            )
+    words = " ".join(result.sentence() for result in proofs)
+    if controls:
+        words += " The control failed, as it must."
+    return Exit.KEPT, f"Kept. {words}"
+
+
+def _write(outcome: Outcome, command: str) -> None:
+    """Write verdict.json always, and the report when there is something to report."""
+    text = json.dumps(outcome.as_json(), indent=2) + "\n"
+    (outcome.directory / "verdict.json").write_text(text, encoding="utf-8")
+    if outcome.report is None:
+        return
+    promise = outcome.parameters.promise
+    first, *others = outcome.results
+    data = ReportData(
+        title=outcome.scenario.name,
+        summary=f"{outcome.scenario.summary} {outcome.scenario.text}",
+        kept={Exit.KEPT: True, Exit.BROKEN: False, Exit.NOT_MADE: None}[outcome.exit],
+        verdict=outcome.verdict,
+        promise=promise.text,
+        command=command,
+        evidence=first.evidence,
+        checks=first.checks,
+        sections=[
+            *(Section(title="", tables=first.tables) for _ in range(bool(first.tables))),
+            *(_section(result) for result in others),
+        ],
+        configuration=first.parameters.shown(),
+        forbidden=frozenset(each.value for each in promise.forbids),
+    )
+    write_report(outcome.report, data)
+
+
+def _section(result: PartResult) -> Section:
+    text = result.sentence()
+    if result.part.breaks_with is not None:
+        text = (
+            "The same promise, held against settings that can't keep it. It must be broken, with "
+            f"{result.part.breaks_with.value} events, or the run proves nothing. {text}"
+        )
+    return Section(
+        title=result.part.title,
+        text=text,
+        checks=result.checks,
+        tables=result.tables,
+        evidence=result.evidence,
+    )

@@ -1,0 +1,535 @@
+"""One run on one cluster: start it, load it, hurt it, watch it, and read what is left.
+
+The steps of a scenario call these methods. Each wait has a bound and is on a condition, never on
+time alone; what was expected and what was seen becomes a `Check`. A fault is written into the
+history at the moment it is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from holdfast.clients import admin
+from holdfast.clients.driver import Driver, DriverError
+from holdfast.clients.raw_producer import RawProducer
+from holdfast.clients.recorder import Recorder
+from holdfast.clients.replica_files import DamagedFileError, stored_batches
+from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster.processes import wait_until
+from holdfast.judge.history import Fault, IsrChange, LeaderChange, Note, ReplicaBatch
+from holdfast.judge.timeline import DOWN_ACTIONS
+from holdfast.lab.observer import Observer, View
+from holdfast.lab.page import describe
+from holdfast.lab.report import Check
+from holdfast.lab.scenario import TOPIC, LabError, Parameters
+from holdfast.lab.workload import HistoryTail, Worker
+
+T = TypeVar("T")
+
+POLL_S = 0.02
+SETTLE_S = 30.0  # for what takes no longer than a session or a lag
+WORK_S = 20.0  # for a workload to begin to flow
+FINAL_READ_S = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a partition must look like; None: anything. Leader -1: none."""
+
+    leader: int | None = None
+    isr: frozenset[int] | None = None
+
+    def __str__(self) -> str:
+        words = []
+        if self.leader is not None:
+            words.append(f"leader {'none' if self.leader < 0 else self.leader}")
+        if self.isr is not None:
+            words.append(f"ISR {_set_text(self.isr)}")
+        return ", ".join(words) or "anything"
+
+
+def want(leader: int | None = None, isr: Iterable[int] | None = None) -> Want:
+    return Want(leader, None if isr is None else frozenset(isr))
+
+
+class Run:
+    """A running cluster with one topic, and everything that is done to it. A context manager."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        directory: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        """`directory` must be empty or absent; it keeps the cluster's files and the history."""
+        self.parameters = parameters
+        self.topic = TOPIC
+        self.history = directory / "history"
+        self.checks: list[Check] = []
+        self.lost_expected: int | None = None  # exactly so many; None: the promise decides
+        self.handovers: list[tuple[int, int, float]] = []  # (partition, old leader, not before)
+        self._say = say
+        self._workers: list[Worker] = []
+        self._previous: dict[tuple[str, int], LeaderChange | IsrChange] = {}
+        try:
+            self.history.mkdir(parents=True)
+            self.cluster = LocalCluster.create(
+                directory / "cluster",
+                brokers=parameters.brokers,
+                port=0,
+                config=parameters.node_config,
+            )
+            self._recorder = Recorder(self.history / "lab.jsonl", "lab")
+        except (OSError, ClusterError) as error:
+            raise LabError(f"the run can't begin: {error}") from error
+        self.begin_s = time.monotonic()
+        self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
+        self.observer: Observer | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.cluster.start()
+        except ClusterError as error:
+            self._recorder.close()
+            raise LabError(f"the cluster did not start: {error}") from error
+        took_ms = (time.monotonic() - self.begin_s) * 1000
+        self.note(f"{self.parameters.brokers} brokers serve, {took_ms:.0f} ms after their start")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for worker in self._workers:
+            worker.kill()
+        if self.observer is not None:
+            self.observer.stop()
+        self._recorder.close()
+        self.driver.close()
+        for node in self.cluster.nodes:
+            if self.cluster.state(node.id) == "stopped":
+                self.cluster.kill(node.id, "KILL")
+        self.cluster.down()
+
+    # -- what is said --------------------------------------------------------------------------
+
+    def now_ms(self) -> float:
+        """The clock of the history."""
+        return time.monotonic() * 1000
+
+    def note(self, text: str) -> None:
+        self._recorder.record(Note, text=text)
+        self._recorder.flush()
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._say(f"{time.monotonic() - self.begin_s:8.2f} s  {text}")
+
+    def _changed(self, change: LeaderChange | IsrChange) -> None:
+        key = (change.KIND, change.partition)
+        previous, self._previous[key] = self._previous.get(key), change
+        if previous is not None:
+            self._print(describe(change, previous))
+
+    def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
+        self.checks.append(Check(name=name, expected=expected, seen=seen, kept=kept))
+        if not kept:
+            self._print(f"NOT AS IT MUST BE: {name}: expected {expected}; seen {seen}")
+        return kept
+
+    # -- topic and workloads -------------------------------------------------------------------
+
+    def make_topic(
+        self,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create the topic with these replicas, watch it, and wait until all of it is in sync."""
+        parameters = self.parameters
+        assignment = parameters.assignment() if assignment is None else assignment
+        wanted = {
+            "min.insync.replicas": str(parameters.min_isr),
+            "unclean.leader.election.enable": str(parameters.unclean).lower(),
+            **(configs or {}),
+        }
+        try:
+            admin.create_topic(self.driver, self.topic, assignment, wanted)
+        except (admin.AdminError, DriverError) as error:
+            raise LabError(f"the topic can't be made: {error}") from error
+        self.observer = Observer(
+            self.cluster, self.topic, self.history / "observer.jsonl", self._changed
+        )
+        self.observer.start()
+        replicas = ",".join(":".join(map(str, nodes)) for _, nodes in sorted(assignment.items()))
+        settings = ", ".join(f"{key}={value}" for key, value in wanted.items())
+        self.note(f"topic {self.topic}: replicas {replicas}; {settings}")
+        whole = {p: want(nodes[0], nodes) for p, nodes in assignment.items()}
+        if not self._reached(whole, SETTLE_S):
+            raise LabError(f"the topic is not whole after {SETTLE_S:g} s: {self._seen(whole)}")
+
+    @property
+    def partitions(self) -> range:
+        return range(self.parameters.partitions)
+
+    @property
+    def view(self) -> View:
+        assert self.observer is not None, "no topic yet"
+        return self.observer.view
+
+    def start_producer(self, name: str = "producer", **flags: object) -> Worker:
+        """Start a verifiable producer with the run's settings; `flags` change or add to them."""
+        parameters = self.parameters
+        values: dict[str, object] = {
+            "bootstrap-server": self.cluster.bootstrap_servers,
+            "topic": self.topic,
+            "partitions": parameters.partitions,
+            "acks": parameters.acks,
+            "rate": parameters.rate,
+        }
+        if not parameters.idempotent:
+            values |= {"no-idempotence": True, "retries": 0}
+        return self._start(name, "verifiable_producer", values | _flags(flags))
+
+    def start_raw(self, name: str = "raw", **flags: object) -> Worker:
+        """Start a producer without back-offs: it shows when the cluster serves again."""
+        values: dict[str, object] = {
+            "bootstrap-server": self.cluster.bootstrap_servers,
+            "topic": self.topic,
+            "partitions": self.parameters.partitions,
+            "acks": self.parameters.acks,
+            "rate": 50,
+        }
+        return self._start(name, "raw_producer", values | _flags(flags))
+
+    def start_reader(self, name: str = "consumer", **flags: object) -> Worker:
+        values: dict[str, object] = {
+            "bootstrap-server": self.cluster.bootstrap_servers,
+            "topic": self.topic,
+            "partitions": self.parameters.partitions,
+        }
+        return self._start(name, "verifiable_consumer", values | _flags(flags))
+
+    def raw_client(self, name: str, *, acks: str, timeout_ms: int = 10_000) -> RawProducer:
+        """Make a raw producer in this process, for a schedule that must be exact."""
+        recorder = Recorder(self.history / f"{name}.jsonl", name)
+        bootstrap = self.cluster.bootstrap_servers
+        return RawProducer(bootstrap, self.topic, recorder, acks=acks, timeout_ms=timeout_ms)
+
+    def tail(self, name: str) -> HistoryTail:
+        """What the history of a client of this run says."""
+        return HistoryTail(self.history / f"{name}.jsonl").poll()
+
+    def _start(self, name: str, module: str, values: Mapping[str, object]) -> Worker:
+        arguments = []
+        for flag, value in values.items():
+            arguments += [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
+        worker = Worker(name, module, arguments, self.history)
+        self._workers.append(worker)
+        return worker
+
+    # -- faults --------------------------------------------------------------------------------
+
+    def fault(self, action: str, *nodes: int) -> None:
+        """Send KILL, TERM, STOP or CONT to nodes; several are signalled before any is waited for.
+
+        Return when it has taken effect: after TERM, when the process has ended.
+        """
+        assert self.observer is not None, "no topic yet"
+        for node in nodes:
+            if action == "CONT":
+                self.observer.allow(node)
+            else:
+                self.observer.avoid(node)
+        self.sync_view()
+        for node in nodes:
+            event = self._recorder.record(Fault, action=action, node=node)
+            self.cluster.kill(node, action, wait=False)
+            self._print(describe(event))
+        self._recorder.flush()
+        if action not in DOWN_ACTIONS | {"TERM"}:
+            return
+        for node in nodes:
+            if action == "STOP":
+                wait_until(
+                    lambda node=node: self.cluster.state(node) == "stopped",  # type: ignore[misc]
+                    timeout_s=WORK_S,
+                    what=f"node {node} to stop",
+                )
+                continue
+            self.cluster.wait_dead(node)
+            if action == "TERM":
+                self._print(describe(self._recorder.record(Fault, action="exit", node=node)))
+                self._recorder.flush()
+
+    def sync_view(self) -> None:
+        """Wait until the observer looks through a broker that isn't about to go, if one is left."""
+        assert self.observer is not None
+        observer = self.observer
+        left = [n for n in self.cluster.broker_ids if n not in observer.avoided]
+        running = [n for n in left if self.cluster.state(n) == "running"]
+        if running:
+            self.wait("another broker's view", lambda: observer.view.seen_by in left, WORK_S)
+
+    def start_node(self, *nodes: int) -> None:
+        """Start nodes again and wait until they serve."""
+        assert self.observer is not None, "no topic yet"
+        for node in nodes:
+            event = self._recorder.record(Fault, action="start", node=node)
+            self.cluster.start_node(node, wait=False)
+            self._print(describe(event))
+        self._recorder.flush()
+        for node in nodes:
+            self.cluster.wait_serving(node)
+            self.observer.allow(node)
+
+    def elect(self) -> None:
+        """Hold a preferred election in all partitions."""
+        self.note("preferred election")
+        try:
+            refused = admin.elect_leaders(self.driver, "preferred", self.topic, self.partitions)
+        except (admin.AdminError, DriverError) as error:
+            raise LabError(f"the election can't be asked for: {error}") from error
+        if refused:
+            self.note(f"preferred election refused: {refused}")
+
+    def alter_topic(self, **configs: str) -> None:
+        """Set topic configs at run time; underscores stand for dots."""
+        values: dict[str, str | None] = {k.replace("_", "."): v for k, v in configs.items()}
+        self.note("topic set to " + ", ".join(f"{key}={value}" for key, value in values.items()))
+        try:
+            admin.alter_topic(self.driver, self.topic, values)
+        except (admin.AdminError, DriverError) as error:
+            raise LabError(f"the topic can't be altered: {error}") from error
+
+    # -- waiting and expecting -----------------------------------------------------------------
+
+    def wait(self, what: str, condition: Callable[[], T | None], bound_s: float) -> T:
+        """Wait until `condition` returns something true. LabError when the bound is over."""
+
+        def alive() -> T | None:
+            for worker in self._workers:
+                worker.raise_if_dead()
+            return condition()
+
+        try:
+            return wait_until(alive, timeout_s=bound_s, what=what, poll_s=POLL_S)
+        except ClusterError as error:
+            raise LabError(str(error)) from error
+
+    def steady(self, worker: Worker, seconds: float | None = None) -> None:
+        """Let a workload run: until its history reaches so many seconds beyond now."""
+        seconds = self.parameters.duration_s if seconds is None else seconds
+        until_ms = (time.monotonic() + seconds) * 1000
+        self.wait(
+            f"{worker.name} to run on",
+            lambda: worker.tail.poll().latest_ms >= until_ms,
+            seconds + WORK_S,
+        )
+
+    def steady_view(self, seconds: float) -> None:
+        """Watch the cluster for so long: that something does not happen takes its time to see."""
+        until_s = time.monotonic() + seconds
+        self.wait("the time to watch", lambda: time.monotonic() >= until_s, seconds + WORK_S)
+
+    def flows(
+        self, worker: Worker, partitions: Sequence[int], bound_s: float = WORK_S
+    ) -> dict[int, bool]:
+        """Of each partition: was a record acknowledged, after this call and within the bound?"""
+        since_ms = time.monotonic() * 1000
+
+        def missing() -> list[int]:
+            acknowledged = worker.tail.poll().acknowledged_ms
+            return [p for p in partitions if acknowledged.get(p, 0.0) <= since_ms]
+
+        try:
+            self.wait("acknowledgements", lambda: not missing(), bound_s)
+        except LabError:
+            worker.raise_if_dead()
+        left = missing()
+        return {partition: partition not in left for partition in partitions}
+
+    def must_flow(self, worker: Worker, partitions: Sequence[int] | None = None) -> None:
+        """Wait until every partition acknowledges; that the workload runs at all. LabError."""
+        flows = self.flows(worker, self.partitions if partitions is None else partitions)
+        if not all(flows.values()):
+            missing = [partition for partition, flowing in flows.items() if not flowing]
+            raise LabError(f"{worker.name}: no acknowledgement from partitions {missing}")
+
+    def expect_flow(
+        self, worker: Worker, when: str, bound_s: float, partitions: Sequence[int] | None = None
+    ) -> None:
+        """Check that partitions (None: all) acknowledge within the bound."""
+        wanted = self.partitions if partitions is None else partitions
+        for partition, flowing in self.flows(worker, wanted, bound_s).items():
+            seen = "acknowledged" if flowing else f"nothing acknowledged in {bound_s:.0f} s"
+            self.check(f"P{partition}, {when}", "acknowledges", seen, kept=flowing)
+
+    def expect(self, when: str, wanted: Mapping[int, Want], bound_s: float = SETTLE_S) -> bool:
+        """Check that the partitions come to look like this within the bound."""
+        self._reached(wanted, bound_s)
+        view = self.view
+        kept = True
+        for partition, each in sorted(wanted.items()):
+            state = view.partitions.get(partition)
+            seen = want(state.leader, state.isr) if state else want()
+            matches = _matches(each, seen)
+            shown = want(
+                None if each.leader is None else seen.leader, None if each.isr is None else seen.isr
+            )
+            kept &= self.check(f"P{partition}, {when}", str(each), str(shown), kept=matches)
+        return kept
+
+    def expect_replicas(self, when: str, assignment: Mapping[int, Sequence[int]]) -> None:
+        """Check that the replica lists are as they were made: nothing is copied elsewhere."""
+        seen = {p: tuple(state.replicas) for p, state in self.view.partitions.items()}
+        wanted = {partition: tuple(nodes) for partition, nodes in assignment.items()}
+        self.check(
+            f"replica lists {when}", _lists_text(wanted), _lists_text(seen), kept=seen == wanted
+        )
+
+    def expect_handover(self, leader: int, partitions: Sequence[int], since_ms: float) -> None:
+        """Let the verdict check that leadership left this broker before its process ended."""
+        self.handovers += [(partition, leader, since_ms) for partition in partitions]
+
+    def expect_lost(self, count: int) -> None:
+        """Let the verdict be held against an exact number of lost events."""
+        self.lost_expected = count
+
+    def _reached(self, wanted: Mapping[int, Want], bound_s: float) -> bool:
+        def reached() -> bool:
+            partitions = self.view.partitions
+            return all(
+                number in partitions
+                and _matches(each, want(partitions[number].leader, partitions[number].isr))
+                for number, each in wanted.items()
+            )
+
+        try:
+            return self.wait("leaders and ISRs", reached, bound_s)
+        except LabError:
+            for worker in self._workers:
+                worker.raise_if_dead()
+            return False
+
+    def _seen(self, wanted: Mapping[int, Want]) -> str:
+        states = self.view.partitions
+        return "; ".join(
+            f"P{p}: {want(states[p].leader, states[p].isr)}" if p in states else f"P{p}: not there"
+            for p in sorted(wanted)
+        )
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def stop_workers(self) -> None:
+        """Let workloads finish what is in flight; every one of them must end well."""
+        for worker in self._workers:
+            if worker.running:
+                worker.stop()
+
+    def final_read(self, partitions: Sequence[int] | None = None) -> bool:
+        """Read partitions to their end in a new process: what verdicts about loss rest on."""
+        values: dict[str, object] = {
+            "bootstrap-server": self.cluster.bootstrap_servers,
+            "topic": self.topic,
+            "partitions": self.parameters.partitions,
+            "until-end": True,
+            "timeout": FINAL_READ_S,
+        }
+        self.note("reading everything back")
+        worker = self._start("final", "verifiable_consumer", values)
+        wanted = ", ".join(f"P{p}" for p in (partitions or self.partitions))
+        try:
+            worker.wait(FINAL_READ_S + WORK_S)
+        except LabError as error:
+            return self.check("final read", f"{wanted} read to the end", str(error), kept=False)
+        return True
+
+    def compare_replicas(self) -> None:
+        """Note every replica's batches in the history once all replicas have the same end."""
+        ends: dict[int, dict[int, int]] = {}
+
+        def settled() -> bool:
+            for partition, state in self.view.partitions.items():
+                ends[partition] = {node: self._end_of(node, partition) for node in state.replicas}
+            return all(len(set(each.values())) == 1 for each in ends.values())
+
+        try:
+            self.wait("replicas to end at one offset", settled, SETTLE_S)
+        except LabError:
+            self.check("replicas", "end at one offset", str(ends), kept=False)
+        for partition, state in self.view.partitions.items():
+            for node in state.replicas:
+                self._note_replica(node, partition)
+        self._recorder.flush()
+
+    def _end_of(self, node: int, partition: int) -> int:
+        end = 0
+        try:
+            for batch in stored_batches(self.replica_directory(node, partition)):
+                end = batch.last_offset + 1
+        except (OSError, DamagedFileError):
+            return -1
+        return end
+
+    def _note_replica(self, node: int, partition: int) -> None:
+        try:
+            for batch in stored_batches(self.replica_directory(node, partition)):
+                self._recorder.record(
+                    ReplicaBatch,
+                    topic=self.topic,
+                    partition=partition,
+                    node=node,
+                    offset=batch.offset,
+                    last_offset=batch.last_offset,
+                    epoch=batch.epoch,
+                    digest=batch.digest,
+                )
+        except (OSError, DamagedFileError) as error:
+            self.check(f"P{partition}, files of {node}", "whole", str(error), kept=False)
+
+    def replica_directory(self, node: int, partition: int) -> Path:
+        """Where a node keeps a partition."""
+        name = f"{self.topic}-{partition}"
+        for root in _log_dirs(Path(self.cluster.node(node).config_file)):
+            if (root / name).is_dir():
+                return root / name
+        raise FileNotFoundError(f"node {node} has no directory {name}")
+
+    def conclude(self) -> None:
+        """The end of every run: workloads end, everything is read back, replicas are compared."""
+        self.stop_workers()
+        if self.final_read():
+            self.compare_replicas()
+
+
+def _log_dirs(config: Path) -> list[Path]:
+    for line in config.read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() in {"log.dirs", "log.dir"}:
+            return [Path(each.strip()) for each in value.split(",")]
+    raise FileNotFoundError(f"{config} names no log.dirs")
+
+
+def _flags(values: Mapping[str, object]) -> dict[str, object]:
+    return {name.replace("_", "-"): value for name, value in values.items()}
+
+
+def _matches(wanted: Want, seen: Want) -> bool:
+    if wanted.leader is not None and wanted.leader != seen.leader:
+        return False
+    return wanted.isr is None or wanted.isr == seen.isr
+
+
+def _lists_text(replicas: Mapping[int, Sequence[int]]) -> str:
+    return ", ".join(":".join(map(str, nodes)) for _, nodes in sorted(replicas.items()))
+
+
+def _set_text(nodes: frozenset[int]) -> str:
+    return "{" + ",".join(str(node) for node in sorted(nodes)) + "}"

@@ -1,0 +1,70 @@
+"""C5: the leader is killed again and again, at random moments."""
+
+from __future__ import annotations
+
+import random
+
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.run import Run, want
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
+
+PAUSE_S = (0.1, 1.5)  # traffic between the ISR being whole and the next kill
+
+
+def steps(run: Run) -> None:
+    parameters = run.parameters
+    assignment = parameters.assignment()
+    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
+    chance = random.Random()  # noqa: S311 - a moment, not a secret
+    run.make_topic()
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.start_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    for number in range(1, parameters.kills + 1):
+        run.steady(producer, chance.uniform(*PAUSE_S))
+        leader = run.view.partitions[0].leader
+        epoch = run.view.partitions[0].leader_epoch
+        run.fault("KILL", leader)
+        name = f"kill {number} of {parameters.kills}: {leader} led P0"
+        left = next(node for node in assignment[0] if node != leader)
+        run.expect(name, {0: want(left)}, parameters.session_s + 15)
+        now = run.view.partitions[0].leader_epoch
+        run.check(f"{name}; leader epoch", f"above {epoch}", str(now), kept=now > epoch)
+        run.expect_flow(raw, name, 20.0)
+        run.start_node(leader)
+        run.expect(f"{name}; it is back", whole, 45.0)
+    run.expect_flow(producer, "at the end", 20.0)
+    run.steady(producer, 0.5)
+    run.conclude()
+
+
+SCENARIO = Scenario(
+    name="leader-election",
+    summary="The leader of partition 0 is killed at random moments, and each time comes back.",
+    text=(
+        "With acks=all and min ISR 2 nothing acknowledged is lost, however often: the first "
+        "in-sync replica in the list leads in a higher epoch, and a consumer's position never "
+        "jumps. acks=0 and acks=1 lose what only the dead leader had; that is counted. The control "
+        "does with acks=1, on purpose, what a kill does by chance."
+    ),
+    defaults=Parameters(),
+    parts=(
+        Part(name="main", title="Leader killed again and again", steps=steps),
+        Part(
+            name="control",
+            title="Control: acks=1, and the leader dies before a follower has the events",
+            steps=write_anomaly,
+            change={
+                "acks": "1",
+                "partitions": 1,
+                "retries": 0,
+                "config": {"broker.session.timeout.ms": SESSION_MS},
+            },
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"signal"}),
+)

@@ -1,0 +1,106 @@
+"""C4: min.insync.replicas is raised to 2 at run time, and a broker is killed."""
+
+from __future__ import annotations
+
+from holdfast.judge.history import Acknowledged, Delivered, Refused
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.evidence import events_of
+from holdfast.lab.run import Run, want
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenarios.two_brokers_down import unclean_return
+from holdfast.lab.workload import Worker
+
+VICTIM = 2
+REFUSAL = "NOT_ENOUGH_REPLICAS"
+HIDDEN = "hidden"  # the client whose acks=1 events must stay invisible
+
+
+def steps(run: Run) -> None:
+    parameters = run.parameters
+    assignment = parameters.assignment()
+    touched = [p for p, replicas in assignment.items() if VICTIM in replicas]
+    run.make_topic(configs={"min.insync.replicas": "1"})
+    producer = run.start_producer()
+    run.start_reader()
+    run.must_flow(producer)
+    run.steady(producer)
+    run.alter_topic(min_insync_replicas=str(parameters.min_isr))
+    run.expect_flow(producer, f"min.insync.replicas is {parameters.min_isr}, all are up", 20.0)
+
+    run.fault("KILL", VICTIM)
+    wanted = {
+        p: want([n for n in replicas if n != VICTIM][0], set(replicas) - {VICTIM})  # noqa: RUF015
+        for p, replicas in assignment.items()
+    }
+    run.expect(f"{VICTIM} is down", wanted, parameters.session_s + 15)
+    expect_refusals(run, producer, touched)
+    expect_invisible(run, touched[0])
+
+    run.start_node(VICTIM)
+    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
+    run.expect(f"{VICTIM} is back", whole, 45.0)
+    run.expect_flow(producer, f"{VICTIM} is back", 20.0)
+    run.conclude()
+
+
+def expect_refusals(run: Run, producer: Worker, touched: list[int]) -> None:
+    """Under min ISR acks=all is refused; elsewhere it is acknowledged."""
+    run.wait(
+        "refusals",
+        lambda: all(producer.tail.poll().errors[REFUSAL, p] or p not in touched
+                    for p in run.partitions),
+        30.0,
+    )  # fmt: skip
+    before = {p: producer.tail.poll().count(Acknowledged, p) for p in run.partitions}
+    refused = {p: producer.tail.count(Refused, p) for p in run.partitions}
+    run.steady(producer)
+    tail = producer.tail.poll()
+    for partition in run.partitions:
+        acknowledged = tail.count(Acknowledged, partition) - before[partition]
+        new = tail.count(Refused, partition) - refused[partition]
+        seen = f"{acknowledged} acknowledged, {new} refused"
+        when = f"P{partition}, one of its replicas is down"
+        if partition in touched:
+            kept = acknowledged == 0 and new > 0
+            run.check(when, f"every event refused, {REFUSAL}", seen, kept=kept)
+        else:
+            run.check(f"P{partition}, untouched", "acknowledges", seen, kept=acknowledged > 0)
+
+
+def expect_invisible(run: Run, partition: int) -> None:
+    """acks=1 is accepted under min ISR, and nobody may read it until the ISR is back."""
+    client = run.raw_client(HIDDEN, acks="1")
+    count = run.parameters.count
+    accepted = sum(isinstance(client.send(partition), Acknowledged) for _ in range(count))
+    client.close()
+    run.check("acks=1 under min ISR", f"{count} accepted", f"{accepted}", kept=accepted == count)
+    reader = run.start_reader("during", until_end=True, timeout=30)
+    reader.wait()
+    read = [e for e in events_of([reader.history]) if isinstance(e, Delivered)]
+    hidden = sum(e.id is not None and e.id.startswith(f"{HIDDEN}:") for e in read)
+    run.check("of these, read under min ISR", "0", str(hidden), kept=hidden == 0)
+    run.check("what was there before", "readable", f"{len(read):,} events read", kept=bool(read))
+
+
+SCENARIO = Scenario(
+    name="min-insync-replicas",
+    summary="min.insync.replicas is raised at run time, and one broker is killed.",
+    text=(
+        "Where a replica is missing, acks=all is refused with NOT_ENOUGH_REPLICAS: a refusal that "
+        "is certain, so none of those events ever appears. What is there stays readable. acks=1 is "
+        "accepted there, but nobody can read it until the ISR is back. In the control min ISR "
+        "stays 1: one copy acknowledges, and an unclean election loses what it had."
+    ),
+    defaults=Parameters(replication_factor=2, min_isr=2, retries=0),
+    parts=(
+        Part(name="main", title="min.insync.replicas=2 at run time", steps=steps),
+        Part(
+            name="control",
+            title="Control: min.insync.replicas=1, unclean election on",
+            steps=unclean_return,
+            change={"min_isr": 1, "unclean": True},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)

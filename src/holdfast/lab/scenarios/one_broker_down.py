@@ -1,0 +1,112 @@
+"""C1: one broker stops, by SIGTERM and by SIGKILL, and comes back."""
+
+from __future__ import annotations
+
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.run import Run, Want, want
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
+from holdfast.lab.workload import Worker
+
+VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
+
+
+def steps(run: Run) -> None:
+    run.make_topic()
+    producer = run.start_producer()
+    raw = run.start_raw()
+    consumer = run.start_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.steady(producer)
+    for signal in run.parameters.signals:
+        stop_and_restart(run, producer, signal)
+    run.wait(
+        "the consumer to see every partition",
+        lambda: len(consumer.tail.poll().delivered_ms) == run.parameters.partitions,
+        20.0,
+    )
+    run.conclude()
+
+
+def stop_and_restart(run: Run, producer: Worker, signal: str) -> None:
+    """Stop one broker, look, start it again, look, and give leadership back."""
+    parameters = run.parameters
+    assignment = parameters.assignment()
+    victim = assignment[VICTIM_PARTITION % parameters.partitions][0]
+    at_ms = run.now_ms()
+    run.fault(signal, victim)
+    word = f"{victim} is down (SIG{signal})"
+    run.expect(word, without(assignment, {victim}), parameters.session_s + 15)
+    if signal == "TERM":
+        led = [p for p, replicas in assignment.items() if replicas[0] == victim]
+        run.expect_handover(victim, [p for p in led if len(assignment[p]) > 1], at_ms)
+    serving = [
+        p for p, replicas in assignment.items() if len(set(replicas) - {victim}) >= needed(run)
+    ]
+    run.expect_flow(producer, f"while {word}", 20.0, serving)
+    run.steady(producer)
+    run.expect_replicas(f"while {word}", assignment)
+    run.start_node(victim)
+    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
+    run.expect(f"{victim} is back", whole, 45.0)
+    run.elect()
+    preferred = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
+    run.expect("after a preferred election", preferred)
+    run.expect_flow(producer, "after a preferred election", 20.0)
+    run.steady(producer)
+
+
+def needed(run: Run) -> int:
+    """In-sync replicas without which a partition acknowledges nothing."""
+    return run.parameters.min_isr if run.parameters.acks == "all" else 1
+
+
+def without(assignment: dict[int, tuple[int, ...]], down: set[int]) -> dict[int, Want]:
+    """What partitions look like when these brokers are gone, and everybody knows it.
+
+    The first replica left leads; where none is left there is no leader, and the ISR keeps its
+    last member (KAFKA.md 5.3).
+    """
+    wanted = {}
+    for partition, replicas in assignment.items():
+        left = [node for node in replicas if node not in down]
+        if not left:
+            wanted[partition] = want(-1)
+        elif replicas[0] in down:
+            wanted[partition] = want(left[0], left)
+        else:
+            wanted[partition] = want(replicas[0], left)
+    return wanted
+
+
+SCENARIO = Scenario(
+    name="one-broker-down",
+    summary="One of three brokers stops, by SIGTERM and by SIGKILL, and comes back each time.",
+    text=(
+        "Only leadership moves: partitions led by the broker go to the next replica, its name "
+        "leaves every ISR, no copy is made elsewhere. SIGTERM hands over first, so nobody is "
+        "without leader. After SIGKILL its partitions have no leader until its session ends, and "
+        "acks=all waits where it was a follower. Back again, it catches up, the ISR is whole, and "
+        "a preferred election gives leadership back."
+    ),
+    defaults=Parameters(replication_factor=2, min_isr=1),
+    parts=(
+        Part(name="main", title="One broker down", steps=steps),
+        Part(
+            name="control",
+            title="Control: acks=1, and the leader dies before a follower has the events",
+            steps=write_anomaly,
+            change={
+                "acks": "1",
+                "replication_factor": 3,
+                "min_isr": 2,
+                "brokers": 3,
+                "partitions": 1,
+                "retries": 0,
+                "config": {"broker.session.timeout.ms": SESSION_MS},
+            },
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+)

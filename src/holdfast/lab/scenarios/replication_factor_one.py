@@ -1,0 +1,100 @@
+"""C24: the leader is killed: once it has the only copy, once it has one of three."""
+
+from __future__ import annotations
+
+import shutil
+
+from holdfast.judge.history import Acknowledged
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.run import Run, want
+from holdfast.lab.scenario import Parameters, Part, Scenario
+
+
+def continues(run: Run) -> None:
+    """RF 3: another replica leads, and the dead one's disk is not missed."""
+    parameters = run.parameters
+    replicas = parameters.assignment()[0]
+    leader, others = replicas[0], replicas[1:]
+    run.make_topic({0: replicas})
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.steady(producer)
+    run.fault("KILL", leader)
+    run.expect("the leader is down", {0: want(others[0], others)}, parameters.session_s + 15)
+    run.expect_flow(raw, "the leader is down", 20.0)
+    run.steady(producer)
+    lose_disk(run, leader)
+    run.start_node(leader)
+    run.expect("it is back, and has copied everything", {0: want(others[0], replicas)}, 45.0)
+    run.expect_flow(producer, "it is back", 20.0)
+    run.conclude()
+
+
+def offline(run: Run) -> None:
+    """RF 1: offline until the broker returns; nothing is lost, because its disk is there."""
+    _with_one_copy(run, lost=False)
+
+
+def gone(run: Run) -> None:
+    """RF 1 and the disk lost: everything acknowledged is gone."""
+    _with_one_copy(run, lost=True)
+
+
+def _with_one_copy(run: Run, *, lost: bool) -> None:
+    parameters = run.parameters
+    leader = parameters.assignment()[0][0]
+    run.make_topic({0: (leader,)})
+    client = run.raw_client("producer", acks="all", timeout_ms=2000)
+    count = parameters.count
+    before = sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
+    run.check("acknowledged while it is up", str(count), str(before), kept=before == count)
+    run.fault("KILL", leader)
+    run.expect("the only replica is down", {0: want(-1, {leader})}, parameters.session_s + 15)
+    during = sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
+    run.check("acknowledged while it is down", "0", str(during), kept=during == 0)
+    if lost:
+        lose_disk(run, leader)
+    run.start_node(leader)
+    run.expect("it is back", {0: want(leader, {leader})}, 30.0)
+    after = sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
+    run.check("acknowledged when it is back", str(count), str(after), kept=after == count)
+    client.close()
+    run.expect_lost(before if lost else 0)
+    run.conclude()
+
+
+def lose_disk(run: Run, node: int) -> None:
+    """Take away what a dead node had of the partition."""
+    shutil.rmtree(run.replica_directory(node, 0))
+    run.note(f"node {node} has lost its copy")
+
+
+SCENARIO = Scenario(
+    name="replication-factor-one",
+    summary="The leader is killed: once it has one copy of three, once the only one.",
+    text=(
+        "With three replicas another one leads after the session, and even the dead one's copy is "
+        "not missed. With one replica the partition is offline until the broker returns; nothing "
+        "is lost as long as its disk is there. The control takes that disk away."
+    ),
+    defaults=Parameters(partitions=1),
+    parts=(
+        Part(name="main", title="Replication factor 3", steps=continues),
+        Part(
+            name="one-copy",
+            title="Replication factor 1",
+            steps=offline,
+            change={"replication_factor": 1, "min_isr": 1, "retries": 0},
+        ),
+        Part(
+            name="control",
+            title="Control: replication factor 1, and the disk is lost",
+            steps=gone,
+            change={"replication_factor": 1, "min_isr": 1, "retries": 0},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "partitions", "replication_factor", "signal"}),
+)

@@ -1,0 +1,142 @@
+"""C9: the in-sync replicas go one by one, and the one that went first comes back alone."""
+
+from __future__ import annotations
+
+from holdfast.clients.raw_producer import RawProducer
+from holdfast.judge.history import Acknowledged, Position, Refused
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.evidence import events_of
+from holdfast.lab.run import Run, want
+from holdfast.lab.scenario import Parameters, Part, Scenario
+
+A, B, C = 1, 0, 2  # replicas of the partition, in this order
+REPLICAS = (A, B, C)
+
+
+def send(client: RawProducer, count: int) -> int:
+    """Send so many; return how many were acknowledged."""
+    return sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
+
+
+def go_one_by_one(run: Run, client: RawProducer, *, n2_refused: bool = False) -> int:
+    """Kill C, write n1, kill B, write n2, kill A, start C; return how many C lacks."""
+    parameters = run.parameters
+    count, bound_s = parameters.count, parameters.session_s + 15
+    run.note(f"n0 = {send(client, count)} events on all three")
+    run.fault("KILL", C)
+    run.expect("C is down", {0: want(A, {A, B})}, bound_s)
+    n1 = send(client, count)
+    run.note(f"n1 = {n1} events acknowledged by A and B")
+    run.fault("KILL", B)
+    run.expect("C and B are down", {0: want(A, {A})}, bound_s)
+    outcomes = [client.send(0) for _ in range(count)]
+    n2 = sum(isinstance(outcome, Acknowledged) for outcome in outcomes)
+    refused = sum(
+        isinstance(each, Refused) and each.error == "NOT_ENOUGH_REPLICAS" for each in outcomes
+    )
+    run.note(f"n2 = {n2} events acknowledged by A alone, {refused} refused")
+    run.check(
+        "n2, with A alone",
+        f"{count} refused" if n2_refused else f"{count} acknowledged",
+        f"{n2} acknowledged, {refused} refused",
+        kept=(refused if n2_refused else n2) == count,
+    )
+    return n1 + n2
+
+
+def strike(run: Run) -> None:
+    run.fault("KILL", A)
+    run.start_node(C)
+    run.wait("C to be live", lambda: C in run.view.brokers and A not in run.view.brokers, 30.0)
+
+
+def waits_for_a(run: Run, *, n2_refused: bool) -> None:
+    """Unclean election off: offline until A returns, and nothing is lost."""
+    run.make_topic({0: REPLICAS})
+    reader = run.start_reader()
+    client = run.raw_client("producer", acks="all")
+    go_one_by_one(run, client, n2_refused=n2_refused)
+    strike(run)
+    run.steady_view(2.0)
+    run.expect("only C is back: it lacks events and must not lead", {0: want(-1, {A})})
+    run.start_node(B)
+    run.steady_view(1.0)
+    run.expect("B is back too: it also lacks events", {0: want(-1, {A})})
+    run.start_node(A)
+    run.expect("A is back, and leads", {0: want(A)}, 20.0)
+    run.expect("the others have caught up", {0: want(A, REPLICAS)}, 45.0)
+    client.send(0)
+    client.close()
+    run.wait("the reader to go on", lambda: reader.tail.poll().delivered_ms, 20.0)
+    run.expect_lost(0)
+    run.conclude()
+
+
+def steps(run: Run) -> None:
+    waits_for_a(run, n2_refused=False)
+
+
+def steps_with_min_isr_two(run: Run) -> None:
+    waits_for_a(run, n2_refused=True)
+
+
+def elects_c(run: Run) -> None:
+    """Unclean election on: C leads, and exactly what it lacks is lost."""
+    run.make_topic({0: REPLICAS})
+    reader = run.start_reader()
+    client = run.raw_client("producer", acks="all")
+    lacking = go_one_by_one(run, client)
+    run.wait(
+        "the reader to have read everything",
+        lambda: sum(reader.tail.poll().counts.values()) > 3 * run.parameters.count,
+        20.0,
+    )
+    strike(run)
+    run.expect("only C is back, and leads", {0: want(C, {C})}, 20.0)
+    run.start_node(A, B)
+    run.expect("A and B are back and have truncated", {0: want(C, REPLICAS)}, 45.0)
+    run.wait("the reader to be told", lambda: told(run, reader.name), 30.0)
+    words = told(run, reader.name)
+    run.check("the reader, whose position is gone", "is told", ", ".join(words), kept=bool(words))
+    client.send(0)
+    client.close()
+    run.expect_lost(lacking)
+    run.conclude()
+
+
+def told(run: Run, name: str) -> list[str]:
+    """What a reader was told about its position, after the first."""
+    events = events_of([run.history / f"{name}.jsonl"])
+    reasons = [event.reason for event in events if isinstance(event, Position)]
+    return reasons[1:]
+
+
+SCENARIO = Scenario(
+    name="unclean-election",
+    summary="Three replicas go one by one; the one that went first, and lacks the most, returns.",
+    text=(
+        "C is killed, n1 events are written, B is killed, n2 are written, A is killed, C starts. "
+        "Unclean election off: the partition is offline until A returns, and nothing is lost. With "
+        "min ISR 2, n2 is refused in the first place. The control turns unclean election on: C "
+        "leads, exactly n1 + n2 are lost, A and B truncate, and a consumer is told that its "
+        "position is gone, not reset in silence."
+    ),
+    defaults=Parameters(partitions=1, min_isr=1, retries=0),
+    parts=(
+        Part(name="main", title="Unclean election off", steps=steps),
+        Part(
+            name="min-isr-2",
+            title="Unclean election off, min.insync.replicas=2",
+            steps=steps_with_min_isr_two,
+            change={"min_isr": 2},
+        ),
+        Part(
+            name="control",
+            title="Control: unclean election on",
+            steps=elects_c,
+            change={"unclean": True},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)

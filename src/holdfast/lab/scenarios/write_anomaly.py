@@ -1,0 +1,112 @@
+"""C20: acknowledged by the leader alone, and lost, on purpose, every time.
+
+The followers are stopped until no Fetch of theirs waits at the leader; then the leader takes k
+events and dies; the followers go on and elect one of theirs, who never saw them.
+"""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.clients.raw_producer import RawProducer
+from holdfast.judge.history import Acknowledged
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.run import Run, want
+from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+
+FETCH_WAIT_MS = 500  # replica.fetch.wait.max.ms, Kafka's default
+PARKED_MARGIN_MS = 300
+WARM_UP = 50
+# The schedule must end well before the stopped followers' sessions do.
+SESSION_MS = "6000"
+
+
+def write_anomaly(run: Run) -> None:
+    """Lose exactly `count` events with acks=1; with acks=all none is acknowledged, none lost."""
+    parameters = run.parameters
+    replicas = parameters.assignment()[0]
+    leader, followers = replicas[0], replicas[1:]
+    run.make_topic({0: replicas})
+    reader = run.start_reader()
+    client = run.raw_client("producer", acks=parameters.acks, timeout_ms=2000)
+    for _ in range(WARM_UP):
+        client.send(0)
+    run.wait(
+        "the reader to have what was sent before",
+        lambda: reader.tail.poll().delivered_ms,
+        20.0,
+    )
+    acknowledged = strike(run, client, leader, followers)
+    run.expect(
+        "the dead leader is replaced by one who lacks the events",
+        {0: want(followers[0], followers)},
+        parameters.session_s + 20,
+    )
+    client.send(0)
+    run.start_node(leader)
+    run.expect("the old leader is back and has truncated", {0: want(isr=replicas)}, 45.0)
+    for _ in range(WARM_UP):
+        client.send(0)
+    client.close()
+    expected = 0 if parameters.acks == "all" else parameters.count
+    run.check(
+        f"acknowledged with acks={parameters.acks} while the followers stood still",
+        str(expected),
+        str(acknowledged),
+        kept=acknowledged == expected,
+    )
+    run.expect_lost(expected)
+    run.conclude()
+
+
+def strike(run: Run, client: RawProducer, leader: int, followers: tuple[int, ...]) -> int:
+    """Stop the followers, send, kill the leader, let the followers go on; count what was acked."""
+    count = run.parameters.count
+    run.fault("STOP", *followers)
+    stopped_s = time.monotonic()
+    parked_s = (FETCH_WAIT_MS + PARKED_MARGIN_MS) / 1000
+    run.wait(
+        "the followers' last fetches to be answered",
+        lambda: time.monotonic() - stopped_s > parked_s,
+        parked_s + 5,
+    )
+    posted = [client.post(0) for _ in range(count)]
+    run.note(f"{count} events sent with acks={run.parameters.acks}")
+    acknowledged = sum(isinstance(outcome, Acknowledged) for outcome in posted)
+    if run.parameters.acks == "1":
+        acknowledged += sum(isinstance(client.take(), Acknowledged) for _ in range(count))
+    run.fault("KILL", leader)
+    stretch_s = time.monotonic() - stopped_s
+    run.fault("CONT", *followers)
+    if stretch_s >= run.parameters.session_s * 0.8:
+        raise LabError(
+            f"the followers stood still for {stretch_s:.1f} s of a session of "
+            f"{run.parameters.session_s:g} s: this machine is too busy for the schedule"
+        )
+    if run.parameters.acks == "all":
+        outcomes = [client.take() for outcome in posted if outcome is None]
+        acknowledged += sum(isinstance(outcome, Acknowledged) for outcome in outcomes)
+    return acknowledged
+
+
+SCENARIO = Scenario(
+    name="write-anomaly",
+    summary="The leader takes events while its followers stand still, and dies.",
+    text=(
+        "With acks=all nothing that the followers lack is acknowledged, so nothing acknowledged is "
+        "lost. The control does the same with acks=1: every one of the events is acknowledged, "
+        "and every one of them is lost."
+    ),
+    defaults=Parameters(partitions=1, retries=0, config={"broker.session.timeout.ms": SESSION_MS}),
+    parts=(
+        Part(name="main", title="acks=all", steps=write_anomaly, change={"acks": "all"}),
+        Part(
+            name="control",
+            title="Control: the same with acks=1",
+            steps=write_anomaly,
+            change={"acks": "1"},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "partitions", "signal"}),
+)

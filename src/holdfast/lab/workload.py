@@ -1,0 +1,148 @@
+"""Workload processes, and what their histories say while they are still being written.
+
+A `Worker` is one verifiable client in a process of its own; its `tail` follows its file. Whoever
+wants to know how a workload fares reads the same lines as the judge does later.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import holdfast
+from holdfast.judge.history import (
+    Acknowledged,
+    Delivered,
+    Event,
+    PartitionEvent,
+    Refused,
+    Send,
+    Unknown,
+    decode_event,
+)
+from holdfast.lab.scenario import LabError
+
+READ_BYTES = 1 << 20
+STOP_S = 60.0
+
+
+class HistoryTail:
+    """Follows one growing history; counts are as of the last `poll`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+        self._rest = b""
+        self.latest_ms = 0.0
+        self.counts: Counter[tuple[str, int]] = Counter()  # (kind, partition)
+        self.errors: Counter[tuple[str, int]] = Counter()  # (error, partition)
+        self.acknowledged_ms: dict[int, float] = {}  # latest, by partition
+        self.delivered_ms: dict[int, float] = {}
+
+    def poll(self) -> HistoryTail:
+        """Take in what was written since; returns itself."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._position)
+                while data := file.read(READ_BYTES):
+                    self._position += len(data)
+                    *lines, self._rest = (self._rest + data).split(b"\n")
+                    for line in lines:
+                        self._take(decode_event(line.decode()))
+        except FileNotFoundError:
+            pass
+        return self
+
+    def _take(self, event: Event) -> None:
+        self.latest_ms = max(self.latest_ms, event.at_ms)
+        if not isinstance(event, PartitionEvent):
+            return
+        self.counts[event.KIND, event.partition] += 1
+        if isinstance(event, Acknowledged):
+            self.acknowledged_ms[event.partition] = event.at_ms
+        elif isinstance(event, Delivered):
+            self.delivered_ms[event.partition] = event.at_ms
+        elif isinstance(event, Refused | Unknown):
+            self.errors[event.error, event.partition] += 1
+
+    def count(self, kind: type[Event], partition: int | None = None) -> int:
+        """Events of a kind, in one partition or in all."""
+        if partition is not None:
+            return self.counts[kind.KIND, partition]
+        return sum(count for (name, _), count in self.counts.items() if name == kind.KIND)
+
+    @property
+    def unanswered(self) -> int:
+        """Sends that have no outcome yet."""
+        outcomes = (Acknowledged, Refused, Unknown)
+        return self.count(Send) - sum(self.count(kind) for kind in outcomes)
+
+
+class Worker:
+    """One workload process."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], directory: Path) -> None:
+        """Start it; its history is DIRECTORY/NAME.jsonl, what it prints DIRECTORY/NAME.log."""
+        self.name = name
+        self.history = directory / f"{name}.jsonl"
+        self.log = directory / f"{name}.log"
+        self.tail = HistoryTail(self.history)
+        self._ending = False
+        command = [sys.executable, "-m", f"holdfast.clients.{module}"]
+        command += ["--history", str(self.history), "--process", name, *arguments]
+        source = str(Path(holdfast.__file__).parent.parent)
+        paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def raise_if_dead(self) -> None:
+        """LabError: it ended although nobody has asked it to, or waited for it."""
+        if not self._ending and not self.running:
+            raise LabError(f"the process {self.name} ended early: {self._last_words()}")
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Ask it to finish what is in flight, and wait until it has ended. LabError: it failed."""
+        self._ending = True
+        if self.running:
+            self._process.send_signal(signal.SIGTERM)
+        self.wait(timeout_s)
+
+    def wait(self, timeout_s: float = STOP_S) -> None:
+        self._ending = True
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise LabError(f"the process {self.name} did not end in {timeout_s:g} s") from None
+        if code:
+            raise LabError(f"the process {self.name} failed ({code}): {self._last_words()}")
+
+    def kill(self) -> None:
+        """End it at once, whatever it is doing."""
+        if self.running:
+            self._process.kill()
+        self._process.wait()
+
+    def _last_words(self) -> str:
+        text = self.log.read_text(errors="replace").strip()
+        return text[-400:] if text else "it said nothing"
