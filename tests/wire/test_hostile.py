@@ -1,0 +1,151 @@
+"""Hostile bytes: every decoder raises WireError or returns a message, in bounded memory.
+
+Goal: an unauthenticated peer can neither crash a node nor make it allocate. Method: every message
+version is cut everywhere and changed at random; lengths of gigabytes are put where lengths
+stand; memory is measured.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from holdfast.wire.codec import decode, encode
+from holdfast.wire.errors import WireError
+from holdfast.wire.messages import API_NAMES, request_class, response_class
+from holdfast.wire.messages.alter_partition import AlterPartitionRequest
+from holdfast.wire.messages.create_topics import CreateTopicsRequest
+from holdfast.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from holdfast.wire.messages.fetch import FetchRequest
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataResponse
+from holdfast.wire.messages.produce import ProduceRequest
+from holdfast.wire.records import RECORD_CLASSES
+from holdfast.wire.schema import Message
+
+Messages = Callable[[type[Message], int], Iterator[Any]]
+
+CLASSES: list[type[Message]] = [
+    *(request_class(key) for key in API_NAMES),
+    *(response_class(key) for key in API_NAMES),
+    *RECORD_CLASSES.values(),
+]
+GIANT = (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x80\x80\x80\x08")
+
+
+def try_decode(cls: type[Message], version: int, data: bytes) -> None:
+    """Decode and, if that succeeds, encode again: what was accepted can be said again."""
+    try:
+        message = decode(cls, version, data)
+    except WireError:
+        return
+    again = encode(message, version)
+    assert decode(cls, version, again) == message
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_cuts_and_changes(cls: type[Message], messages_of: Messages) -> None:
+    random = Random(cls.__name__)
+    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
+        for index, message in enumerate(messages_of(cls, version)):
+            data = encode(message, version)
+            for cut in range(0, len(data), 1 + len(data) // 12):
+                with pytest.raises(WireError):
+                    decode(cls, version, data[:cut])
+            with pytest.raises(WireError, match="behind the end"):
+                decode(cls, version, data + b"\0")
+            for _ in range(8):
+                copy = bytearray(data)
+                if not copy:
+                    break
+                at = random.randrange(len(copy))
+                if random.random() < 0.3:
+                    copy[at : at + 4] = random.choice(GIANT)
+                else:
+                    copy[at] = random.randrange(256)
+                try_decode(cls, version, bytes(copy))
+            if index > 5:
+                break
+        try_decode(cls, version, random.randbytes(random.randrange(60)))
+
+
+@pytest.mark.parametrize("filler", [b"\xff", b"\x7f", b"\x80", b"\x01", b"\x02", b"\0"])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_the_same_byte_for_ever(cls: type[Message], filler: bytes) -> None:
+    for version in {cls.MIN_VERSION, cls.FLEXIBLE, cls.MAX_VERSION}:
+        if cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            try_decode(cls, version, filler * 300)
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "text"),
+    [
+        (MetadataRequest, 0, "7fffffff"),
+        (MetadataRequest, 8, "7fffffff 0000"),
+        (MetadataRequest, 12, "ffffffff0f"),
+        (MetadataRequest, 12, "02" + "00" * 16 + "ffffffff0f"),
+        (MetadataRequest, 12, "80808080808001"),
+        (CreateTopicsRequest, 4, "7fffffff"),
+        (CreateTopicsRequest, 7, "ffffffff0f"),
+        (ProduceRequest, 9, "00 ffff 00000000 ffffffff0f"),
+        (ProduceRequest, 9, "00 ffff 00000000 02 0274 02 00000000 ffffffff0f"),
+        (ProduceRequest, 3, "ffff ffff 00000000 7fffffff"),
+        (ProduceRequest, 3, "ffff ffff 00000000 00000001 000174 00000001 00000000 7fffffff"),
+        (AlterPartitionRequest, 3, "00000000 0000000000000000 ffffffff0f"),
+        (DescribeTopicPartitionsRequest, 0, "ffffffff0f"),
+        (MetadataResponse, 12, "00000000 ffffffff0f"),
+        (MetadataRequest, 12, "01 00 00 ffffffff0f"),
+        (MetadataRequest, 12, "01 00 00 01 05 ffffffff0f"),
+    ],
+)
+def test_giant_lengths_allocate_nothing(cls: type[Message], version: int, text: str) -> None:
+    data = bytes.fromhex(text)
+    with pytest.raises(WireError):
+        decode(cls, version, data)  # once before measuring: the decoder itself takes memory
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError):
+            decode(cls, version, data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "text", "why"),
+    [
+        (MetadataRequest, 0, "ffffffff", "topics is null"),
+        (CreateTopicsRequest, 5, "00", "topics is null"),
+        (CreateTopicsRequest, 2, "00000001 ffff" + "00" * 30, "name is null"),
+        (MetadataRequest, 1, "00000001 0001 ff", "not UTF-8"),
+        (MetadataRequest, 9, "02 02 ff 00 00 00 00 00", "not UTF-8"),
+        (ProduceRequest, 9, "00 ffff 00000000 02 00" + "00" * 9, "name is null"),
+        (MetadataRequest, 14, "", "version 14 is not known here"),
+        (MetadataRequest, -1, "", "version -1 is not known here"),
+    ],
+)
+def test_what_is_wrong_is_said(cls: type[Message], version: int, text: str, why: str) -> None:
+    with pytest.raises(WireError, match=why):
+        decode(cls, version, bytes.fromhex(text))
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    """Goal: KIP-482. Method: tags that nobody knows, in the request and in a nested struct."""
+    plain = bytes.fromhex("02" + "00" * 16 + "0274 00 01 00 00")
+    tagged = bytes.fromhex("02" + "00" * 16 + "0274 02 05 03 aabbcc 63 00 01 00 01 07 01 ff")
+    assert decode(MetadataRequest, 12, tagged) == decode(MetadataRequest, 12, plain)
+
+
+def test_known_tagged_fields_beside_unknown_ones() -> None:
+    cls = FetchRequest
+    message = FetchRequest(cluster_id="c")
+    data = encode(message, 17)
+    assert data.endswith(bytes.fromhex("01 00 02 0263"))
+    more = data[:-5] + bytes.fromhex("02 00 02 0263 0a 02 ffff")
+    assert decode(cls, 17, more) == message
+    with pytest.raises(WireError, match="size is wrong"):
+        decode(cls, 17, data[:-5] + bytes.fromhex("01 00 03 0263 00"))
