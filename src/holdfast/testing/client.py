@@ -33,7 +33,7 @@ from holdfast.wire.schema import Request
 T = TypeVar("T")
 
 EARLIEST, LATEST = -2, -1
-_TIMEOUT_MS = 5_000
+_TIMEOUT_MS = 2_000
 _PAUSE_S = 0.05
 _FETCH_VERSION = 17
 _FETCH_BYTES = 1024 * 1024
@@ -222,11 +222,14 @@ class ClusterClient:
 
     async def _ask_any(self, message: Request, version: int | None) -> Any:
         last: OSError = ConnectionError("there is no address to ask")
-        for address in dict.fromkeys([*self._nodes.values(), *self._bootstrap]):
+        for address in list(dict.fromkeys([*self._bootstrap, *self._nodes.values()])):
             try:
                 return await self._ask_at(address, message, version)
             except OSError as error:
                 last = error
+                if address in self._bootstrap:  # whoever is silent is asked last from now on
+                    self._bootstrap.remove(address)
+                    self._bootstrap.append(address)
         raise last
 
     async def _ask_at(self, address: tuple[str, int], message: Request, version: int | None) -> Any:
