@@ -59,6 +59,11 @@ class CommittedBatch(NamedTuple):
     epoch: int
 
 
+def record_version(record: MetadataRecord) -> int | None:
+    """The version in which a record is written; None is its last one."""
+    return _VERSIONS.get(type(record))
+
+
 def metadata_settings(settings: NodeSettings) -> TopicSettings:
     """The metadata log's own settings: it is never cut by time or size."""
     return TopicSettings(
@@ -176,7 +181,7 @@ class MetadataLog:
             self._append(
                 build_batch(
                     [
-                        Record(None, encode_record(record, _VERSIONS.get(type(record))), now_ms)
+                        Record(None, encode_record(record, record_version(record)), now_ms)
                         for record in part
                     ]
                 )

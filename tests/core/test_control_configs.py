@@ -1,0 +1,150 @@
+"""Goal: configurations change as IncrementalAlterConfigs and AlterConfigs say, or not at all.
+
+Method: a table of single changes, then what several together do.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.control_kit import CONTROLLER_ID, Cluster
+
+from holdfast.core.configs import Operation, alter_configs, incremental_alter_configs
+from holdfast.core.image import ResourceType
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import alter_configs as legacy
+from holdfast.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+E = ErrorCode
+SET, DELETE, APPEND, SUBTRACT = Operation
+Change = tuple[int, str, str | None]
+
+
+def _cluster() -> Cluster:
+    cluster = Cluster().start(0, 1)
+    cluster.create("t", [0, 1], retention_ms="7")
+    return cluster
+
+
+def _alter(
+    cluster: Cluster, kind: int, name: str, *changes: Change, validate_only: bool = False
+) -> tuple[ErrorCode, str]:
+    resource = AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=int(operation), value=value)
+            for operation, key, value in changes
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    answer = cluster.decide(incremental_alter_configs, request).responses[0]
+    return ErrorCode(answer.error_code), answer.error_message or ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code", "text"),
+    [
+        (2, "nobody", (SET, "retention.ms", "1"), E.UNKNOWN_TOPIC_OR_PARTITION, "no topic"),
+        (2, "t", (SET, "no.such.key", "1"), E.INVALID_CONFIG, "Unknown topic config"),
+        (2, "t", (SET, "retention.ms", "soon"), E.INVALID_CONFIG, "whole number"),
+        (2, "t", (SET, "retention.ms", None), E.INVALID_CONFIG, "Null value"),
+        (2, "t", (APPEND, "retention.ms", "1"), E.INVALID_CONFIG, "not a list"),
+        (2, "t", (9, "retention.ms", "1"), E.INVALID_REQUEST, "operation 9"),
+        (2, "t", (SET, "cleanup.policy", "compact"), E.INVALID_CONFIG, "compact"),
+        (4, "5", (SET, "log.retention.ms", "1"), E.BROKER_ID_NOT_REGISTERED, "not registered"),
+        (4, "one", (SET, "log.retention.ms", "1"), E.INVALID_REQUEST, "not a broker's id"),
+        (4, "01", (SET, "log.retention.ms", "1"), E.INVALID_REQUEST, "not a broker's id"),
+        (4, "0", (SET, "log.dirs", "/tmp"), E.INVALID_CONFIG, "run time"),
+        (4, "", (SET, "no.such.key", "1"), E.INVALID_CONFIG, "Unknown broker config"),
+        (8, "0", (SET, "root", "DEBUG"), E.INVALID_REQUEST, "Resource type 8"),
+    ],
+)
+def test_refused_changes(kind: int, name: str, change: Change, code: ErrorCode, text: str) -> None:
+    cluster = _cluster()
+    before = cluster.state.image.offset
+    found, message = _alter(cluster, kind, name, change)
+    assert found is code
+    assert text in message
+    assert cluster.state.image.offset == before
+
+
+def test_a_refused_step_takes_the_whole_resource_along() -> None:
+    cluster = _cluster()
+    code, _ = _alter(
+        cluster, 2, "t", (SET, "segment.bytes", "2000000"), (SET, "retention.ms", "soon")
+    )
+    assert code is E.INVALID_CONFIG
+    assert cluster.state.image.topic_configs("t") == {"retention.ms": "7"}
+
+
+def test_set_delete_and_the_same_again() -> None:
+    cluster = _cluster()
+    image = cluster.state.image
+    assert _alter(cluster, 2, "t", (SET, "min.insync.replicas", "2"))[0] is E.NONE
+    assert image.topic_configs("t") == {"retention.ms": "7", "min.insync.replicas": "2"}
+    before = image.offset
+    assert _alter(cluster, 2, "t", (SET, "min.insync.replicas", "2"))[0] is E.NONE
+    assert _alter(cluster, 2, "t", (DELETE, "segment.bytes", None))[0] is E.NONE
+    assert image.offset == before, "what is so already needs no record"
+    assert _alter(cluster, 2, "t", (DELETE, "retention.ms", None))[0] is E.NONE
+    assert image.topic_configs("t") == {"min.insync.replicas": "2"}
+
+
+def test_lists_grow_and_shrink() -> None:
+    cluster = _cluster()
+    image = cluster.state.image
+    assert _alter(cluster, 2, "t", (SET, "cleanup.policy", "delete"))[0] is E.NONE
+    assert _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "delete"))[0] is E.NONE
+    assert image.topic_configs("t")["cleanup.policy"] == "delete"
+    code, message = _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "compact"))
+    assert code is E.INVALID_CONFIG, "the whole list is judged, not the addition"
+    assert "delete,compact" in message
+    assert _alter(cluster, 2, "t", (SUBTRACT, "cleanup.policy", "delete"))[0] is E.NONE
+    assert image.topic_configs("t")["cleanup.policy"] == ""
+
+
+def test_a_list_that_was_never_set_begins_with_what_it_inherits() -> None:
+    cluster = _cluster()
+    assert _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "delete"))[0] is E.NONE
+    assert cluster.state.image.topic_configs("t")["cleanup.policy"] == "delete"
+
+
+@pytest.mark.parametrize("name", ["", "0", str(CONTROLLER_ID)])
+def test_brokers_and_their_defaults(name: str) -> None:
+    cluster = _cluster()
+    assert _alter(cluster, 4, name, (SET, "min.insync.replicas", "2"))[0] is E.NONE
+    assert cluster.state.image.configs[ResourceType.BROKER, name] == {"min.insync.replicas": "2"}
+
+
+def test_validate_only() -> None:
+    cluster = _cluster()
+    change = (SET, "retention.ms", "8")
+    assert _alter(cluster, 2, "t", change, validate_only=True)[0] is E.NONE
+    assert cluster.state.image.topic_configs("t") == {"retention.ms": "7"}
+
+
+def test_naming_anything_twice_is_refused() -> None:
+    cluster = _cluster()
+    code, _ = _alter(cluster, 2, "t", (SET, "retention.ms", "8"), (DELETE, "retention.ms", None))
+    assert code is E.INVALID_REQUEST
+    resource = AlterConfigsResource(resource_type=2, resource_name="t")
+    request = IncrementalAlterConfigsRequest(resources=[resource, resource])
+    answer = cluster.decide(incremental_alter_configs, request)
+    assert [each.error_code for each in answer.responses] == [E.INVALID_REQUEST] * 2
+
+
+def test_the_older_request_replaces_everything() -> None:
+    cluster = _cluster()
+    _alter(cluster, 2, "t", (SET, "min.insync.replicas", "2"))
+    resource = legacy.AlterConfigsResource(
+        resource_type=2,
+        resource_name="t",
+        configs=[legacy.AlterableConfig(name="segment.bytes", value="2000000")],
+    )
+    request = legacy.AlterConfigsRequest(resources=[resource])
+    assert cluster.decide(alter_configs, request).responses[0].error_code == E.NONE
+    assert cluster.state.image.topic_configs("t") == {"segment.bytes": "2000000"}

@@ -1,0 +1,264 @@
+"""Goal: topics are made, grown and deleted, or refused with Kafka's code and a message that helps.
+
+Method: a table of requests against a cluster of three brokers, one of them down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.core.control_kit import Cluster, identity
+
+from holdfast.core.state import Refusal
+from holdfast.core.topics import create_partitions, create_topics, delete_topics
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from holdfast.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from holdfast.wire.uuids import NULL_UUID
+
+E = ErrorCode
+
+
+def _cluster() -> Cluster:
+    cluster = Cluster().start(0, 1, 2)
+    cluster.create("taken", [0, 1], [1, 2])
+    cluster.create("a.b", [0])
+    cluster.die(2)
+    cluster.advance(4000)
+    return cluster
+
+
+def topic(
+    name: str = "t",
+    *,
+    partitions: int = -1,
+    factor: int = -1,
+    replicas: Sequence[Sequence[int]] = (),
+    indexes: Sequence[int] | None = None,
+    configs: Sequence[tuple[str, str | None]] = (),
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in zip(indexes or range(len(replicas)), replicas, strict=True)
+        ],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs],
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "text"),
+    [
+        (topic(""), E.INVALID_TOPIC_EXCEPTION, "empty"),
+        (topic(".."), E.INVALID_TOPIC_EXCEPTION, "can't be"),
+        (topic("x" * 250), E.INVALID_TOPIC_EXCEPTION, "249"),
+        (topic("a/b"), E.INVALID_TOPIC_EXCEPTION, "illegal"),
+        (topic("nl\n"), E.INVALID_TOPIC_EXCEPTION, "illegal"),
+        (topic("__cluster_metadata"), E.INVALID_TOPIC_EXCEPTION, "metadata log"),
+        (topic("a_b"), E.INVALID_TOPIC_EXCEPTION, "collides with existing topic 'a.b'"),
+        (topic("taken"), E.TOPIC_ALREADY_EXISTS, "already exists"),
+        (topic(partitions=0), E.INVALID_PARTITIONS, "larger than 0"),
+        (topic(partitions=-2), E.INVALID_PARTITIONS, "larger than 0"),
+        (topic(partitions=20_000), E.INVALID_PARTITIONS, "10000"),
+        (topic(factor=0), E.INVALID_REPLICATION_FACTOR, "larger than 0"),
+        (topic(factor=4), E.INVALID_REPLICATION_FACTOR, "only 3 broker"),
+        (topic(configs=[("no.such.key", "1")]), E.INVALID_CONFIG, "Unknown topic config"),
+        (topic(configs=[("retention.ms", "soon")]), E.INVALID_CONFIG, "whole number"),
+        (topic(configs=[("retention.ms", None)]), E.INVALID_CONFIG, "null"),
+        (
+            topic(configs=[("retention.ms", "1"), ("retention.ms", "2")]),
+            E.INVALID_REQUEST,
+            "more than once",
+        ),
+        (topic(replicas=[[0]], partitions=1), E.INVALID_REQUEST, "must be -1"),
+        (topic(replicas=[[0]], factor=1), E.INVALID_REQUEST, "must be -1"),
+        (topic(replicas=[[]]), E.INVALID_REPLICA_ASSIGNMENT, "no broker"),
+        (topic(replicas=[[0, 0]]), E.INVALID_REPLICA_ASSIGNMENT, "more than once"),
+        (topic(replicas=[[0, 9]]), E.INVALID_REPLICA_ASSIGNMENT, "not registered"),
+        (topic(replicas=[[0, 1], [1]]), E.INVALID_REPLICA_ASSIGNMENT, "others have 2"),
+        (topic(replicas=[[0], [1]], indexes=[0, 2]), E.INVALID_REPLICA_ASSIGNMENT, "gaps"),
+        (topic(replicas=[[0], [1]], indexes=[0, 0]), E.INVALID_REPLICA_ASSIGNMENT, "once"),
+        (topic(replicas=[[2]]), E.INVALID_REPLICA_ASSIGNMENT, "fenced"),
+    ],
+)
+def test_refused_topics(asked: CreatableTopic, code: ErrorCode, text: str) -> None:
+    cluster = _cluster()
+    before = cluster.state.image.offset
+    result = cluster.create_by_request(asked).topics[0]
+    assert ErrorCode(result.error_code) is code
+    assert result.error_message is not None
+    assert text in result.error_message
+    assert cluster.state.image.offset == before
+
+
+def test_defaults_come_from_the_controllers_file() -> None:
+    cluster = Cluster(num_partitions=4, default_replication_factor=2).start(0, 1, 2)
+    result = cluster.create_by_request(topic()).topics[0]
+    assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 4, 2)
+    assert result.topic_id == cluster.state.image.topics["t"].topic_id
+    assert len(cluster.state.image.topics["t"].partitions) == 4
+
+
+def test_the_answer_describes_every_key_of_the_new_topic() -> None:
+    result = _cluster().create_by_request(topic(configs=[("retention.ms", "5")])).topics[0]
+    assert result.configs is not None
+    values = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert values["retention.ms"] == ("5", 1)
+    assert values["segment.bytes"] == ("1073741824", 5)
+    assert len(values) > 30
+
+
+def test_replicas_that_are_down_are_not_in_the_first_isr() -> None:
+    cluster = _cluster()
+    cluster.create("t", [2, 0, 1])
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr) == (0, (0, 1))
+
+
+def test_each_topic_of_a_request_stands_by_itself() -> None:
+    cluster = _cluster()
+    response = cluster.create_by_request(
+        topic("good"), topic("bad name"), topic("twice"), topic("twice"), topic("x.y"), topic("x_y")
+    )
+    codes = {each.name: ErrorCode(each.error_code) for each in response.topics}
+    assert codes == {
+        "good": E.NONE,
+        "bad name": E.INVALID_TOPIC_EXCEPTION,
+        "twice": E.INVALID_REQUEST,
+        "x.y": E.NONE,
+        "x_y": E.INVALID_TOPIC_EXCEPTION,
+    }
+    assert sorted(cluster.state.image.topics) == ["a.b", "good", "taken", "x.y"]
+
+
+def test_validate_only_changes_nothing_and_promises_no_id() -> None:
+    cluster = _cluster()
+    before = cluster.state.image.offset
+    result = cluster.create_by_request(topic(partitions=3), validate_only=True).topics[0]
+    assert (result.error_code, result.num_partitions, result.topic_id) == (0, 3, NULL_UUID)
+    assert cluster.state.image.offset == before
+
+
+@pytest.mark.slow
+def test_one_request_is_one_batch_at_most() -> None:
+    cluster = _cluster()
+    response = cluster.create_by_request(
+        topic("a", partitions=6000), topic("b", partitions=6000), topic("c", partitions=10)
+    )
+    codes = [ErrorCode(each.error_code) for each in response.topics]
+    assert codes == [E.NONE, E.POLICY_VIOLATION, E.NONE]
+
+
+def test_topics_that_may_not_be_made_are_refused_alone() -> None:
+    cluster = _cluster()
+    refusals = {"secret": Refusal(E.TOPIC_AUTHORIZATION_FAILED, "no")}
+    request = CreateTopicsRequest(topics=[topic("secret"), topic("open")])
+    response = cluster.decide(
+        create_topics,
+        request,
+        topic_ids=[identity(1), identity(2)],
+        seeds=[0, 1],
+        refusals=refusals,
+    )
+    assert [each.error_code for each in response.topics] == [E.TOPIC_AUTHORIZATION_FAILED, E.NONE]
+    assert "secret" not in cluster.state.image.topics
+
+
+def _delete(cluster: Cluster, *asked: DeleteTopicState | str, **keywords: Any) -> list[ErrorCode]:
+    names = [each for each in asked if isinstance(each, str)]
+    states = [each for each in asked if isinstance(each, DeleteTopicState)]
+    request = DeleteTopicsRequest(topics=states, topic_names=names)
+    response = cluster.decide(delete_topics, request, **keywords)
+    return [ErrorCode(each.error_code) for each in response.responses]
+
+
+def test_deleting_by_name_and_by_id() -> None:
+    cluster = _cluster()
+    topic_id = cluster.state.image.topics["a.b"].topic_id
+    assert _delete(cluster, "taken", "nobody") == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert _delete(
+        cluster,
+        DeleteTopicState(topic_id=topic_id),
+        DeleteTopicState(topic_id=topic_id),
+        DeleteTopicState(name="a.b", topic_id=topic_id),
+        DeleteTopicState(topic_id=identity(99)),
+        DeleteTopicState(),
+    ) == [E.NONE, E.INVALID_REQUEST, E.INVALID_REQUEST, E.UNKNOWN_TOPIC_ID, E.INVALID_REQUEST]
+    assert cluster.state.image.topics == {}
+
+
+def test_deletion_can_be_forbidden() -> None:
+    cluster = Cluster(delete_topic_enable=False).start(0)
+    cluster.create("t", [0])
+    assert _delete(cluster, "t") == [E.TOPIC_DELETION_DISABLED]
+    cluster = _cluster()
+    refusals = {"taken": Refusal(E.TOPIC_AUTHORIZATION_FAILED, "no")}
+    assert _delete(cluster, "taken", refusals=refusals) == [E.TOPIC_AUTHORIZATION_FAILED]
+    assert "taken" in cluster.state.image.topics
+
+
+def _grow(
+    cluster: Cluster,
+    name: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+    *,
+    validate_only: bool = False,
+) -> tuple[ErrorCode, str]:
+    lists = None
+    if assignments is not None:
+        lists = [CreatePartitionsAssignment(broker_ids=list(each)) for each in assignments]
+    asked = CreatePartitionsTopic(name=name, count=count, assignments=lists)
+    request = CreatePartitionsRequest(topics=[asked], validate_only=validate_only)
+    result = cluster.decide(create_partitions, request, seeds=[5]).results[0]
+    return ErrorCode(result.error_code), result.error_message or ""
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "assignments", "code", "text"),
+    [
+        ("nobody", 3, None, E.UNKNOWN_TOPIC_OR_PARTITION, "no topic"),
+        ("taken", 2, None, E.INVALID_PARTITIONS, "already has 2"),
+        ("taken", 1, None, E.INVALID_PARTITIONS, "can't be taken away"),
+        ("taken", 90_000, None, E.INVALID_PARTITIONS, "fewer at a time"),
+        ("taken", 4, [[0, 1]], E.INVALID_REPLICA_ASSIGNMENT, "1 assignment"),
+        ("taken", 3, [[0]], E.INVALID_REPLICA_ASSIGNMENT, "others have 2"),
+        ("taken", 3, [[0, 9]], E.INVALID_REPLICA_ASSIGNMENT, "not registered"),
+    ],
+)
+def test_partitions_that_can_not_be_added(
+    name: str, count: int, assignments: list[list[int]] | None, code: ErrorCode, text: str
+) -> None:
+    cluster = _cluster()
+    before = cluster.state.image.offset
+    found, message = _grow(cluster, name, count, assignments)
+    assert found is code
+    assert text in message
+    assert cluster.state.image.offset == before
+
+
+def test_partitions_are_added_with_the_topics_replication_factor() -> None:
+    cluster = _cluster()
+    assert _grow(cluster, "taken", 5, validate_only=True)[0] is E.NONE
+    assert len(cluster.state.image.topics["taken"].partitions) == 2
+    assert _grow(cluster, "taken", 5)[0] is E.NONE
+    partitions = cluster.state.image.topics["taken"].partitions
+    assert [partition.index for partition in partitions] == [0, 1, 2, 3, 4]
+    assert {len(partition.replicas) for partition in partitions} == {2}
+    assert _grow(cluster, "taken", 6, [[1, 0]])[0] is E.NONE
+    assert cluster.partition("taken", 5).replicas == (1, 0)

@@ -1,0 +1,31 @@
+"""Goal: elections, departures and returns end as KAFKA.md 5 and EXPERIMENTS.md C1, C2, C9 say.
+
+Method: golden transcripts. `--rewrite` writes what happened into the files; review it as a diff.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.core.transcript import run
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_transcript(path: Path, rewrite: bool) -> None:
+    text = path.read_text()
+    happened = run(text)
+    if rewrite:
+        path.write_text(happened)
+    assert happened == path.read_text()
+
+
+def test_there_are_transcripts() -> None:
+    assert TRANSCRIPTS
+
+
+def test_a_transcript_that_expects_something_else_is_noticed() -> None:
+    text = TRANSCRIPTS[0].read_text()
+    assert run(text.replace("leader 0", "leader 9")) != text.replace("leader 0", "leader 9")

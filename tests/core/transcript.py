@@ -1,0 +1,186 @@
+"""A small language for stories of a cluster, and how their outcome is written down.
+
+A transcript is a text of blocks: commands, a line of dashes, what happened, an empty line. Lines
+that begin with # tell the reader what is going on. The commands are the methods of `Story`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.core.control_kit import Cluster
+
+from holdfast.core.configs import incremental_alter_configs
+from holdfast.core.elections import Election, balance, elect_leaderless
+from holdfast.core.image import Broker, Partition
+from holdfast.core.leadership import elect_leaders
+from holdfast.core.state import Decision
+from holdfast.wire.errors import ErrorCode, error_code
+from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from holdfast.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+RULE = "----"
+KINDS = {"topic": 2, "broker": 4, "cluster": 4}
+
+
+def run(text: str) -> str:
+    """Run a transcript; return it with what really happened."""
+    story = Story()
+    out: list[str] = []
+    outcome: list[str] = []
+    inside = False  # between the rule and the empty line: what was expected, which is left out
+    for line in text.splitlines():
+        if inside:
+            if line:
+                continue
+            inside = False
+        if line == RULE:
+            out += [RULE, *outcome]
+            outcome, inside = [], True
+            continue
+        out.append(line)
+        if line and not line.startswith("#"):
+            outcome += story.command(line.split())
+    return "\n".join(out).rstrip("\n") + "\n"
+
+
+class Story:
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.seen = 0
+
+    def command(self, words: list[str]) -> list[str]:
+        name, *arguments = words
+        method = getattr(self, "do_" + name)
+        said: str | None = method(*arguments)
+        return ([said] if said else []) + self._changes()
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def do_start(self, *nodes: str) -> None:
+        self.cluster.start(*map(int, nodes))
+
+    def do_topic(self, name: str, *replicas: str) -> None:
+        """`topic t 0,1,2 1,2,0`: the replicas of each partition."""
+        self.cluster.create(name, *(list(map(int, each.split(","))) for each in replicas))
+
+    def do_kill(self, *nodes: str) -> None:
+        for node in nodes:
+            self.cluster.die(int(node))
+
+    def do_advance(self, milliseconds: str) -> None:
+        self.cluster.advance(int(milliseconds))
+
+    def do_restart(self, node: str) -> str:
+        """A new start registers; it stays fenced until it beats (`beat`)."""
+        self.cluster.incarnations[int(node)] += 1
+        code = error_code(self.cluster.register(int(node)).error_code)
+        if code is ErrorCode.NONE:
+            self.cluster.alive[int(node)] = None
+        return f"register {node}: {code.name}"
+
+    def do_beat(self, *nodes: str) -> None:
+        for node in nodes:
+            self.cluster.beat(int(node))
+
+    def do_leave(self, node: str) -> str:
+        answer = self.cluster.beat(int(node), want_shut_down=True)
+        if answer.should_shut_down:
+            self.cluster.alive.pop(int(node), None)
+        return f"leave {node}: {'may go' if answer.should_shut_down else 'wait'}"
+
+    def do_alter(self, node: str, partition: str, isr: str) -> str:
+        name, _, index = partition.rpartition("-")
+        response = self.cluster.alter(int(node), name, int(index), list(map(int, isr.split(","))))
+        code = response.error_code or response.topics[0].partitions[0].error_code
+        return f"alter {partition}: {error_code(code).name}"
+
+    def do_elect(self, kind: str, *partitions: str) -> str:
+        asked = None
+        if partitions != ("all",):
+            asked = [
+                TopicPartitions(topic=name, partitions=[int(index)])
+                for name, _, index in (each.rpartition("-") for each in partitions)
+            ]
+        request = ElectLeadersRequest(
+            election_type=int(Election[kind.upper()]), topic_partitions=asked
+        )
+        response = self.cluster.decide(elect_leaders, request)
+        results = [
+            f"{each.topic}-{one.partition_id} {error_code(one.error_code).name}"
+            for each in response.replica_election_results
+            for one in each.partition_result
+        ]
+        return f"elect {kind}: {', '.join(results) or 'nothing'}"
+
+    def do_balance(self) -> None:
+        self.cluster.apply(Decision(None, list(balance(self.cluster.state))))
+
+    def do_sweep(self) -> None:
+        self.cluster.apply(Decision(None, list(elect_leaderless(self.cluster.state))))
+
+    def do_config(self, kind: str, name: str, setting: str) -> str:
+        """`config topic t key=value`; without a value the key goes back to its default."""
+        key, _, value = setting.partition("=")
+        change = AlterableConfig(name=key, config_operation=0 if value else 1, value=value or None)
+        resource = AlterConfigsResource(
+            resource_type=KINDS[kind],
+            resource_name="" if kind == "cluster" else name,
+            configs=[change],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        response = self.cluster.decide(incremental_alter_configs, request)
+        return f"config {setting}: {error_code(response.responses[0].error_code).name}"
+
+    # -- what happened -------------------------------------------------------------------------
+
+    def _changes(self) -> list[str]:
+        """Every change since the last look, batch by batch, in the order of the log."""
+        lines: list[str] = []
+        image = self.cluster.state.image
+        for delta in self.cluster.deltas[self.seen :]:
+            for node, was in delta.brokers_changed.items():
+                lines += _broker(node, was, image.brokers.get(node))
+            for topic in delta.topics_created:
+                lines += [_created(partition) for partition in topic.partitions]
+            for (topic_id, index), before in delta.partitions_changed.items():
+                now = image.partition_by_id(topic_id, index)
+                if before is not None and now is not None:
+                    lines.append(_changed(before, now))
+        self.seen = len(self.cluster.deltas)
+        return list(dict.fromkeys(lines))
+
+
+def _broker(node: int, was: Broker | None, now: Broker | None) -> list[str]:
+    if now is None:
+        return [f"broker {node}: unregistered"]
+    state = "leaving" if now.in_controlled_shutdown else "active"
+    state = "fenced" if now.fenced else state
+    return [f"broker {node}: {'registered, ' if was is None else ''}{state}"]
+
+
+def _created(partition: Partition) -> str:
+    return (
+        f"{partition.topic}-{partition.index}: leader {partition.leader}, isr {_set(partition.isr)}"
+    )
+
+
+def _changed(was: Partition, now: Partition) -> str:
+    parts = []
+    if was.leader != now.leader:
+        parts.append(f"leader {was.leader} -> {now.leader}")
+    if was.leader_epoch != now.leader_epoch:
+        parts.append(f"epoch {was.leader_epoch} -> {now.leader_epoch}")
+    if was.isr != now.isr:
+        parts.append(f"isr {_set(was.isr)} -> {_set(now.isr)}")
+    if was.recovery_state != now.recovery_state:
+        parts.append(now.recovery_state.name.lower())
+    return f"{now.topic}-{now.index}: {', '.join(parts) or 'as it was'}"
+
+
+def _set(nodes: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, nodes)) + "}"
