@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.config.topic import TopicSettings
@@ -13,14 +11,20 @@ from holdfast.log.checkpoints import MetaProperties, write_meta_properties
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Disk, Runtime
-from holdfast.runtime.real import real_runtime
+from holdfast.testing.disk import MemoryDisk
+from holdfast.testing.loop import VirtualLoop
+from holdfast.testing.loop import run as run_virtual
+from holdfast.testing.network import Fabric
+from holdfast.testing.runtime import SeededRandom, VirtualClock
+from holdfast.testing.worker import MemoryWorker
 from holdfast.wire.batch import Codec, Record, batches, build_batch
 
 ResultT = TypeVar("ResultT")
 
 TOPIC_ID = bytes(range(16))
 CLUSTER_ID = "abcdefghijklmnopqrstuv"
-NOW_MS = 1_700_000_000_000
+LOGS = "/logs"
+NOW_MS = 1_767_225_600_000  # when virtual time begins
 
 
 @dataclass(frozen=True)
@@ -33,22 +37,29 @@ class Intervals:
     producer_id_expiration_ms: int = 86_400_000
 
 
-class SteppingClock:
-    """A clock that stands until a test moves it."""
+def virtual(test: Callable[[Runtime], Coroutine[Any, Any, ResultT]], *, seed: int = 1) -> ResultT:
+    """Run a test in virtual time over a memory disk; timers of minutes cost nothing."""
+    loop = VirtualLoop()
+    clock = VirtualClock(loop, skew_ms=0, booted_ms=1)
+    runtime = Runtime(
+        clock=clock,
+        random=SeededRandom(seed),
+        network=Fabric(seed).host("here"),
+        disk=MemoryDisk(seed, now_ms=clock.wall_ms),
+        worker=MemoryWorker(seed),
+    )
+    return run_virtual(lambda: test(runtime), loop=loop)
 
-    def __init__(self) -> None:
-        self.now_ms = NOW_MS
 
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
+def memory_disk(runtime: Runtime) -> MemoryDisk:
+    assert isinstance(runtime.disk, MemoryDisk)
+    return runtime.disk
 
 
-def runtime_with(**ports: Any) -> Runtime:
-    """Return the real runtime with some of its ports exchanged."""
-    return replace(real_runtime(), **ports)
+def after_crash(runtime: Runtime, *, power: bool = False, torn: bool = False) -> Runtime:
+    """Return the next process's ports after SIGKILL, or after a power cut."""
+    disk = memory_disk(runtime)
+    return replace(runtime, disk=disk.power_cut(torn=torn) if power else disk.crash())
 
 
 def small_settings(**changes: Any) -> TopicSettings:
@@ -63,11 +74,15 @@ def format_directory(disk: Disk, path: str, *, node_id: int = 1, number: int = 1
         cluster_id=CLUSTER_ID, node_id=node_id, directory_id=number.to_bytes(16, "big")
     )
     write_meta_properties(disk, path, properties)
+    disk.sync_directory(path.rpartition("/")[0] or "/")
     return path
 
 
 def open_directories(
-    runtime: Runtime, paths: Sequence[str], settings: TopicSettings | None = None, **changes: Any
+    runtime: Runtime,
+    paths: Sequence[str] = (LOGS,),
+    settings: TopicSettings | None = None,
+    **changes: Any,
 ) -> LogDirectories:
     """Format what is not formatted yet, and load."""
     for number, path in enumerate(paths, 1):
@@ -84,6 +99,20 @@ def open_directories(
     directories = LogDirectories(runtime, paths, **values)
     directories.load()
     return directories
+
+
+def new_log(runtime: Runtime, settings: TopicSettings | None = None) -> tuple[LogDirectories, Log]:
+    """Return fresh directories with one empty replica, `t-0`."""
+    directories = open_directories(runtime, settings=settings)
+    return directories, directories.create("t", 0, TOPIC_ID, settings or small_settings())
+
+
+def reopened(runtime: Runtime, settings: TopicSettings | None = None) -> tuple[LogDirectories, Log]:
+    """Load what an earlier process left."""
+    directories = open_directories(runtime, settings=settings)
+    log = directories.get("t", 0)
+    assert log is not None, "the replica is gone"
+    return directories, log
 
 
 def make_batch(count: int = 1, *, size: int = 20, timestamp: int = NOW_MS, **fields: Any) -> bytes:
@@ -115,29 +144,6 @@ def everything(log: Log) -> bytes:
 def bases(data: bytes) -> list[int]:
     """Return the base offset of each batch in what was read."""
     return [header.base_offset for _, header in batches(data)]
-
-
-def run(test: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    async def body() -> ResultT:
-        return await test()
-
-    return asyncio.run(body())
-
-
-async def restart(
-    directories: LogDirectories,
-    runtime: Runtime,
-    path: Path | str,
-    *,
-    clean: bool,
-    settings: TopicSettings | None = None,
-) -> LogDirectories:
-    """Stop and load again: properly, or as after SIGKILL."""
-    if clean:
-        await directories.close(broker_epoch=7)
-    else:
-        crash(directories)
-    return open_directories(runtime, [str(path)], settings)
 
 
 def crash(directories: LogDirectories) -> None:

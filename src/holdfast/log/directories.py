@@ -76,7 +76,8 @@ class LogDirectories:
 
         `settings_for(topic)` gives the settings with which a replica is loaded; replace
         `log.settings` when the topic's configuration is known. `metadata_path` is
-        metadata.log.dir; it need not be one of `paths`.
+        metadata.log.dir; it need not be one of `paths`, but then the node does not start
+        without it. Left out, the metadata log is in the first of `paths`.
         """
         assert paths or metadata_path, "a node without a directory"
         self.on_offline: Callable[[LogDirectory], None] | None = None  # called between handlers
@@ -91,7 +92,7 @@ class LogDirectories:
             LogDirectory(runtime, path, file_limit=limit) for path in everything
         ]
         self._for_topics = self.directories[: len(set(paths))]
-        self._metadata_path = metadata_path or (paths[0] if paths else "")
+        self._metadata_path = metadata_path
         self._logs: dict[tuple[str, int], Log] = {}
         self._broker_epochs: list[int] = []  # of each directory's last clean shutdown
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -208,7 +209,7 @@ class LogDirectories:
                 topic_id=topic_id,
                 settings=settings,
                 loaded=loaded,
-                is_new=loaded.recovery_point == 0,
+                is_new=loaded.recovery_point == 0 and not loaded.clean,
             )
         )
 
@@ -286,7 +287,8 @@ class LogDirectories:
 
     def _directory_for(self, topic: str) -> LogDirectory:
         if topic == METADATA_TOPIC:
-            found = [each for each in self.directories if each.path == self._metadata_path]
+            path = self._metadata_path or self.directories[0].path
+            found = [each for each in self.directories if each.path == path]
             found[0].check()
             return found[0]
         online = [directory for directory in self._for_topics if directory.online]

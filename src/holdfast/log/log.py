@@ -671,7 +671,7 @@ class Log:
         if self._names_dirty:
             directories.append(self.directory)
             self._names_dirty = False
-        if logs and self._is_new:
+        if self._is_new and (logs or whole):
             logs.append(f"{self.directory}/{PARTITION_METADATA}")
             directories.append(self.home.path)
         stale, self._stale_snapshots = self._stale_snapshots, set()

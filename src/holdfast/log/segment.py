@@ -202,15 +202,20 @@ class Segment:
         """
         nearest = max(position, self.offsets.floor_position(limit))
         found, next_offset = position, -1
-        for start, header in self.headers(nearest):
-            end = start + header.size
-            if end > limit:
-                if next_offset < 0 and start > position:
-                    return start, header.base_offset  # all in front of this one fits
-                if next_offset < 0 and minimum_one:
-                    return end, header.next_offset
-                break
-            found, next_offset = end, header.next_offset
+        try:
+            for start, header in self.headers(nearest):
+                end = start + header.size
+                if end > limit:
+                    if next_offset < 0 and start > position:
+                        return start, header.base_offset  # all in front of this one fits
+                    if next_offset < 0 and minimum_one:
+                        return end, header.next_offset
+                    break
+                found, next_offset = end, header.next_offset
+        except CorruptFileError:
+            if next_offset < 0:
+                raise
+            # What lies in front of the damage is good; the next read meets it.
         return found, next_offset
 
     def read(self, position: int, size: int) -> bytes:

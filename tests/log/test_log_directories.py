@@ -1,0 +1,284 @@
+"""Several log directories: whose they are, where replicas go, what a start finds."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.log.log_kit import (
+    CLUSTER_ID,
+    LOGS,
+    TOPIC_ID,
+    after_crash,
+    append,
+    crash,
+    everything,
+    format_directory,
+    new_log,
+    open_directories,
+    small_settings,
+    virtual,
+)
+
+from holdfast.log.checkpoints import (
+    MetaProperties,
+    decode_offsets,
+    encode_offsets,
+    read_meta_properties,
+    write_meta_properties,
+)
+from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
+from holdfast.runtime.ports import Runtime
+from holdfast.runtime.real import RealDisk, real_runtime
+from holdfast.testing.worker import MemoryWorker
+from holdfast.wire.uuids import NULL_UUID
+
+PATHS = ("/one", "/two", "/three")
+
+
+def test_replicas_go_where_the_fewest_are_and_are_found_again() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        for partition in range(7):
+            log = directories.create("my-topic-1", partition, TOPIC_ID, small_settings())
+            append(log, partition + 1)
+        counts = [len(directory.replicas) for directory in directories.directories]
+        assert counts == [3, 2, 2]
+        await directories.close(broker_epoch=3)
+        directories = open_directories(runtime, PATHS)
+        assert directories.cluster_id == CLUSTER_ID
+        assert directories.previous_broker_epoch == 3
+        assert [each.directory_id[-1] for each in directories.directories] == [1, 2, 3]
+        for partition in range(7):
+            found = directories.get("my-topic-1", partition)
+            assert found is not None
+            assert (found.end, found.topic_id) == (partition + 1, TOPIC_ID)
+
+    virtual(body)
+
+
+def test_the_metadata_log_lies_in_its_own_directory() -> None:
+    async def body(runtime: Runtime) -> None:
+        format_directory(runtime.disk, "/metadata", number=9)
+        directories = open_directories(runtime, PATHS, metadata_path="/metadata")
+        log = directories.create("__cluster_metadata", 0, TOPIC_ID, small_settings())
+        assert log.home.path == "/metadata"
+        for partition in range(9):
+            assert (
+                directories.create("t", partition, TOPIC_ID, small_settings()).home is not log.home
+            )
+        only = open_directories(after_crash(runtime), ("/metadata",))
+        assert only.get("__cluster_metadata", 0) is not None
+
+    virtual(body)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"node_id": 2}, r"/one belongs to node 1, this is node 2: correct node\.id"),
+        ({"cluster_id": "another"}, "/one belongs to cluster abc.*, not to another"),
+    ],
+)
+def test_a_directory_of_another_node_or_cluster_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        with pytest.raises(DirectoryError, match=message):
+            open_directories(runtime, PATHS, **changes)
+
+    virtual(body)
+
+
+def test_an_unformatted_or_copied_directory_is_refused() -> None:
+    async def body(runtime: Runtime) -> None:
+        format_directory(runtime.disk, "/one")
+        runtime.disk.make_directories("/copy")
+        runtime.disk.write_atomic(
+            "/copy/meta.properties", runtime.disk.read("/one/meta.properties")
+        )
+        with pytest.raises(DirectoryError, match=r"have one directory\.id"):
+            open_directories(runtime, ("/one", "/copy"))
+        runtime.disk.remove("/copy/meta.properties")
+        runtime.disk.write_atomic("/copy/meta.properties", b"version=1\ncluster.id=x\n")
+        with pytest.raises(DirectoryError, match=r"lacks node\.id"):
+            open_directories(after_crash(runtime), ("/copy",))
+
+    virtual(body)
+
+
+def test_meta_properties_are_kafkas(tmp_path: Path) -> None:
+    disk = RealDisk()
+    assert read_meta_properties(disk, str(tmp_path)) is None
+    properties = MetaProperties(cluster_id="c", node_id=7, directory_id=TOPIC_ID)
+    write_meta_properties(disk, str(tmp_path), properties)
+    assert read_meta_properties(disk, str(tmp_path)) == properties
+    (tmp_path / "meta.properties").write_text("#\n#Mon\nversion=0\nbroker.id=1\n")
+    with pytest.raises(DirectoryError, match="version 0"):
+        read_meta_properties(disk, str(tmp_path))
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    """On the real disk: the lock is the kernel's, and goes with the process that held it."""
+
+    async def body() -> None:
+        runtime = real_runtime()
+        path = str(tmp_path / "logs")
+        directories = open_directories(runtime, (path,))
+        with pytest.raises(DirectoryError, match="in use by another process: stop it"):
+            open_directories(runtime, (path,))
+        crash(directories)
+        again = open_directories(runtime, (path,))
+        await again.close()
+
+    asyncio.run(body())
+
+
+def test_a_deleted_replica_is_gone_at_once_and_its_files_later() -> None:
+    async def body(runtime: Runtime) -> None:
+        settings = small_settings(file_delete_delay_ms=10_000)
+        directories, log = new_log(runtime, settings)
+        append(log)
+        pending = log.flush()
+        directories.delete("t", 0)
+        assert directories.get("t", 0) is None
+        (renamed,) = [name for name in runtime.disk.list(LOGS) if name.endswith("-delete")]
+        assert renamed.startswith("t-0.")
+        assert "t-0" not in runtime.disk.list(LOGS)
+        with pytest.raises(Exception, match="the replica was deleted"):
+            await pending
+        fresh = directories.create("t", 0, TOPIC_ID, settings)
+        assert append(fresh) == 0
+        await asyncio.sleep(11)
+        assert renamed not in runtime.disk.list(LOGS)
+        directories.delete("t", 0)
+        await directories.close()
+        directories = open_directories(runtime)
+        await asyncio.sleep(1)
+        assert not [name for name in runtime.disk.list(LOGS) if name.endswith("-delete")]
+
+    virtual(body)
+
+
+def test_a_long_topic_name_can_be_deleted() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, _ = new_log(runtime)
+        directories.create("x" * 249, 12_345, TOPIC_ID, small_settings())
+        directories.delete("x" * 249, 12_345)
+        assert all(len(name) <= 255 for name in runtime.disk.list(LOGS))
+
+    virtual(body)
+
+
+def test_a_new_replicas_name_is_durable_soon() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime)
+        for partition in range(5):
+            directories.create("t", partition, TOPIC_ID, small_settings())
+        await asyncio.sleep(1)
+        crash(directories)
+        found = open_directories(after_crash(runtime, power=True))
+        assert len(found.logs) == 5
+        assert {log.end for log in found.logs} == {0}
+
+    virtual(body)
+
+
+def test_a_replica_whose_id_is_not_known_says_so() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log)
+        await directories.close()
+        for text in (None, b"version: 0\ntopic_id: nonsense"):
+            path = f"{LOGS}/t-0/partition.metadata"
+            if text is None:
+                runtime.disk.remove(path)
+            else:
+                runtime.disk.write_atomic(path, text)
+            directories = open_directories(runtime)
+            found = directories.get("t", 0)
+            assert found is not None
+            assert (found.topic_id, found.end) == (NULL_UUID, 1)
+            await directories.close()
+
+    virtual(body)
+
+
+def test_one_replica_in_two_directories_is_refused() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        directories.create("t", 0, TOPIC_ID, small_settings())
+        await directories.close()
+        runtime.disk.make_directories("/two/t-0")
+        with pytest.raises(DirectoryError, match="t-0 lies in /one and in /two"):
+            open_directories(runtime, PATHS)
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start"])
+def test_a_damaged_checkpoint_is_done_without(name: str) -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        for _ in range(40):
+            append(log)
+        whole = everything(log)
+        await directories.close()
+        runtime.disk.write_atomic(f"{LOGS}/{name}-offset-checkpoint", b"0\n9\nt 0")
+        directories = open_directories(runtime)
+        found = directories.get("t", 0)
+        assert found is not None
+        assert everything(found) == whole
+
+    virtual(body)
+
+
+def test_offset_checkpoints_are_kafkas() -> None:
+    data = encode_offsets([("a-b", 0, 5), ("c", 10, 1 << 40)])
+    assert data == b"0\n2\na-b 0 5\nc 10 1099511627776\n"
+    assert decode_offsets(data, "file") == {("a-b", 0): 5, ("c", 10): 1 << 40}
+    with pytest.raises(CorruptFileError):
+        decode_offsets(b"0\n1\na b c\n", "file")
+
+
+def test_few_descriptors_serve_many_replicas() -> None:
+    """Goal: ten thousand replicas under a limit. Method: sixty under a limit of sixteen."""
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, file_limit=16)
+        logs = [
+            directories.create("t", partition, TOPIC_ID, small_settings())
+            for partition in range(60)
+        ]
+        for round_number in range(3):
+            for log in logs:
+                assert append(log) == round_number
+                assert everything(log)
+        assert len(directories.directories[0].files) <= 16
+        await directories.close()
+
+    virtual(body)
+
+
+def test_a_worker_that_is_full_delays_flushes_but_loses_none() -> None:
+    async def body(runtime: Runtime) -> None:
+        runtime = replace(runtime, worker=MemoryWorker(1, queue_max=1))
+        directories, log = new_log(runtime)
+        for _ in range(40):
+            append(log, epoch=2)
+        whole = everything(log)
+        while log.recovery_point < log.end:
+            with suppress(StorageError):  # too much waits for the disk: try again
+                await log.flush()
+            await asyncio.sleep(0.01)
+        crash(directories)
+        found = open_directories(after_crash(runtime, power=True)).get("t", 0)
+        assert found is not None
+        assert everything(found) == whole
+        assert found.latest_epoch == 2
+
+    virtual(body)

@@ -1,0 +1,149 @@
+"""A full or failing disk: the directory goes offline, the log is not damaged, others serve on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.log.log_kit import (
+    after_crash,
+    append,
+    crash,
+    everything,
+    memory_disk,
+    new_log,
+    open_directories,
+    reopened,
+    small_settings,
+    virtual,
+)
+
+from holdfast.log.directories import LogDirectory
+from holdfast.log.errors import DirectoryError, StorageError
+from holdfast.log.log import Log
+from holdfast.runtime.ports import Runtime
+from holdfast.testing.disk import DiskFault, Operation
+
+PATHS = ("/one", "/two")
+
+
+def use_everything(log: Log) -> Iterator[Callable[[], object]]:
+    yield lambda: append(log)
+    yield lambda: log.read(0, 100, 1)
+    yield lambda: log.truncate_to(0)
+    yield lambda: log.start_epoch(9)
+    yield lambda: log.offset_for_timestamp(0)
+    yield log.flush
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_failed_append_leaves_the_log_as_it_was(code: int) -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        seen: list[LogDirectory] = []
+        directories.on_offline = seen.append
+        log = directories.create("t", 0, bytes(16), small_settings())
+        other = directories.create("t", 1, bytes(16), small_settings())
+        assert log.home is not other.home
+        append(log, 2)
+        whole = everything(log)
+        disk = memory_disk(runtime)
+        disk.inject(DiskFault(operations={"append"}, prefix=log.directory, code=code))
+        with pytest.raises(StorageError, match="is offline") as raised:
+            append(log)
+        assert raised.value.directory == log.home.path
+        for use in use_everything(log):
+            with pytest.raises(StorageError):
+                use()
+        await asyncio.sleep(0)
+        assert [directory.path for directory in seen] == [log.home.path]
+        assert [each.partition for each in directories.logs] == [other.partition]
+        append(other)
+        await other.flush()
+        await directories.close()
+        disk.heal()
+        directories = open_directories(after_crash(runtime), PATHS)
+        found = directories.get("t", 0)
+        assert found is not None
+        assert everything(found) == whole
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("operation", ["sync", "open", "append", "rename"])
+def test_a_failed_flush_takes_the_directory_offline(operation: Operation) -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        for _ in range(30):
+            append(log)
+        if operation == "append":
+            log.flush_sealed()  # the first job's writes are indexes, snapshots and epochs
+        memory_disk(runtime).inject(DiskFault(operations={operation}, prefix=log.directory))
+        with pytest.raises(StorageError):
+            await log.flush()
+        assert not directories.logs
+        with pytest.raises(StorageError):
+            append(log)
+        await directories.close(broker_epoch=5)
+        memory_disk(runtime).heal()
+        _, log = reopened(after_crash(runtime))
+        assert log.end == 30, "it was not closed properly, so it was read again"
+
+    virtual(body)
+
+
+def test_a_failing_read_takes_the_directory_offline() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log)
+        memory_disk(runtime).inject(DiskFault(operations={"read"}, prefix=log.directory))
+        with pytest.raises(StorageError):
+            log.read(0, 100, 1)
+        assert not directories.logs
+
+    virtual(body)
+
+
+def append_many(log: Log) -> None:
+    for _ in range(60):
+        append(log)
+
+
+def test_a_full_disk_in_the_middle_of_rolling() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log)
+        memory_disk(runtime).inject(DiskFault(operations={"open"}, code=errno.ENOSPC))
+        with pytest.raises(StorageError):
+            append_many(log)
+        end = log.end
+        memory_disk(runtime).heal()
+        crash(directories)
+        _, log = reopened(after_crash(runtime))
+        assert log.end == end
+
+    virtual(body)
+
+
+def test_start_goes_on_without_a_directory_that_fails() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        for partition in range(4):
+            append(directories.create("t", partition, bytes(16), small_settings()))
+        await directories.close()
+        disk = memory_disk(runtime)
+        disk.inject(DiskFault(operations={"list"}, prefix="/two"))
+        directories = open_directories(runtime, PATHS)
+        assert [each.online for each in directories.directories] == [True, False]
+        assert len(directories.logs) == 2
+        assert directories.previous_broker_epoch == -1
+        crash(directories)
+        with pytest.raises(DirectoryError, match=r"metadata\.log\.dir must work"):
+            open_directories(runtime, PATHS, metadata_path="/two")
+        disk.inject(DiskFault(operations={"list"}, prefix="/one"))
+        with pytest.raises(DirectoryError, match="no log directory works"):
+            open_directories(after_crash(runtime), PATHS)
+
+    virtual(body)

@@ -1,0 +1,74 @@
+"""Finding records by timestamp, in every codec, through segments and indexes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.log.log_kit import NOW_MS, append, make_batch, new_log, small_settings, virtual
+
+from holdfast.log.search import FoundRecord
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.batch import Codec, assign_log_append_time
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    stamps=st.lists(st.integers(0, 300), min_size=1, max_size=40),
+    wanted=st.integers(-5, 320),
+    start=st.integers(0, 60),
+)
+def test_the_first_record_that_is_young_enough(stamps: list[int], wanted: int, start: int) -> None:
+    """Against a list of records whose timestamps go up and down."""
+
+    async def body(runtime: Runtime) -> None:
+        _, log = new_log(runtime, small_settings(segment_bytes=500, index_interval_bytes=100))
+        records: list[FoundRecord] = []
+        for number, stamp in enumerate(stamps):
+            base = append(log, 2, epoch=number // 8, timestamp=stamp)
+            epoch = number // 8
+            records += [FoundRecord(base + n, stamp + n, epoch) for n in range(2)]
+        await log.flush()
+        log.high_watermark = log.end
+        log.advance_start(start)
+        records = [record for record in records if record.offset >= log.start]
+        expected = next((record for record in records if record.timestamp >= wanted), None)
+        assert log.offset_for_timestamp(wanted) == expected
+        newest = max(records, key=lambda record: record.timestamp, default=None)
+        if start == 0:
+            assert log.max_timestamp() == newest
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_codec_is_opened(codec: Codec) -> None:
+    async def body(runtime: Runtime) -> None:
+        _, log = new_log(runtime)
+        append(log, 10, timestamp=NOW_MS, codec=codec)
+        assert log.offset_for_timestamp(NOW_MS + 7) == (7, NOW_MS + 7, 0)
+        assert log.offset_for_timestamp(NOW_MS + 10) is None
+        assert log.max_timestamp() == (9, NOW_MS + 9, 0)
+
+    virtual(body)
+
+
+def test_log_append_time_counts_for_the_whole_batch() -> None:
+    async def body(runtime: Runtime) -> None:
+        _, log = new_log(runtime)
+        batch = bytearray(make_batch(5, timestamp=NOW_MS))
+        assign_log_append_time(batch, NOW_MS + 500)
+        log.append_as_leader(memoryview(batch), 0)
+        assert log.offset_for_timestamp(NOW_MS + 400) == (0, NOW_MS + 500, 0)
+        assert log.max_timestamp() == (0, NOW_MS + 500, 0)
+
+    virtual(body)
+
+
+def test_an_empty_log_has_no_timestamps() -> None:
+    async def body(runtime: Runtime) -> None:
+        _, log = new_log(runtime)
+        assert log.offset_for_timestamp(0) is None
+        assert log.max_timestamp() is None
+
+    virtual(body)
