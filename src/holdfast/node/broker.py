@@ -11,7 +11,8 @@ import logging
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.core.image import ImageDelta, MetadataImage, ResourceType
-from holdfast.log.directories import LogDirectories
+from holdfast.log.directories import LogDirectories, LogDirectory
+from holdfast.log.errors import StorageError
 from holdfast.node.api import BROKER
 from holdfast.node.channel import ControllerChannel, controller_addresses
 from holdfast.node.context import Authorizer
@@ -82,7 +83,9 @@ class Broker:
             cluster_id=self.cluster_id,
         )
         self.lifecycle: Lifecycle | None = None  # from when the ports are bound
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._machine_name = machine_name
+        directories.on_offline = self._directory_failed
         self._current = False  # the image is at least as new as our registration
 
     def _controller_channel(self, client_id: str) -> ControllerChannel:
@@ -159,6 +162,12 @@ class Broker:
             )
         if self._current:
             self.partitions.apply(delta)
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """A disk is lost: the others serve on; without any this broker is of no use."""
+        self.partitions.directory_failed(directory)
+        if not any(each.online for each in self.directories.directories) and not self.failed.done():
+            self.failed.set_exception(StorageError(directory.path, directory.failure))
 
     # -- what others ask -----------------------------------------------------------------------
 

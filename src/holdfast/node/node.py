@@ -86,8 +86,11 @@ class Node:
         if self.broker is not None:
             await self.broker.join()
         self.ready.set_result(None)
-        failed = self.controller.failed if self.controller is not None else None
-        await (failed or asyncio.get_running_loop().create_future())
+        failures = [role.failed for role in (self.broker, self.controller) if role is not None]
+        waited = [failed for failed in failures if failed is not None]
+        done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        for failed in done:
+            failed.result()
 
     async def _start_controller(self) -> None:
         self.controller = Controller(

@@ -61,7 +61,6 @@ class Partitions:
         self._propose = propose
         self._fetchers: dict[int, Fetcher] = {}
         self._sweep: asyncio.TimerHandle | None = None
-        directories.on_offline = self.directory_failed
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self.held.values())
@@ -187,7 +186,13 @@ class Partitions:
         if self.by_name.get((partition.topic, partition.index)) is partition:
             del self.by_name[partition.topic, partition.index]
         if partition.log is not None:
-            self._directories.delete(partition.topic, partition.index)
+            self._delete(partition.topic, partition.index)
+
+    def _delete(self, topic: str, index: int) -> None:
+        try:
+            self._directories.delete(topic, index)
+        except StorageError as error:
+            logger.error("%s-%d: %s", topic, index, error)  # noqa: TRY400 - the disk's reason
 
     def _remove_strays(self) -> None:
         """Delete what lies on disk and is not ours any more: it went while this broker was down."""
@@ -200,7 +205,7 @@ class Partitions:
                 logger.warning(
                     "%s-%d: not assigned to this broker, deleting it", log.topic, log.partition
                 )
-                self._directories.delete(log.topic, log.partition)
+                self._delete(log.topic, log.partition)
 
     def _brokers(self) -> dict[int, tuple[bool, int]]:
         return {b.broker_id: (b.active, b.epoch) for b in self._metadata.brokers.values()}
@@ -237,7 +242,12 @@ class Partitions:
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """A log directory went offline: its replicas answer with an error, the others serve on."""
-        logger.error("log directory %s is offline: %s", directory.path, directory.failure)
+        logger.error(
+            "log directory %s is offline: %s. Its partitions answer KAFKA_STORAGE_ERROR until the "
+            "disk is mended and the node restarted.",
+            directory.path,
+            directory.failure,
+        )
         for partition in self.held.values():
             if partition.log is not None and partition.log.offline:
                 self._stop_fetching(partition)
