@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engines import Apache, ApacheThree, HoldfastThree, free_port
+from engines import ALERT, Apache, ApacheThree, HoldfastThree, free_port
 from holdfast.clients.driver import Driver, DriverError
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages.produce import (
@@ -30,9 +30,9 @@ def measure(directory: Path, rounds: int, add: Add, *, with_apache: bool) -> Non
     """Measure all moments."""
     for number in range(rounds):
         add("holdfast up, from typing it", "holdfast", _start_up(directory / f"up-{number}"))
-    clusters: list[HoldfastThree | ApacheThree] = [HoldfastThree(directory / "failover")]
+    clusters: list[HoldfastThree | ApacheThree] = [HoldfastThree(directory / "failover", ALERT)]
     if with_apache:
-        clusters.append(ApacheThree(directory / "failover"))
+        clusters.append(ApacheThree(directory / "failover", ALERT))
     for cluster in clusters:
         cluster.start()
         try:
