@@ -97,9 +97,11 @@ class IsrChanges:
         )
 
     def _answered(self, sent: Sent, done: asyncio.Future[wire.AlterPartitionResponse]) -> None:
-        if done.cancelled() or self._closed:
+        if done.cancelled():
             return
-        failure = done.exception()
+        failure = done.exception()  # looked at in any case, or the loop complains of it
+        if self._closed:
+            return
         response = None if failure is not None else done.result()
         if response is None or response.error_code != ErrorCode.NONE:
             reason = failure if response is None else ErrorCode(response.error_code).name

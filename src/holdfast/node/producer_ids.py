@@ -78,9 +78,11 @@ class ProducerIds:
 
     def _answered(self, done: asyncio.Future[wire.AllocateProducerIdsResponse]) -> None:
         self._asking = False
-        if done.cancelled() or self._closed:
+        if done.cancelled():
             return
-        failure = done.exception()
+        failure = done.exception()  # looked at in any case, or the loop complains of it
+        if self._closed:
+            return
         if failure is not None:
             logger.warning("no block of producer ids: %s", failure)
             self._refuse_all()
