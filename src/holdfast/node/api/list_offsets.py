@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 Answer = wire.ListOffsetsPartitionResponse
@@ -40,6 +41,8 @@ def handle(
                 answer = _look_up(broker, context.version, request, topic.name, asked)
             else:
                 answer = _refused(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if context.version < FIRST_VERSION_WITH_EPOCHS:
+                answer.leader_epoch = -1  # there is no place for it
             answers.append(answer)
         topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return wire.ListOffsetsResponse(topics=topics)
