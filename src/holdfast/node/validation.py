@@ -6,6 +6,7 @@ walked only when a setting asks for it (a compacted topic, another compression).
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import NamedTuple
 
 from holdfast.config.topic import TopicSettings
@@ -17,7 +18,10 @@ from holdfast.wire.batch import (
     read_records,
     validate_producer_batch,
 )
+from holdfast.wire.batch_header import CODEC_MASK, TRANSACTIONAL
 from holdfast.wire.errors import ErrorCode, WireError
+
+_ATTRIBUTES_AND_TIMESTAMPS = Struct(">h4xqq")  # from byte 21 of a batch on
 
 CODECS = {
     "uncompressed": Codec.NONE,
@@ -51,16 +55,17 @@ def prepare(
         return None, Problem(error, _MESSAGES.get(error, error.name))
     assert records is not None
     batch = memoryview(records)
-    if read_header(batch).is_transactional:
+    attributes, base_timestamp, max_timestamp = _ATTRIBUTES_AND_TIMESTAMPS.unpack_from(batch, 21)
+    if attributes & TRANSACTIONAL:
         return None, Problem(
             ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this cluster yet."
         )
-    problem = _check_timestamp(batch, settings, now_ms)
+    problem = _check_timestamp(base_timestamp, max_timestamp, settings, now_ms)
     if problem is not None:
         return None, problem
     wanted = CODECS.get(settings.compression_type)
     must_look = "compact" in settings.cleanup_policy
-    recompress = wanted is not None and wanted != read_header(batch).codec
+    recompress = wanted is not None and wanted != attributes & CODEC_MASK
     if must_look or recompress:
         try:
             problem = _check_keys(batch) if must_look else None
@@ -76,7 +81,9 @@ def prepare(
     return batch, None
 
 
-def _check_timestamp(batch: memoryview, settings: TopicSettings, now_ms: int) -> Problem | None:
+def _check_timestamp(
+    base_timestamp: int, max_timestamp: int, settings: TopicSettings, now_ms: int
+) -> Problem | None:
     """Hold the batch's own claim of its largest timestamp against the bounds.
 
     Kafka looks at each record; the header's claim costs nothing, and a client that lies there
@@ -84,17 +91,16 @@ def _check_timestamp(batch: memoryview, settings: TopicSettings, now_ms: int) ->
     """
     if settings.message_timestamp_type == "LogAppendTime":
         return None
-    header = read_header(batch)
     latest = now_ms + settings.message_timestamp_after_max_ms
     earliest = now_ms - settings.message_timestamp_before_max_ms
-    if header.max_timestamp > latest:
+    if max_timestamp > latest:
         bound = f"message.timestamp.after.max.ms={settings.message_timestamp_after_max_ms}"
-    elif -1 < header.base_timestamp < earliest:
+    elif -1 < base_timestamp < earliest:
         bound = f"message.timestamp.before.max.ms={settings.message_timestamp_before_max_ms}"
     else:
         return None
     message = (
-        f"Timestamps {header.base_timestamp} to {header.max_timestamp} are outside of what the "
+        f"Timestamps {base_timestamp} to {max_timestamp} are outside of what the "
         f"broker takes now ({now_ms}) with {bound}."
     )
     return Problem(ErrorCode.INVALID_TIMESTAMP, message)
