@@ -258,6 +258,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds, options.no_apache = 1, 0.5, True
+    # Where Python is told to keep no compiled code, every start would compile all of it again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with_apache = not options.no_apache and apache_available()
     if not with_apache:
         say("without Apache Kafka" + ("" if options.no_apache else " (`make apache` brings it)"))
