@@ -1,0 +1,123 @@
+"""The hand-written Metadata of waiting, held against our table-driven codec."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from holdfast.cluster import probe
+from holdfast.cluster.layout import ClusterError
+from holdfast.wire.codec import encode
+from holdfast.wire.frame import decode_request
+from holdfast.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+BOUND_S = 10.0
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
+    """A server that takes one request, sends these bytes and closes."""
+    requests: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(BOUND_S)
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                requests.append(connection.recv(65_536))
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname(), requests
+        thread.join(BOUND_S)
+
+
+RESPONSE = MetadataResponse(
+    brokers=[
+        MetadataResponseBroker(node_id=0, host="a", port=1, rack=None),
+        MetadataResponseBroker(node_id=2, host="b", port=2, rack="r"),
+    ],
+    cluster_id="id",
+    controller_id=2,
+    topics=[
+        MetadataResponseTopic(
+            name="t",
+            partitions=[
+                MetadataResponsePartition(
+                    partition_index=1,
+                    error_code=5,
+                    leader_id=-1,
+                    leader_epoch=4,
+                    replica_nodes=[0, 1, 2],
+                    isr_nodes=[1],
+                    offline_replicas=[1],
+                ),
+                MetadataResponsePartition(
+                    partition_index=0, leader_id=2, leader_epoch=9, replica_nodes=[2], isr_nodes=[2]
+                ),
+            ],
+        )
+    ],
+)
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">ii", len(body) + 4, 1) + body
+
+
+def test_an_answer_is_read_as_it_was_written() -> None:
+    """Goal: every field that waiting uses is right. Method: encode with the tables, ask for it."""
+    with answering(frame(encode(RESPONSE, 8))) as (address, requests):
+        found = probe.ask(address, ["t"])
+    assert found is not None
+    assert found.cluster_id == "id"
+    assert found.brokers == {0: ("a", 1), 2: ("b", 2)}
+    assert list(found.topics["t"]) == [0, 1]
+    assert found.topics["t"][1] == probe.PartitionState(
+        leader=-1, leader_epoch=4, replicas=(0, 1, 2), isr=(1,), offline=(1,), error=5
+    )
+    _, request = decode_request(requests[0][4:])
+    assert isinstance(request, MetadataRequest)
+    assert request.topics is not None
+    assert [topic.name for topic in request.topics] == ["t"]
+    assert not request.allow_auto_topic_creation
+
+
+def test_all_topics_or_none_can_be_asked_for() -> None:
+    """Goal: None and [] mean what they mean in Kafka. Method: decode what is sent."""
+    for topics, expected in ((None, None), ((), [])):
+        with answering(frame(encode(RESPONSE, 8))) as (address, requests):
+            probe.ask(address, topics)
+        _, request = decode_request(requests[0][4:])
+        assert isinstance(request, MetadataRequest)
+        assert request.topics == expected
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", frame(b"\x7f" * 40), frame(b"")]
+)
+def test_what_is_no_broker_is_named(answer: bytes) -> None:
+    """Goal: a stranger on the port is an error, not a wait. Method: bytes of strangers."""
+    with answering(answer) as (address, _), pytest.raises(ClusterError, match="broker"):
+        probe.ask(address)
+
+
+def test_nobody_there_is_no_answer() -> None:
+    """Goal: a node that isn't up yet is waited for. Method: a port without a listener, a cut."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+    assert probe.ask(address) is None
+    with answering(b"\0\0\0\x50abc") as (address, _):
+        assert probe.ask(address) is None

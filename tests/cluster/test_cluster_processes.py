@@ -1,0 +1,103 @@
+"""Processes: only the one that was started is ever signalled. Real ones, short-lived."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.cluster import processes
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.processes import State
+
+BOUND_S = 10.0
+WAITING = "import sys, time; print('up', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[tuple[int, str]]:
+    pid = processes.spawn([sys.executable, "-c", WAITING], log_file=tmp_path / "log")
+    identity = processes.identify(pid)
+    assert identity is not None
+    yield pid, identity
+    processes.send(pid, identity, signal.SIGKILL)
+    wait_for(pid, identity, State.DEAD)
+
+
+def wait_for(pid: int, identity: str, state: State) -> None:
+    processes.wait_until(
+        lambda: processes.state(pid, identity) is state, timeout_s=BOUND_S, what=f"{state}"
+    )
+
+
+def test_states_follow_signals(child: tuple[int, str]) -> None:
+    """Goal: running, stopped, dead are told apart. Method: STOP, CONT, KILL."""
+    pid, identity = child
+    assert processes.state(pid, identity) is State.RUNNING
+    processes.send(pid, identity, signal.SIGSTOP)
+    wait_for(pid, identity, State.STOPPED)
+    processes.send(pid, identity, signal.SIGCONT)
+    wait_for(pid, identity, State.RUNNING)
+    assert processes.send(pid, identity, signal.SIGKILL)
+    wait_for(pid, identity, State.DEAD)
+    assert not processes.send(pid, identity, signal.SIGKILL)
+
+
+def test_a_stranger_with_the_same_pid_is_left_alone(child: tuple[int, str]) -> None:
+    """Goal: a pid that was given away again is never signalled. Method: another identity."""
+    pid, identity = child
+    other = identity[:-1] + ("1" if identity[-1] != "1" else "2")
+    assert processes.state(pid, other) is State.DEAD
+    assert not processes.send(pid, other, signal.SIGKILL)
+    assert processes.state(pid, identity) is State.RUNNING
+
+
+def test_a_child_that_has_ended_is_dead_and_leaves_no_zombie(tmp_path: Path) -> None:
+    """Goal: a parent that lives long keeps no corpses. Method: a child that ends at once."""
+    pid = processes.spawn([sys.executable, "-c", "pass"], log_file=tmp_path / "log")
+    identity = processes.identify(pid)
+    wait_for(pid, identity or "", State.DEAD)
+    processes.wait_until(
+        lambda: not Path(f"/proc/{pid}").exists(), timeout_s=BOUND_S, what="the corpse to go"
+    )
+
+
+def test_it_has_a_session_of_its_own_and_its_output_is_kept(
+    child: tuple[int, str], tmp_path: Path
+) -> None:
+    """Goal: a Ctrl-C here doesn't reach it, its words are not lost. Method: session id, log."""
+    pid, _ = child
+    assert os.getsid(pid) == pid
+    log = tmp_path / "log"
+    processes.wait_until(lambda: log.read_text() == "up\n", timeout_s=BOUND_S, what="output")
+
+
+def test_the_start_time_is_the_systems(child: tuple[int, str]) -> None:
+    """Goal: `start_time` is what other tools show. Method: it lies just behind us."""
+    pid, _ = child
+    started = processes.start_time(pid)
+    assert started is not None
+    assert abs(started - time.time()) < 60
+    processes.wait_until(  # right after its start it has a page or two
+        lambda: (processes.resident_bytes(pid) or 0) > 1_000_000, timeout_s=BOUND_S, what="memory"
+    )
+
+
+def test_waiting_is_bounded_and_says_for_what() -> None:
+    """Goal: no wait without an end. Method: a condition that never comes."""
+    with pytest.raises(ClusterError, match=r"0\.01 s in vain for rain"):
+        processes.wait_until(lambda: None, timeout_s=0.01, what="rain")
+    assert processes.wait_until(lambda: 7, timeout_s=0.0, what="seven") == 7
+
+
+def test_the_tail_of_a_log(tmp_path: Path) -> None:
+    """Goal: errors show the end, and never fail themselves. Method: a long log, and none."""
+    log = tmp_path / "log"
+    log.write_text("".join(f"line {number}\n" for number in range(10_000)))
+    assert processes.log_tail(log, 2) == "line 9998\nline 9999"
+    assert "No such file" in processes.log_tail(tmp_path / "missing")

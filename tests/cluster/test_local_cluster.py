@@ -1,0 +1,182 @@
+"""A cluster of real processes: started, hurt, watched, resumed, refused."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.clients.driver import Driver
+from holdfast.cluster import ClusterError, LocalCluster, layout
+from holdfast.cluster.nodes import free_ports
+from holdfast.cluster.processes import State
+from holdfast.wire.messages import create_topics
+
+pytestmark = pytest.mark.slow
+ALL = (0, 1, 2, 100)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    with LocalCluster.create(directory, port=0) as made:
+        made.start()
+        yield made
+
+
+def create(cluster: LocalCluster, name: str, assignments: dict[int, list[int]]) -> None:
+    topic = create_topics.CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            create_topics.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            for index, brokers in assignments.items()
+        ],
+    )
+    request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+    with Driver(cluster.bootstrap_servers) as driver:
+        (result,) = driver.send(request, node="controller").topics
+    assert result.error_code == 0, result.error_message
+
+
+def test_all_nodes_serve_once_it_has_started(cluster: LocalCluster) -> None:
+    """Goal: `start` returns when everything serves. Method: the status right after it."""
+    seen = cluster.status()
+    assert [(found.node.id, found.state, found.serving) for found in seen.nodes] == [
+        (number, State.RUNNING, True) for number in ALL
+    ]
+    assert all(found.resident_bytes for found in seen.nodes)
+    assert cluster.live_brokers() == {0, 1, 2}
+    assert seen.running
+
+
+def test_a_crash_and_a_return(cluster: LocalCluster) -> None:
+    """Goal: kill, waits and start tell the truth. Method: SIGKILL a leader, bring it back."""
+    create(cluster, "crash", {0: [1, 2, 0], 1: [2, 0, 1]})
+    cluster.wait_for_leader("crash", 0, leader=1)
+    cluster.wait_for_isr("crash", 0, [0, 1, 2])
+    cluster.kill(1)
+    assert cluster.state(1) is State.DEAD
+    after = cluster.wait_for_leader("crash", 0, other_than=1)
+    assert after.leader in {0, 2}
+    cluster.wait_for_isr("crash", 0, [0, 2])
+    cluster.wait_for_live_brokers([0, 2])
+    status = cluster.status()
+    assert status.under_replicated == 2
+    assert not status.nodes[1].serving
+    with pytest.raises(ClusterError, match="not running"):
+        cluster.kill(1, "TERM")
+    before = cluster.node(1)
+    cluster.start_node(1)
+    assert cluster.node(1).process != before.process
+    cluster.wait_for_isr("crash", 0, [0, 1, 2])
+    with pytest.raises(ClusterError, match="runs already"):
+        cluster.start_node(1)
+
+
+def test_a_controlled_shutdown(cluster: LocalCluster) -> None:
+    """Goal: TERM waits until the node has handed over. Method: the leader's, then its return."""
+    create(cluster, "term", {0: [2, 0, 1]})
+    cluster.wait_for_isr("term", 0, [0, 1, 2])
+    cluster.kill(2, "TERM")
+    state = cluster.wait_for_leader("term", 0, other_than=2)
+    assert 2 not in state.isr
+    cluster.start_node(2)
+    cluster.wait_for_isr("term", 0, [0, 1, 2])
+
+
+def test_a_frozen_node(cluster: LocalCluster) -> None:
+    """Goal: STOP is neither dead nor running. Method: STOP, an attempt to start, CONT."""
+    cluster.kill(0, "STOP")
+    assert cluster.state(0) is State.STOPPED
+    with pytest.raises(ClusterError, match="--signal CONT"):
+        cluster.start_node(0)
+    cluster.wait_for_live_brokers([1, 2])
+    cluster.kill(0, "CONT")
+    cluster.wait_for_live_brokers([0, 1, 2])
+
+
+def test_a_second_start_is_refused(cluster: LocalCluster) -> None:
+    """Goal: one directory, one cluster. Method: resume what runs; create over it."""
+    with pytest.raises(ClusterError, match=r"running already \(nodes 0, 1, 2, 100\)"):
+        LocalCluster.resume(cluster.directory)
+    with pytest.raises(ClusterError, match="already holds a cluster"):
+        LocalCluster.create(cluster.directory)
+
+
+def test_an_unknown_signal_or_node(cluster: LocalCluster) -> None:
+    """Goal: refusals name what there is. Method: one of each."""
+    with pytest.raises(ClusterError, match=r"HUP.*KILL, TERM, STOP, CONT"):
+        cluster.kill(0, "HUP")
+    with pytest.raises(ClusterError, match="no node 7"):
+        cluster.kill(7)
+
+
+def test_down_and_up_again_with_the_same_data(tmp_path: Path) -> None:
+    """Goal: a directory is resumed with its topics, and with new settings. Method: one broker."""
+    with LocalCluster.create(tmp_path, brokers=1, combined=True, port=0) as cluster:
+        cluster.start()
+        create(cluster, "kept", {0: [0]})
+        cluster.wait_for_leader("kept", 0, leader=0)
+        assert cluster.down() == []
+        assert not cluster.status().running
+        assert cluster.down() == []
+        cluster.configure({"num.partitions": "3"})
+        again = LocalCluster.resume(tmp_path)
+        again.wait_for_leader("kept", 0, leader=0)
+        assert again.cluster_id == cluster.cluster_id
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    """Goal: the error names port and node before anything starts. Method: listen on it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        cluster = LocalCluster.create(tmp_path, brokers=1, port=port)
+        with pytest.raises(ClusterError, match=rf"Port {port} of node 0.*--port"):
+            cluster.start()
+    assert not cluster.status().running
+
+
+def test_a_directory_of_something_else(tmp_path: Path) -> None:
+    """Goal: nobody's files are mixed with ours. Method: a stranger's file, a file as directory."""
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ClusterError, match=r"letter\.txt"):
+        LocalCluster.create(tmp_path)
+    with pytest.raises(ClusterError, match="can't be used"):
+        LocalCluster.create(tmp_path / "letter.txt")
+
+
+def test_a_node_that_can_not_start_says_why(tmp_path: Path) -> None:
+    """Goal: the error carries the node's own words, and nothing is left running. Method: a value
+    that can't be honoured.
+    """
+    cluster = LocalCluster.create(
+        tmp_path, brokers=1, port=0, config={"log.segment.bytes": "a lot"}
+    )
+    with pytest.raises(ClusterError, match=r"log\.segment\.bytes"):
+        cluster.start()
+    assert not cluster.status().running
+
+
+def test_the_data_of_another_cluster(tmp_path: Path) -> None:
+    """Goal: a node refuses directories of another cluster. Method: change the cluster's id."""
+    cluster = LocalCluster.create(tmp_path, brokers=1, combined=True, port=0)
+    cluster.start()
+    cluster.down()
+    record = layout.read(tmp_path)
+    changed = layout.ClusterRecord(cluster_id="AAAAAAAAAAAAAAAAAAAAAA", nodes=record.nodes)
+    layout.write(tmp_path, changed)
+    with pytest.raises(ClusterError, match=record.cluster_id):
+        cluster.start()
+    assert not cluster.status().running
+
+
+def test_free_ports_are_free_and_differ() -> None:
+    """Goal: clusters of one machine don't collide. Method: bind what is returned."""
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    for port in ports:
+        socket.create_server(("127.0.0.1", port)).close()
