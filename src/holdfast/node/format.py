@@ -63,13 +63,28 @@ def format_directories(
     done = []
     for directory, found in known.items():
         if found is None:
-            disk.make_directories(directory)
+            _make_durably(disk, directory)
             properties = MetaProperties(
                 cluster_id=cluster_id, node_id=settings.node_id, directory_id=random.uuid()
             )
             write_meta_properties(disk, directory, properties)
         done.append(Formatted(directory, found is None))
     return done
+
+
+def _make_durably(disk: Disk, directory: str) -> None:
+    """Make a directory and its parents so that a power cut does not take the node's data away.
+
+    What will be synced in it is of no use when the entry that leads to it is not.
+    """
+    missing = []
+    path = directory.rstrip("/")
+    while path and not disk.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    disk.make_directories(directory)
+    for made in reversed(missing):
+        disk.sync_directory(made.rpartition("/")[0] or "/")
 
 
 def check_cluster_id(cluster_id: str) -> None:
