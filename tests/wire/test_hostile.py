@@ -23,7 +23,8 @@ from holdfast.wire.messages.describe_topic_partitions import DescribeTopicPartit
 from holdfast.wire.messages.fetch import FetchRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataResponse
 from holdfast.wire.messages.produce import ProduceRequest
-from holdfast.wire.records import RECORD_CLASSES
+from holdfast.wire.primitives import read_uvarint, uvarint
+from holdfast.wire.records import RECORD_CLASSES, PartitionRecord
 from holdfast.wire.schema import Message
 
 Messages = Callable[[type[Message], int], Iterator[Any]]
@@ -98,6 +99,8 @@ def test_the_same_byte_for_ever(cls: type[Message], filler: bytes) -> None:
         (DescribeTopicPartitionsRequest, 0, "ffffffff0f"),
         (MetadataResponse, 12, "00000000 ffffffff0f"),
         (MetadataRequest, 12, "01 00 00 ffffffff0f"),
+        # a list of ids, which would be filled with empty ones
+        (PartitionRecord, 1, "00000000" + "00" * 16 + "01010101" + "00" * 12 + "a08d06"),
         (MetadataRequest, 12, "01 00 00 01 05 ffffffff0f"),
     ],
 )
@@ -149,3 +152,15 @@ def test_known_tagged_fields_beside_unknown_ones() -> None:
     assert decode(cls, 17, more) == message
     with pytest.raises(WireError, match="size is wrong"):
         decode(cls, 17, data[:-5] + bytes.fromhex("01 00 03 0263 00"))
+
+
+def test_varints() -> None:
+    for value in (0, 1, 127, 128, 16_383, 16_384, 2**21 - 1, 2**21, 2**28, 2**32 - 1):
+        data = uvarint(value)
+        assert read_uvarint(data, 0) == (value, len(data))
+        for cut in range(len(data)):
+            with pytest.raises(WireError, match="truncated"):
+                read_uvarint(data[:cut], 0)
+    for text, why in (("ffffffff1f", "32 bits"), ("808080808000", "5 bytes")):
+        with pytest.raises(WireError, match=why):
+            read_uvarint(bytes.fromhex(text), 0)
