@@ -16,8 +16,7 @@ import typer.core
 import typer.main
 
 from holdfast import __version__
-from holdfast.cli import COMMANDS, EXIT_FAILED, EXIT_INTERRUPTED, CommandError
-from holdfast.clients.driver import DriverError, UnreachableError
+from holdfast.cli import COMMANDS, EXIT_FAILED, EXIT_INTERRUPTED, CommandError, quick
 from holdfast.cluster import ClusterError
 
 HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves what it keeps.
@@ -28,11 +27,16 @@ HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+def function_named(name: str) -> Any:
+    """Load what the table names: a function with typer's annotations, or a typer app."""
+    module, function, _ = COMMANDS[name]
+    return getattr(importlib.import_module(module), function)
+
+
 def command_named(name: str) -> Any:
-    """Load one command of the table and make it a click command."""
-    module, function, summary = COMMANDS[name]
-    found = getattr(importlib.import_module(module), function)
-    app = found if isinstance(found, typer.Typer) else _app_of(found, name, summary)
+    """Make a click command of one command of the table."""
+    found = function_named(name)
+    app = found if isinstance(found, typer.Typer) else _app_of(found, name, COMMANDS[name][2])
     command = typer.main.get_command(app)
     command.name = name
     return command
@@ -102,19 +106,22 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit status."""
     name = arguments[0] if arguments else ""
     try:
-        if name in COMMANDS:
-            # Straight to the command: the group would add nothing but its own time.
-            command_named(name).main(arguments[1:], prog_name=f"holdfast {name}")
-        else:
+        if name not in COMMANDS:
             _group().main(arguments, prog_name="holdfast")
+        elif (values := quick.values_of(function_named(name), arguments[1:])) is not None:
+            function_named(name)(**values)
+        else:
+            command_named(name).main(arguments[1:], prog_name=f"holdfast {name}")
+    except typer.Exit as stop:
+        return stop.exit_code
     except SystemExit as stop:
         return _status(stop.code)
     except CommandError as error:
         return _fail(str(error), error.code)
-    except UnreachableError as error:
-        return _fail(f"{error} (--bootstrap-server names other brokers)", EXIT_FAILED)
-    except (ClusterError, DriverError) as error:
+    except ClusterError as error:
         return _fail(str(error), EXIT_FAILED)
+    except _driver_errors() as error:
+        return _fail(f"{error} (--bootstrap-server says whom to ask)", EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -122,6 +129,15 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     return 0
+
+
+def _driver_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of our client, where it was used: `up` starts without loading it."""
+    if "holdfast.clients.driver" not in sys.modules:
+        return ()
+    from holdfast.clients.driver import DriverError  # noqa: PLC0415 - see above
+
+    return (DriverError,)
 
 
 def _status(code: Any) -> int:
