@@ -197,11 +197,11 @@ def test_what_does_nothing_is_a_warning(name: str, says: str) -> None:
 def test_dynamic_configs_change_what_may_change() -> None:
     settings = settings_of(BROKER | {"min.insync.replicas": "1"})
     changed_settings = settings.with_dynamic(
-        cluster={"min.insync.replicas": "2", "max.connections": "10", "node.id": "9"},
-        broker={"max.connections": "20"},
+        cluster={"min.insync.replicas": "2", "producer.id.expiration.ms": "10", "node.id": "9"},
+        broker={"producer.id.expiration.ms": "20"},
     )
     assert changed_settings.min_insync_replicas == 2
-    assert changed_settings.max_connections == 20
+    assert changed_settings.producer_id_expiration_ms == 20
     assert changed_settings.node_id == 1
     assert settings.min_insync_replicas == 1
     assert settings.with_dynamic(cluster={}, broker={}) is settings

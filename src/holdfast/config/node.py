@@ -49,14 +49,9 @@ class NodeSettings(Settings):
     metadata_log_dir: str
 
     connections_max_idle_ms: int
-    controller_socket_timeout_ms: int
     fetch_max_bytes: int
-    max_connections: int
-    max_connections_per_ip: int
     max_request_partition_size_limit: int
-    queued_max_requests: int
     request_timeout_ms: int
-    socket_connection_setup_timeout_ms: int
     socket_request_max_bytes: int
 
     auto_create_topics_enable: bool
@@ -70,8 +65,6 @@ class NodeSettings(Settings):
     log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
-    message_max_bytes: int
-    producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
 
     auto_leader_rebalance_enable: bool
@@ -90,14 +83,9 @@ class NodeSettings(Settings):
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
     controller_quorum_request_timeout_ms: int
-    controller_quorum_retry_backoff_ms: int
     initial_broker_registration_timeout_ms: int
     metadata_log_segment_bytes: int
     metadata_log_segment_ms: int
-    metadata_max_idle_interval_ms: int
-
-    group_initial_rebalance_delay_ms: int
-    transaction_max_timeout_ms: int
 
     properties: Mapping[str, str]
 
