@@ -429,6 +429,7 @@ class LogDirectories:
 
     async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
         disk, path = self._runtime.disk, directory.path
+        directory.supersede()
         contents = {
             RECOVERY_POINT: directory.recovery_points(),
             HIGH_WATERMARK: directory.high_watermarks(),

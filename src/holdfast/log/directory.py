@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.log.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, encode_offsets
 from holdfast.log.errors import StorageError
 from holdfast.log.files import FileCache
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
 from holdfast.wire.uuids import NULL_UUID
+
+DELETED_DIRECTORY_SUFFIX: Final = "-delete"
+_NEXT_SUFFIX: Final = ".next"
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,8 @@ class LogDirectory:
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self._removals: set[asyncio.TimerHandle] = set()
         self._written: dict[str, bytes] = {}  # checkpoint -> its content, to leave out repetitions
+        self._under_way: set[str] = set()  # checkpoints that a job is writing
+        self._generation = 0  # of the checkpoints; see `supersede`
 
     def check(self) -> None:
         """Raise StorageError if the directory is offline."""
@@ -96,36 +101,55 @@ class LogDirectory:
             if replica.start > replica.first_segment
         )
 
-    def checkpoint(self, *names: str) -> None:
-        """Write these checkpoints in the background, if they changed."""
-        writes = [(name, self._content(name)) for name in names] if self.online else []
-        writes = [(name, data) for name, data in writes if self._written.get(name) != data]
-        if not writes:
-            return
-        disk, path = self.runtime.disk, self.path
+    def checkpoint(self, name: str) -> None:
+        """Write a checkpoint in the background, if it changed.
 
-        def write() -> None:
-            for name, data in writes:
-                disk.write_atomic(f"{path}/{name}", data)
+        The job writes a file beside it, which the loop puts in its place unless `write_now` was
+        faster: what is trusted after a crash must never be older than a truncation.
+        """
+        if not self.online or name in self._under_way:
+            return
+        data, generation = self._content(name), self._generation
+        if self._written.get(name) == data:
+            return
+        disk, path = self.runtime.disk, f"{self.path}/{name}"
+        self._under_way.add(name)
 
         def written(future: asyncio.Future[None]) -> None:
-            if self._settle(future):
-                self._written.update(writes)
+            self._under_way.discard(name)
+            if not self._settle(future) or not self.online or generation != self._generation:
+                return
+            try:
+                disk.rename(path + _NEXT_SUFFIX, path)
+            except OSError as error:
+                self.fail(error)
+                return
+            self._written[name] = data
+            self.sync_path()
 
-        self.submit(write).add_done_callback(written)
+        job = self.submit(lambda: disk.write_atomic(path + _NEXT_SUFFIX, data))
+        job.add_done_callback(written)
 
-    def write_recovery_points(self) -> None:
-        """Write them now: a log was truncated below what was flushed (rare).
+    def write_now(self) -> None:
+        """Write recovery points and log starts durably: a log was cut below them (rare).
 
         Otherwise a crash would trust what is written from now on below the old recovery point.
         """
         self.check()
-        data = self.recovery_points()
-        try:
-            self.runtime.disk.write_atomic(f"{self.path}/{RECOVERY_POINT}", data)
-        except OSError as error:
-            raise self.fail(error) from error
-        self._written[RECOVERY_POINT] = data
+        self.supersede()
+        for name in (RECOVERY_POINT, LOG_START):
+            data = self._content(name)
+            if self._written.get(name) == data:
+                continue
+            try:
+                self.runtime.disk.write_atomic(f"{self.path}/{name}", data)
+            except OSError as error:
+                raise self.fail(error) from error
+            self._written[name] = data
+
+    def supersede(self) -> None:
+        """Checkpoints under way are out of date."""
+        self._generation += 1
 
     def _content(self, name: str) -> bytes:
         if name == RECOVERY_POINT:
@@ -197,6 +221,3 @@ def remove_all(runtime: Runtime, paths: Iterable[str]) -> None:
                 disk.remove_tree(path)
         elif disk.exists(path):
             disk.remove(path)
-
-
-DELETED_DIRECTORY_SUFFIX = "-delete"

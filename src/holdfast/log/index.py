@@ -39,7 +39,12 @@ class IndexWrite(NamedTuple):
 
 def write_index(disk: Disk, write: IndexWrite, *, sync: bool) -> None:
     """Run in a job. OSError: the disk failed."""
-    file = disk.open(write.path, create=True)
+    try:
+        file = disk.open(write.path, create=not write.keep)
+    except FileNotFoundError:
+        if write.keep:
+            return  # its segment was thrown away meanwhile
+        raise
     try:
         if file.size > write.keep:
             file.truncate(write.keep)

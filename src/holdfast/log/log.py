@@ -504,14 +504,15 @@ class Log:
         self._active.truncate(position, offset)
         self._cut = True
         self._end = offset
-        self._start = min(self._start, offset)
+        start, self._start = self._start, min(self._start, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._epochs.truncate_from_end(offset)
         self._forget_snapshots(lambda snapshot: snapshot > offset)
         if not self._producers.truncate(offset):
             self._replay_producers()
-        if self._flusher.truncated(offset):
-            self.home.write_recovery_points()
+        # That the file is shorter is not durable yet: what was cut off may come back.
+        if self._flusher.truncated(min(offset, self._active.base)) or start != self._start:
+            self.home.write_now()
 
     def _replay_producers(self) -> None:
         written = {offset for offset, entries in self._snapshots.items() if entries is None}
@@ -528,8 +529,8 @@ class Log:
         self._producers.clear()
         self._forget_snapshots(lambda _: True)
         # Files that were renamed may be back after a power cut: trust no more of them than before.
-        if self._flusher.truncated(offset):
-            self.home.write_recovery_points()
+        self._flusher.truncated(offset)
+        self.home.write_now()
 
     def _replace_all(self, base: int) -> None:
         """Put one empty segment in the place of all."""
@@ -668,7 +669,7 @@ class Log:
             epochs = f"{self.directory}/{epoch_files.FILE_NAME}", self._epochs.text()
             self._epochs.dirty = False
         directories = []
-        if self._names_dirty:
+        if self._names_dirty or any(not write.keep for write in indexes):
             directories.append(self.directory)
             self._names_dirty = False
         if self._is_new and (logs or whole):

@@ -99,6 +99,7 @@ class Recovery:
         self._settings = settings
         self._remembered = remembered
         self._repaired = False
+        self._flushed = remembered.recovery_point
         self._epoch = -1  # of the last batch that was read whole
 
     def run(self) -> Loaded:
@@ -129,7 +130,7 @@ class Recovery:
             snapshots=snapshots,
             start=start,
             end=end,
-            recovery_point=min(remembered.recovery_point, end),
+            recovery_point=min(self._flushed, end),
             high_watermark=min(max(remembered.high_watermark, start), end),
             clean=remembered.clean and not self._repaired,
         )
@@ -207,6 +208,7 @@ class Recovery:
                 f" {size - segment.size} bytes dropped, offset {end} is next"
             )
             self._files.get(segment.log_path).truncate(segment.size)
+            self._flushed = min(self._flushed, base)  # what was cut off may come back
         return segment, end, problem
 
     def _create(self, base: int) -> Segment:
@@ -245,7 +247,8 @@ class Recovery:
         if epochs is None:
             epochs = EpochCache()
             scanned = segments
-        for segment in scanned:
+        # What contradicts a batch goes, later entries too: those behind are to be read as well.
+        for segment in segments[segments.index(scanned[0]) :] if scanned else []:
             latest = None
             for _, header in segment.headers(0, _REPLAY_STEP_BYTES):
                 if header.leader_epoch != latest and header.leader_epoch >= 0:
