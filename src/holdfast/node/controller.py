@@ -230,6 +230,9 @@ class Controller:
     # -- acting by itself ----------------------------------------------------------------------
 
     def _arm_sweep(self) -> None:
+        """Set the one timer; a sweep's own decisions have set it already when the sweep ends."""
+        if self._sweep is not None:
+            self._sweep.cancel()
         due_ms = next_expiry_ms(self.state)
         if due_ms is None or self._closed:
             self._sweep = None
