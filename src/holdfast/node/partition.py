@@ -300,7 +300,9 @@ class Partition:
             )  # fmt: skip
         if offset < self.log.end:
             logger.info("%s: truncating from %d to %d", self, self.log.end, offset)
-            self.log.truncate_to(offset)
+        # Even at the end: an epoch that we led without writing anything begins there, and as long
+        # as we ask with it, the leader finds that we diverge.
+        self.log.truncate_to(offset)
         self.log.high_watermark = min(self.log.high_watermark, self.log.end)
 
     def reset_to(self, offset: int) -> None:
