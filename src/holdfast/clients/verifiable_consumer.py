@@ -33,6 +33,7 @@ class Options:
     process: str
     partitions: tuple[int, ...]
     until_end: bool = False
+    until_eof: bool = False
     timeout_s: float = 60.0  # of a read to the end
     config: tuple[tuple[str, str], ...] = ()
 
@@ -65,6 +66,8 @@ class VerifiableConsumer:
         self._consumer = confluent_kafka.Consumer(options.client_config(), logger=None)
         self._ends: dict[int, tuple[int, int]] = {}
         self._next: dict[int, int] = {}
+        self._at_eof: set[int] = set()
+        self._lost: set[int] = set()  # partitions whose position the cluster no longer knows
         self._stopping = False
 
     def stop(self, *_: object) -> None:
@@ -75,25 +78,39 @@ class VerifiableConsumer:
         options = self._options
         deadline = time.monotonic() + options.timeout_s
         for partition in options.partitions:
-            ends = self._ask_ends(partition, deadline)
-            if ends is None:
+            begin = self._find_begin(partition, deadline)
+            if begin is None:
                 return False
-            self._ends[partition] = ends
-            self._next[partition] = ends[0]
-            self._position(partition, ends[0], "beginning")
+            self._next[partition] = begin
+            self._position(partition, begin, "beginning")
         self._recorder.flush()
-        self._consumer.assign([self._at(number, self._next[number]) for number in self._next])
+        self._assign()
         done = False
         while not self._stopping:
             for message in self._consumer.consume(BATCH, POLL_S):
                 self._received(message)
+            if self._lost:
+                self._find_positions(deadline if options.until_end else time.monotonic() + ASK_S)
             self._recorder.flush()
-            if options.until_end:
-                done = self._all_read()
+            if options.until_end or options.until_eof:
+                done = self._all_read() if options.until_end else self._all_at_eof()
                 if done or time.monotonic() >= deadline:
                     break
         self._consumer.close()
-        return done or not options.until_end
+        return done or not (options.until_end or options.until_eof)
+
+    def _find_begin(self, partition: int, deadline: float) -> int | None:
+        """Where to begin. Under min ISR the end can't be asked for, so it is only when needed."""
+        if self._options.until_eof:
+            return 0
+        ends = self._ask_ends(partition, deadline)
+        if ends is None:
+            return None
+        self._ends[partition] = ends
+        return ends[0]
+
+    def _assign(self) -> None:
+        self._consumer.assign([self._at(number, self._next[number]) for number in self._next])
 
     def _ask_ends(self, partition: int, deadline: float) -> tuple[int, int] | None:
         """Where a partition begins and ends (the high watermark); None: not told in time."""
@@ -136,16 +153,24 @@ class VerifiableConsumer:
         kafka_error = self._kafka.KafkaError
         code = error.code()
         if code == kafka_error._PARTITION_EOF:  # noqa: SLF001 - that is its public name
+            self._at_eof.add(partition)
             if offset is not None and offset >= 0:
                 self._next[partition] = max(self._next[partition], offset)
         elif code in (kafka_error._AUTO_OFFSET_RESET, kafka_error._LOG_TRUNCATION):  # noqa: SLF001
             self._recorder.record(Note, text=f"{self._options.process} was told: {error.str()}")
-            ends = self._ask_ends(partition, time.monotonic() + ASK_S)
-            if ends is not None:
-                here = min(max(self._next[partition], ends[0]), ends[1])
-                self._next[partition] = here
-                self._position(partition, here, error.name())
-                self._consumer.seek(self._at(partition, here))
+            self._lost.add(partition)
+
+    def _find_positions(self, deadline: float) -> None:
+        """Go on as near as can be to where we were, where the cluster has lost our position."""
+        for partition in sorted(self._lost):
+            ends = self._ask_ends(partition, deadline)
+            if ends is None:
+                return  # tried again after the next messages
+            here = min(max(self._next[partition], ends[0]), ends[1])
+            self._next[partition] = here
+            self._position(partition, here, "position lost")
+            self._lost.discard(partition)
+        self._assign()
 
     def _position(self, partition: int, offset: int, reason: str) -> None:
         self._recorder.record(
@@ -167,6 +192,9 @@ class VerifiableConsumer:
         self._recorder.flush()
         return not self._ends
 
+    def _all_at_eof(self) -> bool:
+        return self._at_eof >= self._next.keys()
+
 
 def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="verifiable_consumer", description=__doc__)
@@ -178,6 +206,7 @@ def parse(arguments: list[str]) -> Options:
     add("--partitions", type=int, required=True, help="how many the topic has")
     add("--partition", type=int, action="append", help="read this one only; may be repeated")
     add("--until-end", action="store_true", help="read to the present end, say so, and stop")
+    add("--until-eof", action="store_true", help="stop where there is no more; says no end")
     add("--timeout", dest="timeout_s", type=float, default=60.0, help="seconds for that")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="for librdkafka")
     found = parser.parse_args(arguments)
@@ -188,6 +217,7 @@ def parse(arguments: list[str]) -> Options:
         process=found.process,
         partitions=tuple(found.partition or range(found.partitions)),
         until_end=found.until_end,
+        until_eof=found.until_eof,
         timeout_s=found.timeout_s,
         config=tuple(
             (key, value) for key, _, value in (item.partition("=") for item in found.config)

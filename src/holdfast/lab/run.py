@@ -21,7 +21,7 @@ from holdfast.clients.recorder import Recorder
 from holdfast.clients.replica_files import DamagedFileError, stored_batches
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
-from holdfast.judge.history import Fault, IsrChange, LeaderChange, Note, ReplicaBatch
+from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note, ReplicaBatch
 from holdfast.judge.timeline import DOWN_ACTIONS
 from holdfast.lab.observer import Observer, View
 from holdfast.lab.page import describe
@@ -221,6 +221,18 @@ class Run:
         recorder = Recorder(self.history / f"{name}.jsonl", name)
         bootstrap = self.cluster.bootstrap_servers
         return RawProducer(bootstrap, self.topic, recorder, acks=acks, timeout_ms=timeout_ms)
+
+    def acknowledge(self, client: RawProducer, partition: int, count: int) -> int:
+        """Send until so many are acknowledged; a few may be refused first. Return how many were.
+
+        The client learns of a new leader by a refusal of the old one.
+        """
+        acknowledged = 0
+        for _ in range(2 * count + 10):
+            if acknowledged == count:
+                break
+            acknowledged += isinstance(client.send(partition), Acknowledged)
+        return acknowledged
 
     def tail(self, name: str) -> HistoryTail:
         """What the history of a client of this run says."""

@@ -48,7 +48,7 @@ def _with_one_copy(run: Run, *, lost: bool) -> None:
     run.make_topic({0: (leader,)})
     client = run.raw_client("producer", acks="all", timeout_ms=2000)
     count = parameters.count
-    before = sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
+    before = run.acknowledge(client, 0, count)
     run.check("acknowledged while it is up", str(count), str(before), kept=before == count)
     run.fault("KILL", leader)
     run.expect("the only replica is down", {0: want(-1, {leader})}, parameters.session_s + 15)
@@ -58,7 +58,7 @@ def _with_one_copy(run: Run, *, lost: bool) -> None:
         lose_disk(run, leader)
     run.start_node(leader)
     run.expect("it is back", {0: want(leader, {leader})}, 30.0)
-    after = sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
+    after = run.acknowledge(client, 0, count)
     run.check("acknowledged when it is back", str(count), str(after), kept=after == count)
     client.close()
     run.expect_lost(before if lost else 0)

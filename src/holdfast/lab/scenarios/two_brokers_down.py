@@ -95,12 +95,11 @@ def unclean_return(run: Run) -> None:
     assignment = parameters.assignment()
     run.make_topic()
     client = run.raw_client("producer", acks="all")
-    for _ in range(parameters.count):
-        client.send(OFFLINE)
+    run.acknowledge(client, OFFLINE, parameters.count)
     run.fault("KILL", FIRST)
     wanted = {OFFLINE: want(SECOND, {SECOND})}
     run.expect(f"{FIRST} is down", wanted, parameters.session_s + 15)
-    alone = sum(isinstance(client.send(OFFLINE), Acknowledged) for _ in range(parameters.count))
+    alone = run.acknowledge(client, OFFLINE, parameters.count)
     run.note(f"{alone} events acknowledged by {SECOND} alone")
     run.fault("KILL", SECOND)
     run.expect(f"{SECOND} is down too", {0: want(LEFT, {LEFT})}, parameters.session_s + 15)
@@ -109,7 +108,7 @@ def unclean_return(run: Run) -> None:
     run.start_node(SECOND)
     whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
     run.expect(f"{SECOND} is back and has truncated", whole, 45.0)
-    client.send(OFFLINE)
+    run.acknowledge(client, OFFLINE, 1)
     client.close()
     run.expect_lost(alone)
     run.check("events that only one replica had", f"{parameters.count}", f"{alone}",

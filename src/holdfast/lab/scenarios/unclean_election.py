@@ -13,19 +13,14 @@ A, B, C = 1, 0, 2  # replicas of the partition, in this order
 REPLICAS = (A, B, C)
 
 
-def send(client: RawProducer, count: int) -> int:
-    """Send so many; return how many were acknowledged."""
-    return sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
-
-
 def go_one_by_one(run: Run, client: RawProducer, *, n2_refused: bool = False) -> int:
     """Kill C, write n1, kill B, write n2, kill A, start C; return how many C lacks."""
     parameters = run.parameters
     count, bound_s = parameters.count, parameters.session_s + 15
-    run.note(f"n0 = {send(client, count)} events on all three")
+    run.note(f"n0 = {run.acknowledge(client, 0, count)} events on all three")
     run.fault("KILL", C)
     run.expect("C is down", {0: want(A, {A, B})}, bound_s)
-    n1 = send(client, count)
+    n1 = run.acknowledge(client, 0, count)
     run.note(f"n1 = {n1} events acknowledged by A and B")
     run.fault("KILL", B)
     run.expect("C and B are down", {0: want(A, {A})}, bound_s)
@@ -65,7 +60,7 @@ def waits_for_a(run: Run, *, n2_refused: bool) -> None:
     run.start_node(A)
     run.expect("A is back, and leads", {0: want(A)}, 20.0)
     run.expect("the others have caught up", {0: want(A, REPLICAS)}, 45.0)
-    client.send(0)
+    run.acknowledge(client, 0, 1)
     client.close()
     run.wait("the reader to go on", lambda: reader.tail.poll().delivered_ms, 20.0)
     run.expect_lost(0)
@@ -98,7 +93,7 @@ def elects_c(run: Run) -> None:
     run.wait("the reader to be told", lambda: told(run, reader.name), 30.0)
     words = told(run, reader.name)
     run.check("the reader, whose position is gone", "is told", ", ".join(words), kept=bool(words))
-    client.send(0)
+    run.acknowledge(client, 0, 1)
     client.close()
     run.expect_lost(lacking)
     run.conclude()

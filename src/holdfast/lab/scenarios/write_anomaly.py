@@ -29,8 +29,7 @@ def write_anomaly(run: Run) -> None:
     run.make_topic({0: replicas})
     reader = run.start_reader()
     client = run.raw_client("producer", acks=parameters.acks, timeout_ms=2000)
-    for _ in range(WARM_UP):
-        client.send(0)
+    run.acknowledge(client, 0, WARM_UP)
     run.wait(
         "the reader to have what was sent before",
         lambda: reader.tail.poll().delivered_ms,
@@ -42,11 +41,10 @@ def write_anomaly(run: Run) -> None:
         {0: want(followers[0], followers)},
         parameters.session_s + 20,
     )
-    client.send(0)
+    run.acknowledge(client, 0, 1)
     run.start_node(leader)
     run.expect("the old leader is back and has truncated", {0: want(isr=replicas)}, 45.0)
-    for _ in range(WARM_UP):
-        client.send(0)
+    run.acknowledge(client, 0, WARM_UP)
     client.close()
     expected = 0 if parameters.acks == "all" else parameters.count
     run.check(
