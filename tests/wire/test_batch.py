@@ -205,10 +205,12 @@ def put(batch: bytearray, at: int, data: bytes) -> None:
 GOOD = bytes(build_batch(RECORDS[:2]))
 REFUSED = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
-    "half a header": (GOOD[:40], ErrorCode.CORRUPT_MESSAGE),
-    "cut": (GOOD[:-1], ErrorCode.CORRUPT_MESSAGE),
+    "half a header": (GOOD[:40], ErrorCode.INVALID_RECORD),
+    "cut": (GOOD[:-1], ErrorCode.INVALID_RECORD),
     "two batches": (GOOD + GOOD, ErrorCode.INVALID_RECORD),
     "wrong crc": (GOOD[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+    "magic 3": (changed(lambda b: put(b, 16, b"\3")), ErrorCode.CORRUPT_MESSAGE),
+    "length 48": (changed(lambda b: put(b, 8, b"\0\0\0\x30")), ErrorCode.CORRUPT_MESSAGE),
     "magic 1": (changed(lambda b: put(b, 16, b"\1")), ErrorCode.INVALID_RECORD),
     "base offset": (changed(lambda b: put(b, 7, b"\1")), ErrorCode.INVALID_RECORD),
     "no records": (changed(lambda b: put(b, 57, bytes(4))), ErrorCode.INVALID_RECORD),

@@ -165,14 +165,13 @@ def validate_producer_batch(
         return ErrorCode.INVALID_RECORD
     size = len(view)
     if size < HEADER_SIZE:
-        return ErrorCode.CORRUPT_MESSAGE
+        return ErrorCode.INVALID_RECORD
     (base_offset, batch_length, _, magic, crc, attributes, last_offset_delta,
      _, _, producer_id, _, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
-    if magic != MAGIC:
-        return ErrorCode.INVALID_RECORD
-    if batch_length < BATCH_LENGTH_MIN or batch_length + LENGTH_END > size:
+    if not 0 <= magic <= MAGIC or batch_length < BATCH_LENGTH_MIN:
         return ErrorCode.CORRUPT_MESSAGE
-    if batch_length + LENGTH_END < size or base_offset != 0:
+    # A batch that is cut counts as none, as in Kafka; a second one behind it is one too many.
+    if magic != MAGIC or batch_length + LENGTH_END != size or base_offset != 0:
         return ErrorCode.INVALID_RECORD
     if size > message_bytes_max:
         return ErrorCode.MESSAGE_TOO_LARGE

@@ -1,4 +1,7 @@
-"""AllocateProducerIds (key 67), versions 0 to 0."""
+"""AllocateProducerIds (key 67), versions 0 to 0.
+
+A block of producer ids for one broker.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterConfigs (key 33), versions 0 to 2."""
+"""AlterConfigs (key 33), versions 0 to 2.
+
+Replaces all of a resource's configs. Resource types as in DescribeConfigs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""AlterPartition (key 56), versions 2 to 3."""
+"""AlterPartition (key 56), versions 2 to 3.
+
+From 3 on members of the ISR come with their broker epochs. Leader recovery states: 0 recovered,
+1 recovering from an unclean election.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""ApiVersions (key 18), versions 0 to 4."""
+"""ApiVersions (key 18), versions 0 to 4.
+
+Version 3 brings the client's software and tagged features; from 4 on a feature may begin at 0.
+The answer's header is version 0 always, so that a client that guessed too high can read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""BrokerHeartbeat (key 63), versions 0 to 1."""
+"""BrokerHeartbeat (key 63), versions 0 to 1.
+
+A broker's sign of life, and how it asks to be unfenced or to shut down.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""BrokerRegistration (key 62), versions 0 to 4."""
+"""BrokerRegistration (key 62), versions 0 to 4.
+
+What a broker says of itself when it starts. Security protocols: 0 PLAINTEXT, 1 SSL,
+2 SASL_PLAINTEXT, 3 SASL_SSL. A previous broker epoch of -1: the last shutdown was not clean.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ControllerRegistration (key 70), versions 0 to 0."""
+"""ControllerRegistration (key 70), versions 0 to 0.
+
+What a controller says of itself to the active one.
+"""
 
 from __future__ import annotations
 

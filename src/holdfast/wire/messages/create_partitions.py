@@ -1,4 +1,7 @@
-"""CreatePartitions (key 37), versions 0 to 3."""
+"""CreatePartitions (key 37), versions 0 to 3.
+
+`count` is the new total; assignments, if given, are those of the new partitions only.
+"""
 
 from __future__ import annotations
 

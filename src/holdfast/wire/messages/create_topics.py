@@ -1,4 +1,8 @@
-"""CreateTopics (key 19), versions 2 to 7."""
+"""CreateTopics (key 19), versions 2 to 7.
+
+From 5 on the answer holds what was created: partitions, replication factor, configs. A field that
+has a value of -1 was not answered.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteTopics (key 20), versions 1 to 6."""
+"""DeleteTopics (key 20), versions 1 to 6.
+
+Version 6 deletes by id too: `topics` instead of `topic_names`.
+"""
 
 from __future__ import annotations
 

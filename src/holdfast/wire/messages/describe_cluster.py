@@ -1,4 +1,7 @@
-"""DescribeCluster (key 60), versions 0 to 2."""
+"""DescribeCluster (key 60), versions 0 to 2.
+
+Endpoint types: 1 brokers, 2 controllers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""DescribeConfigs (key 32), versions 1 to 4."""
+"""DescribeConfigs (key 32), versions 1 to 4.
+
+Resource types: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group. Sources: 1 topic,
+2 dynamic broker, 3 dynamic default broker, 4 static broker, 5 default, 6 dynamic broker logger,
+7 client metrics, 8 group.
+"""
 
 from __future__ import annotations
 

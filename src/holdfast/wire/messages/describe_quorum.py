@@ -1,4 +1,7 @@
-"""DescribeQuorum (key 55), versions 0 to 2."""
+"""DescribeQuorum (key 55), versions 0 to 2.
+
+The state of the metadata quorum, as tools show it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions (key 75), versions 0 to 0."""
+"""DescribeTopicPartitions (key 75), versions 0 to 0.
+
+Metadata in pages: `next_cursor` says where the next page begins, null that there is none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ElectLeaders (key 43), versions 0 to 2."""
+"""ElectLeaders (key 43), versions 0 to 2.
+
+Election types: 0 preferred, 1 unclean. Null topics ask for all partitions.
+"""
 
 from __future__ import annotations
 

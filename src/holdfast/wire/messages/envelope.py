@@ -1,4 +1,7 @@
-"""Envelope (key 58), versions 0 to 0."""
+"""Envelope (key 58), versions 0 to 0.
+
+A request forwarded to the controller, header included, with its principal and the client's address.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Fetch (key 1), versions 4 to 18."""
+"""Fetch (key 1), versions 4 to 18.
+
+From 13 on topics are named by id; from 15 on a follower says who it is in a tagged struct. `hot`
+reads and writes the flexible versions by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FindCoordinator (key 10), versions 0 to 6."""
+"""FindCoordinator (key 10), versions 0 to 6.
+
+From 4 on several keys at once. Key types: 0 group, 1 transaction, 2 share group.
+"""
 
 from __future__ import annotations
 

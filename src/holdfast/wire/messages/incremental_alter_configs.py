@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (key 44), versions 0 to 1."""
+"""IncrementalAlterConfigs (key 44), versions 0 to 1.
+
+Operations: 0 set, 1 delete, 2 append, 3 subtract; resource types as in DescribeConfigs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""InitProducerId (key 22), versions 0 to 5."""
+"""InitProducerId (key 22), versions 0 to 5.
+
+From 3 on a client may ask for the next epoch of a producer id that it has.
+"""
 
 from __future__ import annotations
 

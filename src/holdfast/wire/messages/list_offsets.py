@@ -1,4 +1,7 @@
-"""ListOffsets (key 2), versions 1 to 11."""
+"""ListOffsets (key 2), versions 1 to 11.
+
+Timestamps below zero ask for the log's ends (KAFKA.md 1.9).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request, key=2, versions=(1, 11), flexible=6):
-    replica_id: int = int32()
+    replica_id: int = int32(default=-1)  # Kafka's schema says 0, which is a broker
     isolation_level: int = int8(since=2)
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
     timeout_ms: int = int32(since=10, ignorable=True)

@@ -1,4 +1,8 @@
-"""Metadata (key 3), versions 0 to 13."""
+"""Metadata (key 3), versions 0 to 13.
+
+From 10 on topics have ids; from 12 on one may be asked for by id alone; 13 has an error of its own.
+Topics: null asks for all, empty for none (in version 0, which has no null, empty asks for all).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch (key 23), versions 2 to 4."""
+"""OffsetForLeaderEpoch (key 23), versions 2 to 4.
+
+Replica -2 is a debugging consumer, -1 a consumer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Produce (key 0), versions 3 to 13."""
+"""Produce (key 0), versions 3 to 13.
+
+Versions below 3 carried older batches; brokers advertise 0 all the same (KAFKA.md 1.2). Version 13
+names topics by id. `hot` reads and writes the flexible versions by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""UnregisterBroker (key 64), versions 0 to 0."""
+"""UnregisterBroker (key 64), versions 0 to 0.
+
+Takes a broker that is gone for good out of the metadata.
+"""
 
 from __future__ import annotations
 
