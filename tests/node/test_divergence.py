@@ -1,0 +1,183 @@
+"""Replicas that have parted find each other again (KIP-101, KIP-279, KIP-595; KAFKA.md 4.5, 11.2).
+
+Goal: whatever elections came before, with appends in between or without, a follower that asks its
+leader ends with the leader's records, in a bounded number of rounds, and keeps all that both had.
+Method: real partitions over real logs on a disk in memory; a history of elections and appends, then
+the follower's own loop of asking and truncating, without a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.log.log_kit import NOW_MS, TOPIC_ID, make_batch, open_directories, virtual
+
+from holdfast.config.topic import TopicSettings
+from holdfast.core import image
+from holdfast.log.directories import LogDirectories
+from holdfast.node.api.fetch import UNKNOWN_EPOCH, parting
+from holdfast.node.partition import Partition
+from holdfast.node.waiting import WaitingRoom
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.fetch import FetchPartition
+
+REPLICAS = (0, 1, 2)
+ROUNDS_MAX = 12
+READ_BYTES = 1 << 20
+
+
+@dataclass
+class Replicas:
+    """Three replicas of one partition, and who leads in which epoch."""
+
+    partitions: list[Partition]
+    leader: int = -1
+    epoch: int = -1
+    written: int = 0
+
+    def elect(self, node: int) -> None:
+        self.leader, self.epoch = node, self.epoch + 1
+        decided = image.Partition(
+            topic="t",
+            topic_id=TOPIC_ID,
+            index=0,
+            replicas=REPLICAS,
+            isr=(node,),
+            leader=node,
+            leader_epoch=self.epoch,
+            partition_epoch=self.epoch,
+        )
+        for partition in self.partitions:
+            if partition.node == node:
+                partition.lead(decided, {})
+            else:
+                partition.follow(node, self.epoch)
+
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            self.written += 1
+            batch = memoryview(bytearray(make_batch(1, timestamp=NOW_MS + self.written)))
+            assert self.partitions[self.leader].append(batch, 1).error is ErrorCode.NONE
+
+    def follow(self, node: int, *, rounds: int, batches: int = READ_BYTES) -> bool:
+        """Let one follower fetch some rounds; True once it has all that the leader has."""
+        follower, leader = self.partitions[node], self.partitions[self.leader]
+        for _ in range(rounds):
+            assert follower.log is not None
+            assert leader.log is not None
+            wanted = FetchPartition(
+                fetch_offset=follower.log.end, last_fetched_epoch=follower.log.latest_epoch
+            )
+            diverging = parting(leader.log, wanted)
+            assert diverging is not UNKNOWN_EPOCH, "a leader knows every epoch up to its own"
+            if diverging is not None:
+                follower.truncate_for(diverging.epoch, diverging.end_offset)
+                continue
+            assert wanted.fetch_offset <= leader.log.end
+            records, _, error = leader.log.read(wanted.fetch_offset, batches, leader.log.end)
+            assert error is ErrorCode.NONE
+            if not records:
+                return True
+            assert follower.append_fetched(memoryview(records), 0, 0) is ErrorCode.NONE
+        return False
+
+    def content(self, node: int) -> bytes:
+        log = self.partitions[node].log
+        assert log is not None
+        return log.read(0, READ_BYTES, log.end).records if log.end else b""
+
+
+def replicas(runtime: Runtime) -> tuple[list[LogDirectories], Replicas]:
+
+    waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock)
+    directories, partitions = [], []
+    for node in REPLICAS:
+        opened = open_directories(runtime, paths=[f"/node-{node}"])
+        directories.append(opened)
+        partitions.append(
+            Partition(
+                node=node,
+                topic="t",
+                topic_id=TOPIC_ID,
+                index=0,
+                log=opened.create("t", 0, TOPIC_ID, TopicSettings()),
+                settings=TopicSettings(),
+                lag_ms_max=1000,
+                clock=runtime.clock,
+                waiting=waiting,
+                propose=lambda _partition, _proposal: None,
+            )
+        )
+    return directories, Replicas(partitions)
+
+
+def test_an_epoch_without_a_record_does_not_keep_a_follower_asking_for_ever() -> None:
+    """KIP-279: the follower cut its log at its own end, and asked the same, for ever."""
+
+    async def body(runtime: Runtime) -> None:
+        _, three = replicas(runtime)
+        three.elect(0)
+        three.append(3)
+        assert three.follow(1, rounds=3)
+        three.elect(1)  # enters an epoch at offset 3 and writes nothing in it
+        three.elect(0)
+        assert three.follow(1, rounds=3), "it agrees with its leader and gets there"
+        assert three.content(1) == three.content(0)
+
+    virtual(body)
+
+
+def test_two_quick_elections_leave_no_dirty_suffix() -> None:
+    """KAFKA-6361: elect A, B, A with records on each that the other lacks."""
+
+    async def body(runtime: Runtime) -> None:
+        _, three = replicas(runtime)
+        three.elect(0)
+        three.append(5)
+        assert three.follow(1, rounds=3)
+        three.append(2)  # 0 alone has these
+        three.elect(1)
+        three.append(1)  # 1 alone has this, at an offset that 0 has as well
+        three.elect(0)
+        assert three.follow(1, rounds=ROUNDS_MAX)
+        assert three.content(1) == three.content(0)
+
+    virtual(body)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("elect"), st.integers(0, 2)),
+        st.tuples(st.just("append"), st.integers(1, 3)),
+        st.tuples(st.just("follow"), st.integers(0, 2)),
+        st.tuples(st.just("follow once"), st.integers(0, 2)),
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.slow
+@given(STEPS)
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_every_history_of_elections_ends_in_agreement(steps: list[tuple[str, int]]) -> None:
+    async def body(runtime: Runtime) -> None:
+        _, three = replicas(runtime)
+        three.elect(0)
+        for action, number in steps:
+            if action == "elect":
+                three.elect(number)
+            elif action == "append":
+                three.append(number)
+            elif number != three.leader:
+                three.follow(number, rounds=1 if action == "follow once" else 4, batches=70)
+        for node in REPLICAS:
+            if node != three.leader:
+                assert three.follow(node, rounds=ROUNDS_MAX + len(steps))
+                assert three.content(node) == three.content(three.leader)
+
+    virtual(body)
