@@ -28,6 +28,8 @@ from holdfast.wire.messages.fetch import (
     ReplicaState,
 )
 from holdfast.wire.messages.fetch import NodeEndpoint as FetchEndpoint
+from holdfast.wire.messages.produce import LeaderIdAndEpoch as ProduceLeader
+from holdfast.wire.messages.produce import NodeEndpoint as ProduceEndpoint
 from holdfast.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -206,8 +208,35 @@ def test_odd_partitions_are_the_tables(odd: PartitionData) -> None:
     response.node_endpoints = [FetchEndpoint(node_id=1, host="h", port=2)]
     whole = b"".join(hot.encode_fetch_response(response, 17, 1))
     assert whole == b"".join(encode_response(1, response, 17))
-    with pytest.raises(EncodeError, match="node_endpoints"):
-        hot.encode_fetch_response(response, 15, 1)
+    response.node_endpoints = []
+    plain_whole = b"".join(hot.encode_fetch_response(response, 15, 1))
+    response.node_endpoints = [FetchEndpoint(node_id=1, host="h", port=2)]
+    assert b"".join(hot.encode_fetch_response(response, 15, 1)) == plain_whole, "a hint is dropped"
+    with pytest.raises(EncodeError, match="not in version 4"):
+        hot.encode_fetch_response(_odd_for_version_4(odd), 4, 1)
+
+
+def _odd_for_version_4(odd: PartitionData) -> FetchResponse:
+    return FetchResponse(
+        session_id=1, responses=[FetchableTopicResponse(topic="t", partitions=[odd])]
+    )
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 10, 12])
+def test_where_the_leader_is_may_be_said_to_anyone(version: int) -> None:
+    """Goal: KIP-951's hint never costs an older client its answer. Method: both with and without."""
+    answer = PartitionProduceResponse(error_code=6, base_offset=-1)
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name="t", partition_responses=[answer])]
+    )
+    without = b"".join(hot.encode_produce_response(response, version, 1))
+    answer.current_leader = ProduceLeader(leader_id=2, leader_epoch=3)
+    response.node_endpoints = [ProduceEndpoint(node_id=2, host="h", port=9)]
+    whole = b"".join(hot.encode_produce_response(response, version, 1))
+    assert (whole != without) == (version >= 10)
+    offset = 9 if version >= 9 else 8
+    read = decode(ProduceResponse, version, whole, offset)
+    assert read.responses[0].partition_responses[0].error_code == 6
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])

@@ -1,7 +1,8 @@
 """Fetch (key 1), versions 4 to 18.
 
 From 13 on topics are named by id; from 15 on a follower says who it is in a tagged struct. `hot`
-reads and writes the flexible versions by hand.
+reads and writes the flexible versions by hand. Where the leader is now (KIP-951) is a hint:
+unlike Kafka's schema, ours lets versions without a place for it drop it.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class PartitionData(Struct):
     last_stable_offset: int = int64(default=-1)
     log_start_offset: int = int64(since=5, ignorable=True, default=-1)
     diverging_epoch: EpochEndOffset = struct(EpochEndOffset, since=12, tag=0)
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=12, tag=1)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=12, tag=1, ignorable=True)
     snapshot_id: SnapshotId = struct(SnapshotId, since=12, tag=2)
     aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, nullable=0)
     preferred_read_replica: int = int32(since=11, default=-1)
@@ -117,4 +118,4 @@ class FetchResponse(Response, key=1, versions=(4, 18), flexible=12):
     error_code: int = int16(since=7, ignorable=True)
     session_id: int = int32(since=7)
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0, ignorable=True)

@@ -1,7 +1,8 @@
 """Produce (key 0), versions 3 to 13.
 
 Versions below 3 carried older batches; brokers advertise 0 all the same (KAFKA.md 1.2). Version 13
-names topics by id. `hot` reads and writes the flexible versions by hand.
+names topics by id. `hot` reads and writes the flexible versions by hand. Where the leader is now
+(KIP-951) is a hint: unlike Kafka's schema, ours lets versions without a place for it drop it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class PartitionProduceResponse(Struct):
         BatchIndexAndErrorMessage, since=8, ignorable=True
     )
     error_message: str | None = string(since=8, nullable=8, ignorable=True, default=None)
-    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=10, tag=0)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, since=10, tag=0, ignorable=True)
 
 
 class TopicProduceResponse(Struct):
@@ -78,4 +79,4 @@ class NodeEndpoint(Struct):
 class ProduceResponse(Response, key=0, versions=(3, 13), flexible=9):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32()
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0, ignorable=True)
