@@ -52,7 +52,7 @@ format: $(VENV)/.dev ## let ruff write what it can
 	$(BIN)/ruff format .
 
 soak: $(VENV)/.run ## hours of kills; writes results as it goes, and resumes
-	@$(BIN)/python scripts/soak.py $(ARGS)
+	@$(BIN)/python -m holdfast.lab.soak $(ARGS)
 
 bench: $(VENV)/.run ## the figures, into bench/results/ and a table
 	@$(BIN)/python bench/run.py $(ARGS)
