@@ -11,12 +11,13 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from holdfast.cluster import LocalCluster
@@ -30,14 +31,25 @@ SERVER_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if EXTERNAL:
-        yield EXTERNAL
-        return
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("pipelines-cluster")
-    with LocalCluster.create(directory, brokers=1, combined=True, port=0) as cluster:
+    config = {
+        "log.retention.check.interval.ms": "100",
+        "log.initial.task.delay.ms": "100",
+        # Spark takes both cores of a small machine for seconds: heartbeats may come late.
+        "broker.session.timeout.ms": "8000",
+    }
+    with LocalCluster.create(directory, brokers=3, port=0, config=config) as cluster:
         cluster.start()
-        yield cluster.bootstrap_servers
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    if EXTERNAL:
+        return EXTERNAL
+    cluster: LocalCluster = request.getfixturevalue("cluster")
+    return cluster.bootstrap_servers
 
 
 class Topics:
@@ -48,20 +60,44 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1}, logger=None)
+        self._producer = self._fresh_producer()
 
-    def create(self, partitions: int = 2, **config: str) -> str:
+    def _fresh_producer(self) -> Producer:
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1}, logger=None)
+
+    def create(self, partitions: int = 2, *, copies: int = 1, **config: str) -> str:
+        """Make a topic; configuration keys with underscores for dots."""
         name = f"pipelines-{os.getpid()}-{next(self._names)}"
         named = {key.replace("_", "."): value for key, value in config.items()}
-        topic = NewTopic(name, partitions, 1, config=named)
+        named.setdefault("min.insync.replicas", str(min(copies, 2)))
+        topic = NewTopic(name, partitions, copies, config=named)
         self._admin.create_topics([topic])[name].result(30)
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        self._producer = self._fresh_producer()  # the old one remembers how many there were
 
-    def delete(self, topic: str) -> None:
-        self._admin.delete_topics([topic])[topic].result(30)
+    def age_out(self, topic: str, partition: int, values: list[bytes]) -> int:
+        """Write `values` so that they are deleted, and one record more; return where that is."""
+        self.write(topic, partition, values)
+        end = len(values)
+        if EXTERNAL:
+            self.write(topic, partition, [b"stays"])
+            where = TopicPartition(topic, partition, end)
+            self._admin.delete_records([where])[where].result(30)
+            return end
+        # Time-based retention takes whole segments: the next record begins a new one.
+        deadline = time.monotonic() + 30
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused"})
+        while True:
+            self.write(topic, partition, [b"stays"])
+            where = TopicPartition(topic, partition)
+            low, _ = consumer.get_watermark_offsets(where, timeout=10)
+            if low >= end:
+                consumer.close()
+                return int(low)
+            assert time.monotonic() < deadline, "nothing was deleted"
 
     def write(self, topic: str, partition: int, values: list[bytes], key: bytes = b"k") -> None:
         for value in values:
@@ -94,9 +130,12 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = Path(tmp_path_factory.mktemp("postgresql"))
     prefix = _as_unprivileged(directory)
     data, sockets = directory / "data", directory / "s"
-    run = lambda *command: subprocess.run(  # noqa: E731
-        [*prefix, *command], check=True, capture_output=True, timeout=SERVER_TIMEOUT_S, cwd="/"
-    )
+
+    def run(*command: str) -> None:
+        subprocess.run(
+            [*prefix, *command], check=True, capture_output=True, timeout=SERVER_TIMEOUT_S, cwd="/"
+        )
+
     run("mkdir", str(sockets))
     run(str(found / "initdb"), "-D", str(data), "-U", "holdfast", "-A", "trust", "-E", "UTF8")
     options = f"-c listen_addresses= -c unix_socket_directories={sockets} -c fsync=off"

@@ -257,6 +257,9 @@ class Demo:
             *("--database", plan.database),
             *("--checkpoint", str(self._places.checkpoint)),
             *("--query", plan.query),
+            # Spark takes all it can get, and brokers that share its cores must still send
+            # heartbeats in time.
+            *("--nice", "5"),
         ]
         if plan.kind == "payments":
             arguments += ["--accounts", str(plan.accounts), "--opening", str(plan.opening)]

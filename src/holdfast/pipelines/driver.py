@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -43,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--once", action="store_true", help="stop when all that is there now has been read")
     add("--cores", type=int, default=2)
     add("--heap-mb", type=int, default=HEAP_MB)
+    add("--nice", type=int, default=0, help="lower the priority: others share this machine")
 
 
 def say(event: str, **values: Any) -> None:
@@ -66,6 +68,7 @@ def run(
     `on_commit` is called when a batch is on disk and before Spark knows.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    os.nice(options.nice)
     stopping: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: stopping.append(received))

@@ -1,0 +1,180 @@
+"""Goal: whatever dies, and whoever comes back from the dead, every record is in the table once.
+
+Method: real driver processes, held at the moment that matters, then SIGKILL or SIGSTOP; and the
+plain-append control, which has to fail under the same treatment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sql
+
+from holdfast.pipelines.driver import FENCED, STOPPED
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Topics
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
+
+SCRIPT = Path(__file__).with_name("held_driver.py")
+WAIT_S_MAX = 120
+
+
+def wait_until(reached: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not reached():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.05)
+
+
+class Driver:
+    """One driver process with a folder of its own for what it holds and says."""
+
+    def __init__(self, folder: Path, where: str, *options: str) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self._said = (folder / "said").open("w")
+        self._log = (folder / "log").open("w")
+        # A process group of its own: a signal has to reach Python and the JVM at one instant.
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(folder), where, *options],
+            stdout=self._said,
+            stderr=self._log,
+            start_new_session=True,
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+        self.process.wait(WAIT_S_MAX)
+        self._said.close()
+        self._log.close()
+
+    def held(self) -> bool:
+        assert self.process.poll() is None, (self.folder / "log").read_text()[-3000:]
+        return (self.folder / "held").exists()
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+    def events(self, kind: str) -> list[dict[str, int]]:
+        told = [json.loads(line) for line in (self.folder / "said").read_text().splitlines()]
+        return [event for event in told if event["event"] == kind]
+
+
+class Scene:
+    """A topic of numbered lines, a database, a checkpoint, and drivers over them."""
+
+    def __init__(self, folder: Path, topics: Topics) -> None:
+        self.folder = folder
+        self.topics = topics
+        self.topic = topics.create(2)
+        self.url = f"sqlite:///{folder}/table.db"
+        self.drivers: list[Driver] = []
+        self._lines = 0
+
+    def write(self, count: int) -> None:
+        for number in range(self._lines, self._lines + count):
+            value = json.dumps({"line": number, "text": f"line {number}"}).encode()
+            self.topics.write(self.topic, number % 2, [value])
+        self._lines += count
+
+    def driver(self, where: str, *options: str, checkpoint: str = "checkpoint") -> Driver:
+        driver = Driver(
+            self.folder / f"driver-{len(self.drivers)}",
+            where,
+            *("--bootstrap-server", self.topics.bootstrap, "--topic", self.topic),
+            *("--database", self.url, "--checkpoint", str(self.folder / checkpoint)),
+            *("--query", "scene", "--trigger-ms", "100", *options),
+        )
+        self.drivers.append(driver)
+        return driver
+
+    def finish(self, *options: str) -> None:
+        """Read all that is there with a driver that nobody disturbs."""
+        driver = self.driver("-", "--once", *options)
+        assert driver.process.wait(WAIT_S_MAX) == STOPPED
+        driver.kill()
+
+    def line_numbers(self) -> list[int]:
+        engine = sql.create_engine(self.url)
+        with engine.connect() as connection:
+            found = connection.execute(sql.text("SELECT line_number FROM lines")).scalars().all()
+        engine.dispose()
+        return sorted(found)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, topics: Topics) -> Iterator[Scene]:
+    made = Scene(tmp_path, topics)
+    yield made
+    for driver in made.drivers:
+        driver.kill()
+
+
+def test_killed_between_the_tables_commit_and_sparks(scene: Scene) -> None:
+    """The first kill meets batch 0 of a query at latest, whose beginning must not wander past what
+    is written meanwhile; the second one a batch with rows, which Spark then runs again.
+    """
+    scene.write(4)  # before the query: not its business
+    latest = ("--starting-offsets", "latest")
+    first = scene.driver("commit", *latest)
+    wait_until(first.held, "batch 0")
+    first.kill()
+    scene.write(20)
+    second = scene.driver("commit", *latest)
+    wait_until(second.held, "a batch with rows")
+    assert scene.line_numbers() == list(range(4, 24)), "committed, and Spark does not know"
+    second.kill()
+    scene.write(10)
+    scene.finish(*latest)
+    assert scene.line_numbers() == list(range(4, 34))
+
+
+def test_the_plain_append_control_doubles_rows(scene: Scene) -> None:
+    scene.write(20)
+    append = ("--sink", "append")
+    first = scene.driver("commit", *append)
+    wait_until(first.held, "batch 0")
+    first.go()
+    wait_until(lambda: first.held() and bool(scene.line_numbers()), "a batch with rows")
+    first.kill()
+    scene.finish(*append)
+    found = scene.line_numbers()
+    assert set(found) == set(range(20))
+    assert len(found) > 20, "the control must double rows, or the other test proves nothing"
+
+
+def test_a_zombie_commits_nothing(scene: Scene) -> None:
+    """A driver is stopped in the middle of a batch, replaced, and continued when its successor has
+    read everything. The successor has another checkpoint, so that nothing of Spark's own is in the
+    zombie's way: only the fence is.
+    """
+    scene.write(20)
+    zombie = scene.driver("rows")
+    wait_until(zombie.held, "a batch that has read its rows")
+    zombie.signal(signal.SIGSTOP)
+    successor = scene.driver("-", checkpoint="another checkpoint")
+    wait_until(lambda: len(scene.line_numbers()) == 20, "the successor's rows")
+    scene.write(10)
+    wait_until(lambda: len(scene.line_numbers()) == 30, "the successor's further rows")
+    zombie.go()
+    zombie.signal(signal.SIGCONT)
+    assert zombie.process.wait(WAIT_S_MAX) == FENCED
+    assert not any(event["rows"] for event in zombie.events("committed"))
+    assert "was taken over" in str(zombie.events("failed"))
+    assert successor.process.poll() is None, "the successor goes on"
+    assert scene.line_numbers() == list(range(30))

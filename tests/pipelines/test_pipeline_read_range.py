@@ -1,0 +1,122 @@
+"""Goal: a range gives exactly its records, or says what is gone. Method: a real broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from holdfast.pipelines import read_range as module
+from holdfast.pipelines.listing import Listing, ListingError
+from holdfast.pipelines.offsets import DataLossError, Partition
+from holdfast.pipelines.read_range import ARROW_SCHEMA, BATCH_ROWS, Access, ReadError, read_range
+
+if TYPE_CHECKING:
+    from tests.pipelines.conftest import Topics
+
+    from holdfast.cluster import LocalCluster
+
+pytestmark = pytest.mark.slow
+
+
+def access(topics: Topics, **values: object) -> Access:
+    client = (("bootstrap.servers", topics.bootstrap),)
+    return Access(client=client, **values)  # type: ignore[arg-type]
+
+
+def read(partition: Partition, start: int, end: int, how: Access) -> pa.Table:
+    return pa.Table.from_batches(list(read_range(partition, start, end, how)), ARROW_SCHEMA)
+
+
+def test_a_range_has_its_records_and_no_others(topics: Topics) -> None:
+    topic = topics.create()
+    topics.write(topic, 1, [f"v{n}".encode() for n in range(100)])
+    table = read(Partition(topic, 1), 10, 13, access(topics))
+    assert table.column("offset").to_pylist() == [10, 11, 12]
+    assert table.column("value").to_pylist() == [b"v10", b"v11", b"v12"]
+    assert set(table.column("key").to_pylist()) == {b"k"}
+    assert set(table.column("topic").to_pylist()) == {topic}
+    assert set(table.column("partition").to_pylist()) == {1}
+    assert set(table.column("timestampType").to_pylist()) == {0}, "create time"
+    assert table.schema == ARROW_SCHEMA
+    assert read(Partition(topic, 1), 10, 10, access(topics)).num_rows == 0
+
+
+def test_a_long_range_comes_in_bounded_batches(topics: Topics) -> None:
+    topic = topics.create()
+    count = 2 * BATCH_ROWS + 5
+    topics.write(topic, 0, [b"x"] * count)
+    batches = list(read_range(Partition(topic, 0), 0, count, access(topics)))
+    assert sum(batch.num_rows for batch in batches) == count
+    assert max(batch.num_rows for batch in batches) <= BATCH_ROWS
+
+
+def test_ranges_share_a_consumer_and_do_not_mix(topics: Topics) -> None:
+    topic = topics.create()
+    for partition in range(2):
+        topics.write(topic, partition, [f"{partition}-{n}".encode() for n in range(50)])
+    how = access(topics)
+    for partition, start in ((0, 5), (1, 40), (0, 30), (1, 0)):
+        table = read(Partition(topic, partition), start, start + 5, how)
+        assert table.column("value").to_pylist() == [
+            f"{partition}-{n}".encode() for n in range(start, start + 5)
+        ]
+    assert how in module._idle
+
+
+def test_a_log_that_is_shorter_than_the_range_is_loss(topics: Topics) -> None:
+    """The range was planned, and then the log was cut: its end will never come."""
+    topic = topics.create()
+    topics.write(topic, 0, [b"x"] * 7)
+    with pytest.raises(DataLossError, match=r"ends at 7, before 9.*failOnDataLoss"):
+        read(Partition(topic, 0), 5, 9, access(topics))
+    with pytest.raises(DataLossError, match="failOnDataLoss"):
+        read(Partition(topic, 0), 8, 9, access(topics))
+    lenient = access(topics, fail_on_data_loss=False)
+    assert read(Partition(topic, 0), 5, 9, lenient).num_rows == 2
+    assert read(Partition(topic, 0), 8, 9, lenient).num_rows == 0
+
+
+def test_records_that_aged_out_are_loss(topics: Topics) -> None:
+    topic = topics.create(segment_ms="1", retention_ms="1")
+    begin = topics.age_out(topic, 0, [b"old"] * 5)
+    end = begin + 1
+    with pytest.raises(DataLossError, match="failOnDataLoss"):
+        read(Partition(topic, 0), 0, end, access(topics))
+    lenient = access(topics, fail_on_data_loss=False)
+    assert read(Partition(topic, 0), 0, end, lenient).column("offset").to_pylist() in ([begin], [])
+
+
+def test_silence_ends_after_its_time() -> None:
+    """Nobody listens there: the wait is bounded, and the message says by what."""
+    nowhere = Access(client=(("bootstrap.servers", "127.0.0.1:1"),), silence_ms_max=300)
+    with pytest.raises(ReadError, match=r"kafkaConsumer\.pollTimeoutMs"):
+        list(read_range(Partition("t", 0), 0, 1, nowhere))
+
+
+def test_listing_names_a_topic_that_is_not_there_and_does_not_create_it(topics: Topics) -> None:
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    with pytest.raises(ListingError, match="'nobody-made-this' does not exist"):
+        listing.partitions(["nobody-made-this"])
+    assert listing.existing_of(["nobody-made-this"]) == []
+    listing.close()
+
+
+def test_listing_finds_the_next_leader(topics: Topics, request: pytest.FixtureRequest) -> None:
+    """While the leader is dead its partition is left out; its successor is found."""
+    cluster: LocalCluster = request.getfixturevalue("cluster")
+    topic = topics.create(1, copies=3)
+    partition = Partition(topic, 0)
+    topics.write(topic, 0, [b"x"] * 3)
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    assert listing.latest([partition]) == {partition: 3}
+    leader = cluster.wait_for_leader(topic, 0).leader
+    cluster.kill(leader, "KILL")
+    try:
+        assert listing.latest([partition]) in ({}, {partition: 3})
+        assert listing.latest([partition], all_of_them=True) == {partition: 3}
+        assert cluster.wait_for_leader(topic, 0).leader != leader
+    finally:
+        cluster.start_node(leader)
+    listing.close()

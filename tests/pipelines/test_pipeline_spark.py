@@ -1,0 +1,267 @@
+"""Goal: Spark reads exactly what the log holds, and the sink writes exactly what was planned.
+
+Method: one session, small topics on a real cluster; queries run with Trigger.AvailableNow, so each
+ends by itself when it has read what was there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from holdfast.pipelines.fence import FencedError, offsets
+from holdfast.pipelines.offsets import Partition, from_json, from_text
+from holdfast.pipelines.planned import PlanError
+from holdfast.pipelines.sink import ExactlyOnceSink, SinkRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+    from tests.pipelines.conftest import Topics
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+
+rows_table = sql.Table(
+    "rows",
+    sql.MetaData(),
+    sql.Column("partition", sql.Integer),
+    sql.Column("offset", sql.Integer),
+    sql.Column("value", sql.Text),
+)
+
+
+class Rows:
+    """The plainest recipe: a row a record."""
+
+    def prepare(self, connection: Connection) -> None:
+        rows_table.create(connection, checkfirst=True)
+
+    def write(self, connection: Connection, rows: Sequence[SinkRow]) -> None:
+        kept = [
+            {
+                "partition": r["partition"],
+                "offset": r["offset"],
+                "value": bytes(r["value"]).decode(),
+            }
+            for r in rows
+        ]
+        connection.execute(rows_table.insert(), kept)
+
+
+class Bench:
+    """One topic, one database, one checkpoint, and queries over them."""
+
+    def __init__(self, spark: SparkSession, topics: Topics, folder: Path, partitions: int) -> None:
+        self.spark = spark
+        self.topics = topics
+        self.url = f"sqlite:///{folder}/table.db"
+        self.checkpoint = folder / "checkpoint"
+        self.topic = topics.create(partitions)
+
+    def options(self, **options: Any) -> dict[str, str]:
+        values = {
+            "kafka.bootstrap.servers": self.topics.bootstrap,
+            "subscribe": self.topic,
+            **options,
+        }
+        return {name: str(value) for name, value in values.items()}
+
+    def stream(self, **options: Any) -> DataFrame:
+        chosen = self.options(startingOffsets="earliest") | self.options(**options)
+        return self.spark.readStream.format("holdfast").options(**chosen).load()
+
+    def batch(self, **options: Any) -> DataFrame:
+        return self.spark.read.format("holdfast").options(**self.options(**options)).load()
+
+    def run(
+        self, frame: DataFrame, sink: Callable[[DataFrame, int], None] | None = None
+    ) -> StreamingQuery:
+        """Read all that is there now into the table, and return the ended query."""
+        sink = sink or self.sink()
+        query = (
+            frame.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return query
+
+    def sink(self) -> ExactlyOnceSink:
+        return ExactlyOnceSink(self.url, "bench", Rows(), checkpoint=str(self.checkpoint))
+
+    def rows(self) -> list[tuple[int, int, str]]:
+        engine = sql.create_engine(self.url)
+        with engine.connect() as connection:
+            found = connection.execute(
+                sql.select(rows_table).order_by(rows_table.c.partition, rows_table.c.offset)
+            ).all()
+        engine.dispose()
+        return [(row.partition, row.offset, row.value) for row in found]
+
+    def next_offsets(self) -> dict[int, int]:
+        engine = sql.create_engine(self.url)
+        with engine.connect() as connection:
+            found = connection.execute(sql.select(offsets.c.partition, offsets.c.next_offset)).all()
+        engine.dispose()
+        return {row.partition: row.next_offset for row in found}
+
+
+@pytest.fixture
+def bench(spark: SparkSession, topics: Topics, tmp_path: Path) -> Bench:
+    return Bench(spark, topics, tmp_path, 2)
+
+
+def values(name: str, count: int, begin: int = 0) -> list[bytes]:
+    return [f"{name}{n}".encode() for n in range(begin, begin + count)]
+
+
+def test_a_batch_reads_between_two_offsets(bench: Bench) -> None:
+    bench.topics.write(bench.topic, 0, values("a", 10))
+    bench.topics.write(bench.topic, 1, values("b", 10))
+    frame = bench.batch()
+    assert frame.columns == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType",
+    ]  # fmt: skip
+    assert frame.count() == 20
+    start = f'{{"{bench.topic}":{{"0":4,"1":-2}}}}'
+    end = f'{{"{bench.topic}":{{"0":6,"1":1}}}}'
+    part = bench.batch(startingOffsets=start, endingOffsets=end)
+    assert sorted(bytes(row.value) for row in part.collect()) == [b"a4", b"a5", b"b0"]
+    assigned = bench.options(assign=f'{{"{bench.topic}":[1]}}')
+    del assigned["subscribe"]
+    only = bench.spark.read.format("holdfast").options(**assigned).load()
+    assert {row.partition for row in only.collect()} == {1}
+
+
+def test_what_is_wrong_with_a_query_is_said(bench: Bench) -> None:
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - after the session
+
+    with pytest.raises(AnalysisException, match="OptionError: foo: unknown option"):
+        bench.batch(foo="bar").count()
+    with pytest.raises(AnalysisException, match="'nothing-there' does not exist"):
+        bench.batch(subscribe="nothing-there").count()
+    with pytest.raises(AnalysisException, match="name every partition to be read"):
+        bench.batch(startingOffsets=f'{{"{bench.topic}":{{"0":0}}}}').count()
+
+
+def test_filters_do_not_hide_where_a_batch_ends(bench: Bench) -> None:
+    """Every row of the last batches is filtered out, and still the table says that they are done.
+
+    Then the checkpoint is lost: the whole log is planned again, in other batches, and no row
+    comes twice.
+    """
+    bench.topics.write(bench.topic, 0, values("a", 100))
+    bench.topics.write(bench.topic, 1, values("b", 100))
+    every_third = "offset < 50 AND offset % 3 = 0"
+    query = bench.run(bench.stream(maxOffsetsPerTrigger=30).where(every_third))
+    wanted = [(p, n, f"{'ab'[p]}{n}") for p in (0, 1) for n in range(0, 50, 3)]
+    assert bench.rows() == wanted
+    assert bench.next_offsets() == {0: 100, 1: 100}
+    sizes = [progress["numInputRows"] for progress in query.recentProgress]
+    assert sum(sizes) == 200
+    assert max(sizes) == 30, "maxOffsetsPerTrigger is kept, and used"
+
+    shutil.rmtree(bench.checkpoint)
+    bench.topics.write(bench.topic, 0, values("a", 20, 100))
+    bench.run(bench.stream(maxOffsetsPerTrigger=70).where("offset < 50 AND offset % 3 = 0"))
+    assert bench.rows() == wanted
+    assert bench.next_offsets() == {0: 120, 1: 100}
+
+
+def test_a_batch_that_is_half_there_is_completed(bench: Bench) -> None:
+    """The checkpoint is lost and batches are cut elsewhere: only what is missing is written."""
+    bench.topics.write(bench.topic, 0, values("a", 10))
+    bench.run(bench.stream())
+    shutil.rmtree(bench.checkpoint)
+    bench.topics.write(bench.topic, 0, values("a", 5, 10))
+    bench.topics.write(bench.topic, 1, values("b", 5))
+    bench.run(bench.stream())
+    expected = [(0, n, f"a{n}") for n in range(15)] + [(1, n, f"b{n}") for n in range(5)]
+    assert bench.rows() == expected
+
+    shutil.rmtree(bench.checkpoint)
+    bench.topics.write(bench.topic, 0, values("a", 1, 15))
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after the session
+
+    sink = bench.sink()
+    with pytest.raises(StreamingQueryException):
+        bench.run(bench.stream().select("value"), sink)
+    assert isinstance(sink.failure, PlanError)
+    assert "keep topic, partition and offset" in str(sink.failure)
+    assert bench.rows() == expected
+
+
+def test_a_query_that_would_leave_a_gap_is_refused(bench: Bench) -> None:
+    """The checkpoint is lost, and the query starts at latest: rows in between would be skipped."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after the session
+
+    bench.topics.write(bench.topic, 0, values("a", 10))
+    bench.run(bench.stream())
+    shutil.rmtree(bench.checkpoint)
+    bench.topics.write(bench.topic, 0, values("a", 5, 10))
+    sink = bench.sink()
+    with pytest.raises(StreamingQueryException):
+        bench.run(bench.stream(startingOffsets="latest"), sink)
+    assert isinstance(sink.failure, PlanError)
+    assert "ends at offset 10" in str(sink.failure)
+
+
+def test_a_new_partition_is_read_from_its_beginning(bench: Bench) -> None:
+    bench.topics.write(bench.topic, 0, values("a", 3))
+    bench.run(bench.stream())
+    bench.topics.grow(bench.topic, 3)
+    bench.topics.write(bench.topic, 2, values("c", 4))
+    query = bench.run(bench.stream())
+    while (2, 3, "c3") not in bench.rows() and query.recentProgress:
+        query = bench.run(bench.stream())
+    assert bench.rows() == [(0, n, f"a{n}") for n in range(3)] + [(2, n, f"c{n}") for n in range(4)]
+
+
+def test_a_replaced_sink_is_fenced_in_spark_too(bench: Bench) -> None:
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after the session
+
+    bench.topics.write(bench.topic, 0, values("a", 3))
+    old = bench.sink()
+    young = bench.sink()
+    with pytest.raises(StreamingQueryException):
+        bench.run(bench.stream(), old)
+    assert isinstance(old.failure, FencedError)
+    bench.run(bench.stream(), young)
+    assert len(bench.rows()) == 3
+
+
+def test_loss_stops_the_query_unless_told_otherwise(bench: Bench) -> None:
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after the session
+
+    bench.topic = bench.topics.create(1, segment_ms="1", retention_ms="1")
+    bench.run(bench.stream())  # pins offset 0
+    begin = bench.topics.age_out(bench.topic, 0, values("old", 5))
+    with pytest.raises(StreamingQueryException, match="failOnDataLoss"):
+        bench.run(bench.stream())
+    bench.run(bench.stream(failOnDataLoss="false"))
+    assert bench.next_offsets()[0] > begin
+    assert all(offset >= begin for _, offset, _ in bench.rows())
+
+
+def test_progress_shows_how_far_behind_a_query_is(bench: Bench) -> None:
+    bench.topics.write(bench.topic, 0, values("a", 10))
+    query = bench.run(bench.stream(maxOffsetsPerTrigger=4))
+    sources = [p["sources"][0] for p in query.recentProgress if p["numInputRows"]]
+    here = Partition(bench.topic, 0)
+    lags = [
+        offset_of(source["latestOffset"], here) - offset_of(source["endOffset"], here)
+        for source in sources
+    ]
+    assert lags == [6, 2, 0]
+
+
+def offset_of(told: Any, partition: Partition) -> int:
+    """Spark hands offsets on as text or as values."""
+    return (from_text(told) if isinstance(told, str) else from_json(told))[partition]
