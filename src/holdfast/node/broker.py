@@ -52,6 +52,8 @@ class Broker:
         self.client_listener = settings.inter_broker_listener_name
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock)
         self.channel = self._controller_channel(f"broker-{settings.node_id}")
+        # A channel of its own: heartbeats don't wait behind answers that wait for the disk.
+        self._heartbeats = self._controller_channel(f"broker-{settings.node_id}-heartbeats")
         self.isr_changes = IsrChanges(
             self.channel, node=settings.node_id, broker_epoch=lambda: self.broker_epoch
         )
@@ -100,11 +102,12 @@ class Broker:
         """Bind, and begin to read the metadata log. Clients are held until `join` has returned."""
         await self.server.listen(self.settings.broker_listeners)
         self.channel.start()
+        self._heartbeats.start()
         self.observer.start()
         self.lifecycle = Lifecycle(
             self.runtime,
             self.settings,
-            self.channel,
+            self._heartbeats,
             self.observer,
             cluster_id=self.cluster_id,
             endpoints=[
@@ -145,6 +148,7 @@ class Broker:
         self.waiting.close()
         self.server.close()
         await self.observer.close()
+        await self._heartbeats.close()
         await self.channel.close()
 
     # -- what the loops report -----------------------------------------------------------------

@@ -64,6 +64,7 @@ class Controller:
         self.failed: asyncio.Future[None] | None = None
         self._directories = directories
         self._pending: deque[_Pending] = deque()
+        self._changed_at: dict[int, int] = {}  # broker -> log end after its last change here
         self._syncing = False
         self._closed = False
         self._observers: dict[Callable[[], bool], None] = {}
@@ -137,20 +138,32 @@ class Controller:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def decide(self, context: RequestContext, decide: Decide) -> Deferred:
-        """Carry a decision out, and answer the request with its response once it is committed."""
+    def decide(
+        self, context: RequestContext, decide: Decide, *, about_broker: int | None = None
+    ) -> Deferred:
+        """Carry a decision out, and answer the request with its response once it is committed.
+
+        With `about_broker` the response tells of that broker's registration and nothing else: a
+        decision that changes nothing waits only for what had changed the registration. So a
+        heartbeat is answered while the disk is slow, and nobody takes a slow disk for a dead
+        controller.
+        """
         deferred = context.defer()
         if not self.active:
             deferred.abandon()
             return deferred
+        assert self.log is not None
+        before = self.log.end
         try:
             response = self._carry_out(decide)
         except StorageError as error:
             self.fail(error)
             deferred.abandon()
             return deferred
-        assert self.log is not None
-        if self.log.end <= self.log.committed:
+        required = self.log.end
+        if about_broker is not None and self.log.end == before:
+            required = self._changed_at.get(about_broker, 0)
+        if required <= self.log.committed:
             deferred.answer(response)
         else:
             self._pending.append(_Pending(self.log.end, deferred, response))
@@ -193,6 +206,8 @@ class Controller:
         assert self.log is not None
         last = self.log.append(decision.records)
         delta = self.state.apply(decision.records, offset=last, epoch=self.log.epoch)
+        for broker_id in delta.brokers_changed:
+            self._changed_at[broker_id] = self.log.end
         _tell(self.state.image, delta)
 
     def _start_sync(self) -> None:

@@ -22,4 +22,8 @@ def handle_on_controller(
 ) -> Deferred | BrokerHeartbeatResponse:
     if not is_broker(context):
         return BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return controller.decide(context, lambda state, now_ms: heartbeat(state, request, now_ms))
+    return controller.decide(
+        context,
+        lambda state, now_ms: heartbeat(state, request, now_ms),
+        about_broker=request.broker_id,
+    )
