@@ -11,8 +11,10 @@ import asyncio
 import pytest
 from tests.control.control_world import controller, creation, described, play
 
+from holdfast.node.api.fetch_metadata_log import _answer
 from holdfast.node.context import AllowAll, Operation, RequestContext, ResourceType
 from holdfast.node.forward import decode_principal, encode_principal
+from holdfast.node.metadata_log import decode_batches
 from holdfast.runtime.dial import dial
 from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.codec import encode
@@ -296,6 +298,25 @@ def test_the_metadata_log_is_served_as_far_as_it_is_committed() -> None:
         code, _, size = await waiting
         assert code is E.NONE
         assert size > 0
+
+    play(story)
+
+
+def test_what_is_not_committed_is_not_served() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        log = controller(cluster).log
+        assert log is not None
+        asking = asyncio.ensure_future(cluster.client().ask(creation("t")))
+        while log.end == log.committed:
+            await asyncio.sleep(0.000_01)
+        topic = FetchTopic(topic_id=METADATA_TOPIC_ID)
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        response = _answer(controller(cluster), topic, wanted, E.NONE)
+        data = response.responses[0].partitions[0]
+        last = [batch.last_offset for batch in decode_batches(data.records or b"")][-1]
+        assert last == log.committed - 1 < log.end - 1
+        assert data.high_watermark == log.committed
+        await asking
 
     play(story)
 
