@@ -16,6 +16,7 @@ from holdfast.wire.batch import Record, batches, build_batch, read_records
 from holdfast.wire.errors import RETRIABLE, ErrorCode
 from holdfast.wire.messages import fetch as fetching
 from holdfast.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -36,23 +37,24 @@ EARLIEST, LATEST = -2, -1
 _TIMEOUT_MS = 2_000
 _PAUSE_S = 0.05
 _FETCH_VERSION = 17
+_PRODUCE_VERSION = 12
 _FETCH_BYTES = 1024 * 1024
 
 
-class RefusedError(Exception):
-    """The cluster refuses, and trying again would not help."""
+class AnswerError(Exception):
+    """The cluster answered with an error code."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what}: {ErrorCode(code).name}")
         self.code = ErrorCode(code)
 
 
-class RetryError(Exception):
+class RefusedError(AnswerError):
+    """Trying again would not help."""
+
+
+class RetryError(AnswerError):
     """Not now: what comes with it may pass."""
-
-    def __init__(self, what: str, code: int) -> None:
-        super().__init__(f"{what}: {ErrorCode(code).name}")
-        self.code = ErrorCode(code)
 
 
 class Stored(NamedTuple):
@@ -112,13 +114,22 @@ class ClusterClient:
         *,
         partitions: int = 1,
         replication_factor: int = 3,
+        assignments: Sequence[Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic and wait until each partition has a leader that the metadata names."""
+        """Create a topic and wait until each partition has a leader that the metadata names.
+
+        With `assignments`, each partition's replicas, the two numbers are not used.
+        """
+        partitions = partitions if assignments is None else len(assignments)
         topic = CreatableTopic(
             name=name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
+            num_partitions=partitions if assignments is None else -1,
+            replication_factor=replication_factor if assignments is None else -1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=n, broker_ids=list(replicas))
+                for n, replicas in enumerate(assignments or [])
+            ],
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
         )
 
@@ -186,6 +197,32 @@ class ClusterClient:
                     offset = record.offset + 1
         return stored
 
+    async def produce(
+        self, topic: str, partition: int, values: Sequence[bytes], *, acks: int, node: int
+    ) -> int:
+        """Produce once, to a given node, without idempotence; the offset of the first record.
+
+        RefusedError or RetryError say what the answer's code was, OSError that none came.
+        """
+        stamp = self.runtime.clock.wall_ms()
+        batch = bytes(build_batch([Record(value=value, timestamp=stamp) for value in values]))
+        return await self.produce_batch(topic, partition, batch, acks=acks, node=node)
+
+    async def produce_batch(
+        self, topic: str, partition: int, batch: bytes, *, acks: int, node: int
+    ) -> int:
+        """Send one prepared batch, once."""
+        data = PartitionProduceData(index=partition, records=batch)
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=self._timeout_ms // 2,
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        )
+        response = await self.ask(request, node=node, version=_PRODUCE_VERSION)
+        answer = response.responses[0].partition_responses[0]
+        _check(f"produce to {topic}-{partition}", answer.error_code)
+        return int(answer.base_offset)
+
     async def peek(self, topic: str, partition: int, offset: int) -> list[Stored]:
         """Fetch once, at `offset`, from whom it takes for the leader."""
         data = await self._fetch(topic, partition, offset)
@@ -196,8 +233,11 @@ class ClusterClient:
         ]
 
     def forget(self) -> None:
-        """Ask anew who leads before the next request."""
+        """Ask anew who leads before the next request, and somebody else: who was asked last may
+        be cut off from the others and not know it.
+        """
         self._leaders.clear()
+        self._bootstrap.append(self._bootstrap.pop(0))
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -288,18 +328,17 @@ class Producer:
     async def _attempt(self, partition: int, batch: bytes) -> int:
         self.attempts += 1
         leader = await self._client.leader(self._topic, partition)
-        data = PartitionProduceData(index=partition, records=batch)
-        request = ProduceRequest(
-            acks=self._acks,
-            timeout_ms=_TIMEOUT_MS // 2,
-            topic_data=[TopicProduceData(name=self._topic, partition_data=[data])],
-        )
-        response = await self._client.ask(request, node=leader, version=12)
-        answer = response.responses[0].partition_responses[0]
-        if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            return -1
-        _check(f"produce to {self._topic}-{partition}", answer.error_code)
-        return int(answer.base_offset)
+        try:
+            return await self._client.produce_batch(
+                self._topic, partition, batch, acks=self._acks, node=leader
+            )
+        except RefusedError as error:
+            if error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                return -1
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                # So says an old leader that is cut off and lacks what the new one acknowledged.
+                raise RetryError(str(error), error.code) from error
+            raise
 
 
 def _records(data: memoryview | bytes) -> list[tuple[Record, int]]:

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.testing.client import Producer, RefusedError, RetryError
+from holdfast.testing.client import AnswerError, Producer
 from holdfast.testing.cluster import SimulatedCluster
 
 _BATCH_MAX = 4
@@ -147,7 +147,7 @@ class Workload:
             try:
                 for one in await client.peek(self.topic, partition, offset):
                     self._note(partition, one.offset, one.value)
-            except (OSError, RetryError, RefusedError):
+            except (OSError, AnswerError):
                 client.forget()
             await asyncio.sleep(self._pause_s)
 
