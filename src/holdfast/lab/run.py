@@ -241,7 +241,11 @@ class Run:
     def _start(self, name: str, module: str, values: Mapping[str, object]) -> Worker:
         arguments = []
         for flag, value in values.items():
-            arguments += [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
+            if value is True:
+                arguments.append(f"--{flag}")
+                continue
+            for each in value if isinstance(value, list) else [value]:
+                arguments += [f"--{flag}", str(each)]
         worker = Worker(name, module, arguments, self.history)
         self._workers.append(worker)
         return worker

@@ -35,7 +35,7 @@ def steps(run: Run) -> None:
     }
     run.expect(f"{VICTIM} is down", wanted, parameters.session_s + 15)
     expect_refusals(run, producer, touched)
-    expect_invisible(run, touched[0])
+    expect_invisible(run, touched)
 
     run.start_node(VICTIM)
     whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
@@ -68,14 +68,14 @@ def expect_refusals(run: Run, producer: Worker, touched: list[int]) -> None:
             run.check(f"P{partition}, untouched", "acknowledges", seen, kept=acknowledged > 0)
 
 
-def expect_invisible(run: Run, partition: int) -> None:
+def expect_invisible(run: Run, touched: list[int]) -> None:
     """acks=1 is accepted under min ISR, and nobody may read it until the ISR is back."""
     client = run.raw_client(HIDDEN, acks="1")
     count = run.parameters.count
-    accepted = run.acknowledge(client, partition, count)
+    accepted = run.acknowledge(client, touched[0], count)
     client.close()
     run.check("acks=1 under min ISR", f"{count} accepted", f"{accepted}", kept=accepted == count)
-    reader = run.start_reader("during", until_eof=True, timeout=30)
+    reader = run.start_reader("during", until_eof=True, timeout=30, partition=touched)
     reader.wait()
     read = [e for e in events_of([reader.history]) if isinstance(e, Delivered)]
     hidden = sum(e.id is not None and e.id.startswith(f"{HIDDEN}:") for e in read)
