@@ -132,9 +132,10 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data, sockets = directory / "data", directory / "s"
 
     def run(*command: str) -> None:
-        subprocess.run(
-            [*prefix, *command], check=True, capture_output=True, timeout=SERVER_TIMEOUT_S, cwd="/"
+        done = subprocess.run(
+            [*prefix, *command], capture_output=True, timeout=SERVER_TIMEOUT_S, cwd="/", check=False
         )
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
 
     run("mkdir", str(sockets))
     run(str(found / "initdb"), "-D", str(data), "-U", "holdfast", "-A", "trust", "-E", "UTF8")
