@@ -1,4 +1,4 @@
-"""Write docs/reference/configuration.md from the registry (`make docs`)."""
+"""Write the generated pages of docs/reference (`make docs`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from holdfast.config.key import INT_MAX, LONG_MAX, Key, Update
 from holdfast.config.registry import NODE, TOPIC
 from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
 from holdfast.config.topic_keys import SYNONYMS
+from holdfast.node.api import APIS
+from holdfast.wire.messages import api_name
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
 _UPDATES = {
     Update.READ_ONLY: "at start",
@@ -21,8 +23,40 @@ _UPDATES = {
 }
 
 
-def render() -> str:
-    """Return the page."""
+def pages() -> dict[str, str]:
+    """Return the text of each page by its name."""
+    return {"configuration.md": configuration(), "protocol.md": protocol()}
+
+
+def protocol() -> str:
+    """Return the page of the APIs that are served."""
+    lines = [
+        "# Protocol",
+        "",
+        "Written by `make docs` from the table in `src/holdfast/node/api`; don't edit it.",
+        "A node advertises what stands here. It speaks Kafka's wire protocol; the versions are",
+        "Kafka's. A forwarded request travels from the broker to the controller in an Envelope.",
+        "Produce is advertised from 0, as Apache Kafka does, for old clients that look at it;",
+        "batches of format 2 alone are taken, so 3 is the lowest version that is served.",
+        "",
+        "| key | API | brokers, for clients | controller | |",
+        "|--|--|--|--|--|",
+    ]
+    for api in sorted(APIS):
+        note = "forwarded" if api.forwarded else ""
+        if api.module == "fetch_metadata_log":
+            note = "the metadata log, for brokers"
+        cells = (str(api.key), api_name(api.key), _range(api.broker), _range(api.controller), note)
+        lines.append(_row(*cells))
+    return "\n".join(lines) + "\n"
+
+
+def _range(versions: tuple[int, int] | None) -> str:
+    return f"{versions[0]} to {versions[1]}" if versions else ""
+
+
+def configuration() -> str:
+    """Return the page of all keys."""
     lines = [
         "# Configuration",
         "",
@@ -105,6 +139,7 @@ def _meaning(key: Key) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(render(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.relative_to(PAGE.parent.parent.parent)}\n")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"wrote docs/reference/{name}\n")

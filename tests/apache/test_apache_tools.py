@@ -20,9 +20,8 @@ KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    if subprocess.run([KAFKA, "available"], check=False).returncode:
-        pytest.skip("there is no Apache Kafka: `make apache` brings it")
+def cluster(kafka_tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    assert kafka_tools == KAFKA
     directory = tmp_path_factory.mktemp("tools") / "cluster"
     with LocalCluster.create(directory, brokers=1, combined=True, port=0) as cluster:
         cluster.start()

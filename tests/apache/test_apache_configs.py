@@ -6,15 +6,9 @@ that one side has and the other has not are listed here, each with its reason.
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from holdfast.clients.driver import Driver, DriverError
+from holdfast.clients.driver import Driver
 from holdfast.config.describe import ConfigSource, describe_broker, describe_topic
 from holdfast.config.registry import NODE
 from holdfast.config.retired import has_no_effect
@@ -27,8 +21,6 @@ from holdfast.wire.messages.describe_configs import (
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 
-KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
-START_S = 60.0
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 
 # Changed by the properties file of `kafka.sh single`, so the value says nothing about the default.
@@ -57,39 +49,7 @@ INTERNAL = {
 AT_START_ONLY_HERE = {"listener.security.protocol.map", "listeners"}
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if subprocess.run([KAFKA, "available"], check=False).returncode:
-        pytest.skip("there is no Apache Kafka: `make apache` brings it")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    directory = tmp_path_factory.mktemp("apache")
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [KAFKA, "single", directory, str(port)], stdout=log, stderr=subprocess.STDOUT
-        )
-    try:
-        wait_until_served(f"127.0.0.1:{port}")
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_until_served(address: str) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        try:
-            with Driver(address, timeout_s=5) as driver:
-                if driver.nodes():
-                    return
-        except DriverError:
-            time.sleep(0.1)
-    pytest.fail(f"Apache Kafka did not serve within {START_S:.0f} s")
-
-
-def described(bootstrap: str, kind: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
+def described(apache_kafka: str, kind: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -97,18 +57,18 @@ def described(bootstrap: str, kind: int, name: str) -> dict[str, DescribeConfigs
         include_synonyms=True,
         include_documentation=True,
     )
-    with Driver(bootstrap) as driver:
+    with Driver(apache_kafka) as driver:
         (result,) = driver.send(request, node=0).results
     assert result.error_code == 0, result.error_message
     return {config.name: config for config in result.configs}
 
 
-def test_topic_keys(bootstrap: str) -> None:
-    with Driver(bootstrap) as driver:
+def test_topic_keys(apache_kafka: str) -> None:
+    with Driver(apache_kafka) as driver:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         assert not driver.send(CreateTopicsRequest(topics=[topic])).topics[0].error_code
         driver.leader("t", 0, refresh=True)
-    theirs = described(bootstrap, TOPIC_RESOURCE, "t")
+    theirs = described(apache_kafka, TOPIC_RESOURCE, "t")
     ours = {entry.name: entry for entry in describe_topic()}
 
     assert ours.keys() == theirs.keys()
@@ -124,8 +84,8 @@ def test_topic_keys(bootstrap: str) -> None:
         assert defaults in ([], [(s.name, s.value) for s in entry.synonyms])
 
 
-def test_broker_keys(bootstrap: str) -> None:
-    theirs = described(bootstrap, BROKER_RESOURCE, "0")
+def test_broker_keys(apache_kafka: str) -> None:
+    theirs = described(apache_kafka, BROKER_RESOURCE, "0")
     ours = {entry.name: entry for entry in describe_broker()}
 
     assert ours.keys() - theirs.keys() == INTERNAL

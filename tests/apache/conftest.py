@@ -1,0 +1,55 @@
+"""One broker of Apache Kafka for the tests of this folder; they are skipped where there is none."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.clients.driver import Driver, DriverError
+
+KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
+START_S = 90.0
+
+
+@pytest.fixture(scope="session")
+def kafka_tools() -> Path:
+    """The script that runs Apache Kafka's tools."""
+    if subprocess.run([KAFKA, "available"], check=False).returncode:
+        pytest.skip("there is no Apache Kafka: `make apache` brings it")
+    return KAFKA
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(kafka_tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a broker of Apache Kafka."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    directory = tmp_path_factory.mktemp("apache")
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [kafka_tools, "single", directory, str(port)], stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_until_served(f"127.0.0.1:{port}")
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_served(address: str) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        try:
+            with Driver(address, timeout_s=5) as driver:
+                if driver.nodes():
+                    return
+        except DriverError:
+            time.sleep(0.1)
+    pytest.fail(f"Apache Kafka did not serve within {START_S:.0f} s")

@@ -1,0 +1,33 @@
+"""Goal: what we serve is what Apache Kafka serves. Method: its ApiVersions beside our table.
+
+Where our highest version is lower, the reason stands here.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.clients.driver import Driver
+from holdfast.node.api import BROKER
+from holdfast.wire.messages import api_name
+from holdfast.wire.messages.api_versions import ApiVersionsRequest
+
+pytestmark = [pytest.mark.apache, pytest.mark.slow]
+
+# Produce 13 and Fetch 18 speak of more than is there: topic ids in Produce, and a follower's high
+# watermark in Fetch. They come with their issues.
+LOWER_MAXIMUM = {0: 12, 1: 17}
+
+
+def test_our_versions_are_kafkas(apache_kafka: str) -> None:
+    request = ApiVersionsRequest(client_software_name="holdfast", client_software_version="1")
+    with Driver(apache_kafka) as driver:
+        answer = driver.send(request)
+    assert answer.error_code == 0
+    theirs = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    expected = {
+        api_name(key): (theirs[key][0], LOWER_MAXIMUM.get(key, theirs[key][1])) for key in BROKER
+    }
+
+    assert {api_name(key): api.broker for key, api in BROKER.items()} == expected
