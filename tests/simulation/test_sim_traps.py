@@ -108,12 +108,16 @@ def test_leaders_that_wrote_nothing_follow_again() -> None:
 
     async def scenario(stage: Stage) -> None:
         await stage.produce(b"a", b"b")
-        for broker in (0, 1, 0):
-            stage.cluster.crash(broker)
-            await stage.until_isr(*({0, 1, 2} - {broker}))
-            await stage.restart(broker)
+        for _ in range(3):
+            # Cut off, not killed: a start would rebuild the epochs from what was written.
+            leader = await stage.client.leader("t", 0)
+            others = {0, 1, 2} - {leader}
+            stage.cut_brokers(leader, *others, CONTROLLER)
+            await stage.until_isr(*others)
+            stage.world.fabric.heal_all()
             await stage.until_isr(0, 1, 2)
-        assert stage.epoch() >= 2
+            stage.client.forget()
+        assert stage.epoch() >= 3
         await stage.produce(b"c")
         assert await stage.values() == [b"a", b"b", b"c"]
 
