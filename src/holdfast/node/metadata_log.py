@@ -8,7 +8,7 @@ nothing of what records mean.
 from __future__ import annotations
 
 import asyncio
-import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -149,14 +149,11 @@ class MetadataLog:
         """
         disk = self._runtime.disk
         self.epoch = max(_last_epoch(disk, state_path), self._log.latest_epoch) + 1
-        state = {
-            "leaderId": self._node_id,
-            "leaderEpoch": self.epoch,
-            "votedId": -1,
-            "votedDirectoryId": uuid_text(NULL_UUID),
-            "data_version": 1,
-        }
-        disk.write_atomic(state_path, json.dumps(state, separators=(",", ":")).encode())
+        state = (
+            f'{{"leaderId":{self._node_id},"leaderEpoch":{self.epoch},"votedId":-1,'
+            f'"votedDirectoryId":"{uuid_text(NULL_UUID)}","data_version":1}}'
+        )
+        disk.write_atomic(state_path, state.encode())
         self._log.start_epoch(self.epoch)
         voter = LeaderChangeVoter(voter_id=self._node_id)
         message = LeaderChangeMessage(
@@ -210,12 +207,15 @@ def _last_epoch(disk: Disk, path: str) -> int:
     """The epoch of the last leadership, 0 when there was none."""
     if not disk.exists(path):
         return 0
-    try:
-        return int(json.loads(disk.read(path))["leaderEpoch"])
-    except (ValueError, KeyError, TypeError) as error:
+    # One number of a small file that only controllers write: importing json costs more start-up
+    # time than all else here.
+    found = re.search(rb'"leaderEpoch"\s*:\s*(\d+)\s*[,}]', disk.read(path))
+    if found is None:
         raise MetadataLogError(
-            f"{path} is damaged ({error}): restore it, or the metadata log with it, from a copy"
-        ) from error
+            f"{path} is damaged, it holds no leaderEpoch: restore it, or the metadata log with it, "
+            "from a copy"
+        )
+    return int(found[1])
 
 
 def check_metadata_log(disk: Disk, directory: str) -> None:

@@ -1,0 +1,80 @@
+"""Goal: `storage format` makes directories of one cluster and one node, and touches no other.
+
+Method: a disk in memory.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.control.control_world import CLUSTER_ID
+
+from holdfast.config.node import NodeSettings
+from holdfast.log.checkpoints import read_meta_properties
+from holdfast.node.format import FormatError, format_directories, random_cluster_id
+from holdfast.testing.disk import MemoryDisk
+from holdfast.testing.runtime import SeededRandom
+
+SETTINGS = NodeSettings(node_id=3, log_dirs=("/x/a", "/x/b"), metadata_log_dir="/y/m")
+
+
+def _disk() -> MemoryDisk:
+    return MemoryDisk("seed", now_ms=lambda: 0)
+
+
+def test_every_directory_gets_an_id_of_its_own() -> None:
+    disk, random = _disk(), SeededRandom(1)
+    done = format_directories(disk, random, SETTINGS, CLUSTER_ID)
+    assert [(each.directory, each.fresh) for each in done] == [
+        ("/x/a", True),
+        ("/x/b", True),
+        ("/y/m", True),
+    ]
+    found = [read_meta_properties(disk, each.directory) for each in done]
+    assert all(each is not None and each.cluster_id == CLUSTER_ID for each in found)
+    assert all(each is not None and each.node_id == 3 for each in found)
+    assert len({each.directory_id for each in found if each is not None}) == 3
+
+
+def test_a_power_cut_right_after_takes_nothing_away() -> None:
+    disk = _disk()
+    format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID)
+    after = disk.power_cut()
+    for directory in ("/x/a", "/x/b", "/y/m"):
+        assert read_meta_properties(after, directory) is not None
+
+
+def test_formatted_directories_are_left_alone() -> None:
+    disk, random = _disk(), SeededRandom(1)
+    format_directories(disk, random, SETTINGS, CLUSTER_ID)
+    before = disk.read("/x/a/meta.properties")
+    with pytest.raises(FormatError, match="--ignore-formatted"):
+        format_directories(disk, random, SETTINGS, CLUSTER_ID)
+    done = format_directories(disk, random, SETTINGS, CLUSTER_ID, ignore_formatted=True)
+    assert not any(each.fresh for each in done)
+    assert disk.read("/x/a/meta.properties") == before
+
+
+def test_a_refusal_formats_nothing_at_all() -> None:
+    disk, random = _disk(), SeededRandom(1)
+    one = SETTINGS.replace(log_dirs=("/x/b",), metadata_log_dir="/x/b")
+    format_directories(disk, random, one, CLUSTER_ID)
+    with pytest.raises(FormatError):
+        format_directories(disk, random, SETTINGS, CLUSTER_ID)
+    assert not disk.exists("/x/a")
+
+
+@pytest.mark.parametrize(
+    ("node_id", "cluster_id", "text"),
+    [
+        (4, CLUSTER_ID, "belongs to node 3, not 4"),
+        (3, random_cluster_id(SeededRandom(2)), "belongs to cluster"),
+        (3, "too short", "random-uuid"),
+    ],
+)
+def test_strangers_are_refused_even_then(node_id: int, cluster_id: str, text: str) -> None:
+    disk, random = _disk(), SeededRandom(1)
+    format_directories(disk, random, SETTINGS, CLUSTER_ID)
+    with pytest.raises(FormatError, match=text):
+        format_directories(
+            disk, random, SETTINGS.replace(node_id=node_id), cluster_id, ignore_formatted=True
+        )
