@@ -192,6 +192,7 @@ class Run:
             "partitions": parameters.partitions,
             "acks": parameters.acks,
             "rate": parameters.rate,
+            "keys": max(5, parameters.partitions),  # every partition gets some
         }
         if not parameters.idempotent:
             values |= {"no-idempotence": True, "retries": 0}

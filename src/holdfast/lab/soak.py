@@ -1,0 +1,140 @@
+"""`make soak`: long campaigns of runs, in the background, resumable.
+
+Each campaign has a file of JSON lines, one a finished run, written as it goes; a campaign that was
+interrupted goes on where its file ends. Owns the counting and the files; what a run does is in the
+modules named below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import holdfast
+
+RESULTS = Path("docs") / "design" / "soak"
+# Each holds CAMPAIGNS, a sequence of `Campaign`.
+MODULES = ("holdfast.lab.soak_campaigns", "holdfast.lab.demo_soak")
+FAILURES_MAX = 3  # in a row that could not be made: something is wrong with the machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """`run` gets an empty directory and returns a result that can be written as JSON.
+
+    Its "kept" says whether the run showed what it had to: True, False, or None when the run could
+    not be made, which is repeated.
+    """
+
+    name: str
+    text: str
+    runs: int
+    run: Callable[[Path], dict[str, Any]]
+
+
+def campaigns() -> list[Campaign]:
+    """All of them, from those modules that are there."""
+    found: list[Campaign] = []
+    for name in MODULES:
+        if find_spec(name) is not None:
+            found += import_module(name).CAMPAIGNS
+    return found
+
+
+def read_results(path: Path) -> list[dict[str, Any]]:
+    """Every finished run; a last line that was cut off does not count."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    if len(whole) < len(lines):
+        path.write_text("".join(whole), encoding="utf-8")
+    return [json.loads(line) for line in whole]
+
+
+def soak(
+    campaign: Campaign,
+    results: Path,
+    *,
+    runs: int | None = None,
+    say: Callable[[str], None] = print,
+) -> bool:
+    """Bring a campaign to its number of runs. True if all of them, old and new, were kept."""
+    wanted = campaign.runs if runs is None else runs
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / f"{campaign.name}.jsonl"
+    done = read_results(path)
+    say(f"{campaign.name}: {campaign.text} {len(done)} of {wanted} runs are done.")
+    failures = 0
+    while len(done) < wanted and failures < FAILURES_MAX:
+        number = len(done) + 1
+        directory = Path(tempfile.mkdtemp(prefix=f"holdfast-soak-{campaign.name}-"))
+        begin_s = time.monotonic()
+        result = campaign.run(directory / "run")
+        seconds = time.monotonic() - begin_s
+        say(f"{campaign.name} {number}/{wanted}: {_word(result)} in {seconds:.0f} s. "
+            f"{result.get('verdict', '')}")  # fmt: skip
+        if result["kept"] is None:
+            failures += 1
+            continue
+        failures = 0
+        row = {
+            "run": number,
+            "at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "version": holdfast.__version__,
+            "seconds": round(seconds, 1),
+            **result,
+        }
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        done.append(row)
+        if result["kept"]:
+            shutil.rmtree(directory)
+        else:
+            say(f"{campaign.name} {number}: its history stays in {directory}")
+    kept = sum(row["kept"] is True for row in done)
+    say(f"{campaign.name}: {kept} of {len(done)} runs kept what was promised.")
+    return kept == len(done) >= wanted
+
+
+def _word(result: dict[str, Any]) -> str:
+    return {True: "kept", False: "BROKEN", None: "could not be made"}[result["kept"]]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="holdfast.lab.soak", description=__doc__)
+    parser.add_argument("--campaign", action="append", help="only this one; may be repeated")
+    parser.add_argument("--runs", type=int, help="bring each to so many runs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--list", action="store_true", help="name the campaigns")
+    options = parser.parse_args(arguments)
+    every = campaigns()
+    if options.list:
+        sys.stdout.writelines(f"{each.name} ({each.runs}): {each.text}\n" for each in every)
+        return 0
+    unknown = set(options.campaign or ()) - {each.name for each in every}
+    if unknown:
+        parser.error(f"no campaign {', '.join(sorted(unknown))}; --list names them")
+
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    chosen = [each for each in every if not options.campaign or each.name in options.campaign]
+    outcomes = [soak(each, options.results, runs=options.runs, say=say) for each in chosen]
+    return 0 if all(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
