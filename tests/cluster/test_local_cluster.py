@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.clients.driver import Driver
 from holdfast.cluster import ClusterError, LocalCluster, layout
-from holdfast.cluster.nodes import free_ports
+from holdfast.cluster.nodes import free_ports, is_free
 from holdfast.cluster.processes import State
 from holdfast.wire.messages import create_topics
 
@@ -128,6 +128,28 @@ def test_down_and_up_again_with_the_same_data(tmp_path: Path) -> None:
         again = LocalCluster.resume(tmp_path)
         again.wait_for_leader("kept", 0, leader=0)
         assert again.cluster_id == cluster.cluster_id
+
+
+def test_a_cluster_moves_to_other_ports(tmp_path: Path) -> None:
+    """Goal: a port that someone else has taken meanwhile is no dead end. Method: two brokers."""
+    with LocalCluster.create(tmp_path, brokers=2, port=0) as cluster:
+        cluster.start()
+        create(cluster, "moved", {0: [0, 1]})
+        cluster.wait_for_isr("moved", 0, [0, 1])
+        cluster.down()
+        cluster.move(free_run(2))
+        cluster.start()
+        cluster.wait_for_isr("moved", 0, [0, 1])
+        cluster.wait_for_leader("moved", 0)
+
+
+def free_run(count: int) -> int:
+    """Return the first of so many free ports in a row, with a free one 100 above the first."""
+    for _ in range(100):
+        (port,) = free_ports(1)
+        if all(is_free(port + distance) for distance in [*range(count), 100]):
+            return port
+    pytest.fail("no free ports in a row")
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:

@@ -6,101 +6,122 @@ Owns the options and the choice of mode; producing, consuming and listing are `c
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from holdfast.cli import EXIT_USAGE, CommandError
-from holdfast.cli.cat_format import parse_header, parse_offsets, unescape
+from holdfast.cli.cat_format import parse_header, parse_offsets, unescape, writer
 from holdfast.cli.options import bootstrap_servers, key_values
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_PORT = 9092
 
 
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[FILE]...", help="-P: each file is one message (see -l)."),
+]
+Produce = Annotated[bool, typer.Option("-P", help="Produce: messages from input.")]
+Consume = Annotated[bool, typer.Option("-C", help="Consume: messages to output.")]
+ListMetadata = Annotated[bool, typer.Option("-L", help="List brokers, topics, partitions.")]
+Brokers = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        metavar="HOST[:PORT],...",
+        help="Brokers to ask first.",
+        show_default="the local cluster of the default data directory",
+    ),
+]
+Topic = Annotated[str | None, typer.Option("-t", metavar="TOPIC", help="The topic.")]
+Partition = Annotated[
+    int | None,
+    typer.Option("-p", metavar="N", help="The partition; -1 or none: any (-P), all (-C)."),
+]
+Key = Annotated[
+    str | None, typer.Option("-k", metavar="KEY", help="-P: the same key for all messages.")
+]
+KeyDelimiter = Annotated[
+    str | None, typer.Option("-K", metavar="DELIMITER", help="Between key and value.")
+]
+Delimiter = Annotated[
+    str,
+    typer.Option("-D", metavar="DELIMITER", help="Between messages; \\n, \\t, \\xNN..."),
+]
+Offsets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        metavar="OFFSET",
+        help="-C: beginning, end, stored, N, -N (before the end), "
+        "s@MS (from a time), e@MS (up to a time).",
+        show_default="beginning",
+    ),
+]
+Count = Annotated[
+    int | None, typer.Option("-c", metavar="N", help="Exit after so many messages.", min=1)
+]
+ExitAtEnd = Annotated[bool, typer.Option("-e", help="-C: exit at the end of all partitions.")]
+Quiet = Annotated[bool, typer.Option("-q", help="No word beside the messages.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "-f",
+        metavar="FORMAT",
+        help="-C: %s value, %k key, %S %K their lengths, %R length as 4 bytes, %t topic, "
+        "%p partition, %o offset, %T timestamp, %h headers.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("-J", help="-C, -L: JSON.")]
+Nulls = Annotated[bool, typer.Option("-Z", help="-P: empty is null. -C: null is written NULL.")]
+Unbuffered = Annotated[bool, typer.Option("-u", help="-C: no buffering of output.")]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("-H", metavar="NAME=VALUE", help="-P: a header; may be repeated."),
+]
+Codec = Annotated[str, typer.Option("-z", metavar="CODEC", help=f"-P: {', '.join(CODECS)}.")]
+Lines = Annotated[
+    bool, typer.Option("-l", help="-P: FILE has many messages, with -D between them.")
+]
+Tee = Annotated[bool, typer.Option("-T", help="-P: write what is sent to output.")]
+TimeoutS = Annotated[
+    float, typer.Option("-m", metavar="SECONDS", help="Bound for the first answer.")
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("-X", metavar="KEY=VALUE", help="A property of librdkafka."),
+]
+
+
 def cat(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="-P: each file is one message (see -l)."),
-    ] = None,
+    files: Files = None,
     *,
-    produce: Annotated[bool, typer.Option("-P", help="Produce: messages from input.")] = False,
-    consume: Annotated[bool, typer.Option("-C", help="Consume: messages to output.")] = False,
-    metadata: Annotated[bool, typer.Option("-L", help="List brokers, topics, partitions.")] = False,
-    brokers: Annotated[
-        str | None,
-        typer.Option(
-            "-b",
-            metavar="HOST[:PORT],...",
-            help="Brokers to ask first.",
-            show_default="the local cluster of the default data directory",
-        ),
-    ] = None,
-    topic: Annotated[str | None, typer.Option("-t", metavar="TOPIC", help="The topic.")] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option("-p", metavar="N", help="The partition; -1 or none: any (-P), all (-C)."),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("-k", metavar="KEY", help="-P: the same key for all messages.")
-    ] = None,
-    key_delimiter: Annotated[
-        str | None, typer.Option("-K", metavar="DELIMITER", help="Between key and value.")
-    ] = None,
-    delimiter: Annotated[
-        str,
-        typer.Option("-D", metavar="DELIMITER", help="Between messages; \\n, \\t, \\xNN..."),
-    ] = "\\n",
-    offsets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            metavar="OFFSET",
-            help="-C: beginning, end, stored, N, -N (before the end), "
-            "s@MS (from a time), e@MS (up to a time).",
-            show_default="beginning",
-        ),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("-c", metavar="N", help="Exit after so many messages.", min=1)
-    ] = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("-e", help="-C: exit at the end of all partitions.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", help="No word beside the messages.")] = False,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "-f",
-            metavar="FORMAT",
-            help="-C: %s value, %k key, %S %K their lengths, %R length as 4 bytes, %t topic, "
-            "%p partition, %o offset, %T timestamp, %h headers.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("-J", help="-C, -L: JSON.")] = False,
-    nulls: Annotated[
-        bool, typer.Option("-Z", help="-P: empty is null. -C: null is written NULL.")
-    ] = False,
-    unbuffered: Annotated[bool, typer.Option("-u", help="-C: no buffering of output.")] = False,
-    headers: Annotated[
-        list[str] | None,
-        typer.Option("-H", metavar="NAME=VALUE", help="-P: a header; may be repeated."),
-    ] = None,
-    codec: Annotated[
-        str, typer.Option("-z", metavar="CODEC", help=f"-P: {', '.join(CODECS)}.")
-    ] = "none",
-    lines: Annotated[
-        bool, typer.Option("-l", help="-P: FILE has many messages, with -D between them.")
-    ] = False,
-    tee: Annotated[bool, typer.Option("-T", help="-P: write what is sent to output.")] = False,
-    timeout_s: Annotated[
-        float, typer.Option("-m", metavar="SECONDS", help="Bound for the first answer.")
-    ] = 5.0,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option("-X", metavar="KEY=VALUE", help="A property of librdkafka."),
-    ] = None,
+    produce: Produce = False,
+    consume: Consume = False,
+    metadata: ListMetadata = False,
+    brokers: Brokers = None,
+    topic: Topic = None,
+    partition: Partition = None,
+    key: Key = None,
+    key_delimiter: KeyDelimiter = None,
+    delimiter: Delimiter = "\\n",
+    offsets: Offsets = None,
+    count: Count = None,
+    exit_at_end: ExitAtEnd = False,
+    quiet: Quiet = False,
+    format_: Format = None,
+    as_json: AsJson = False,
+    nulls: Nulls = False,
+    unbuffered: Unbuffered = False,
+    headers: Headers = None,
+    codec: Codec = "none",
+    lines: Lines = False,
+    tee: Tee = False,
+    timeout_s: TimeoutS = 5.0,
+    properties: Properties = None,
 ) -> None:
     """Produce (-P), consume (-C) or list (-L) with kcat's flags, on any Kafka.
 
@@ -109,61 +130,58 @@ def cat(
     """
     mode = _mode(produce=produce, consume=consume, metadata=metadata)
     settings = _settings(brokers, properties or [])
-    if mode != "L" and topic is None:
-        raise CommandError(f"-{mode} needs -t TOPIC.", code=EXIT_USAGE)
-    if codec not in CODECS:
-        raise CommandError(f"-z {codec}: one of {', '.join(CODECS)} is wanted.", code=EXIT_USAGE)
-    if mode != "P" and files:
-        raise CommandError(f"Files go with -P, not with -{mode}.", code=EXIT_USAGE)
-    if lines and len(files or []) != 1:
-        raise CommandError("-l needs exactly one FILE.", code=EXIT_USAGE)
-    from holdfast.cli import cat_modes  # noqa: PLC0415 - librdkafka loads only for real work
+    _check(mode, topic=topic, codec=codec, files=files or [], lines=lines)
+    from holdfast.cli import cat_list, cat_modes  # noqa: PLC0415 - librdkafka loads for real work
 
     if mode == "L":
-        cat_modes.list_metadata(settings, topic, as_json=as_json, timeout_s=timeout_s)
+        cat_list.list_metadata(settings, topic, as_json=as_json, timeout_s=timeout_s)
         return
     assert topic is not None, "checked above"
-    key_bytes = None if key_delimiter is None else unescape(key_delimiter)
+    between_keys = None if key_delimiter is None else unescape(key_delimiter)
+    between = unescape(delimiter)
     if mode == "P":
-        cat_modes.produce(
-            settings | ({} if codec == "none" else {"compression.codec": codec}),
-            cat_modes.Production(
-                topic=topic,
-                partition=-1 if partition is None else partition,
-                key=None if key is None else key.encode("utf-8", "surrogateescape"),
-                key_delimiter=key_bytes,
-                delimiter=unescape(delimiter),
-                empty_is_null=nulls,
-                headers=[parse_header(text) for text in headers or []],
-                count=count,
-                tee=tee,
-            ),
-            files=files or [],
-            lines=lines,
+        production = cat_modes.Production(
+            topic=topic,
+            partition=-1 if partition is None else partition,
+            key=None if key is None else key.encode("utf-8", "surrogateescape"),
+            key_delimiter=between_keys,
+            delimiter=between,
+            empty_is_null=nulls,
+            headers=[parse_header(text) for text in headers or []],
+            count=count,
+            tee=tee,
         )
+        settings |= {"compression.codec": codec} if codec != "none" else {}
+        cat_modes.produce(settings, production, files=files or [], lines=lines)
         return
     start, stop_ms = parse_offsets(offsets or [])
-    cat_modes.consume(
-        settings,
-        cat_modes.Consumption(
-            topic=topic,
-            partition=None if partition in {None, -1} else partition,
-            start=start,
-            stop_ms=stop_ms,
-            count=count,
-            exit_at_end=exit_at_end,
-            quiet=quiet,
-            unbuffered=unbuffered,
-            timeout_s=timeout_s,
-        ),
-        cat_modes.writer(
-            format_=format_,
-            as_json=as_json,
-            delimiter=unescape(delimiter),
-            key_delimiter=key_bytes,
-            nulls=nulls,
-        ),
+    consumption = cat_modes.Consumption(
+        topic=topic,
+        partition=None if partition in {None, -1} else partition,
+        start=start,
+        stop_ms=stop_ms,
+        count=count,
+        exit_at_end=exit_at_end,
+        quiet=quiet,
+        unbuffered=unbuffered,
+        timeout_s=timeout_s,
     )
+    write = writer(format_, between, between_keys, as_json=as_json, nulls=nulls)
+    cat_modes.consume(settings, consumption, write)
+
+
+def _check(mode: str, *, topic: str | None, codec: str, files: Sequence[Path], lines: bool) -> None:
+    problem = None
+    if mode != "L" and topic is None:
+        problem = f"-{mode} needs -t TOPIC."
+    elif codec not in CODECS:
+        problem = f"-z {codec}: one of {', '.join(CODECS)} is wanted."
+    elif mode != "P" and files:
+        problem = f"Files go with -P, not with -{mode}."
+    elif lines and len(files) != 1:
+        problem = "-l needs exactly one FILE."
+    if problem:
+        raise CommandError(problem, code=EXIT_USAGE)
 
 
 def _mode(*, produce: bool, consume: bool, metadata: bool) -> str:

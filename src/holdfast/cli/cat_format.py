@@ -101,6 +101,22 @@ def plain(*, delimiter: bytes, key_delimiter: bytes | None, nulls: bool) -> Writ
     return write
 
 
+def writer(
+    format_: str | None,
+    delimiter: bytes,
+    key_delimiter: bytes | None,
+    *,
+    as_json: bool,
+    nulls: bool,
+) -> Write:
+    """Return how messages are written: -J before -f before delimiters."""
+    if as_json:
+        return envelope
+    if format_ is not None:
+        return formatter(format_, nulls=nulls)
+    return plain(delimiter=delimiter, key_delimiter=key_delimiter, nulls=nulls)
+
+
 def envelope(message: Message) -> bytes:
     """Return kcat's JSON envelope on one line. Bytes that aren't UTF-8 are replaced."""
     values: dict[str, Any] = {

@@ -1,8 +1,7 @@
-"""What `holdfast cat` does, on librdkafka: produce, consume by assignment, list metadata."""
+"""What `holdfast cat` does, on librdkafka: produce, and consume by assignment."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 
 from holdfast.cli import EXIT_USAGE, CommandError
 from holdfast.cli import cat_format as formats
@@ -72,7 +70,7 @@ def client_settings(settings: Settings) -> dict[str, Any]:
     return {"client.id": DEFAULT_CLIENT_ID, "log_level": 2} | settings
 
 
-def _made(factory: Any, settings: dict[str, Any]) -> Any:
+def made(factory: Any, settings: dict[str, Any]) -> Any:
     """Make a client. A property that librdkafka refuses is the user's mistake, and named so."""
     try:
         return factory(settings)
@@ -80,7 +78,7 @@ def _made(factory: Any, settings: dict[str, Any]) -> Any:
         raise CommandError(f"-X: {error.args[0].str()}", code=EXIT_USAGE) from None
 
 
-def _unreachable(settings: Settings, error: KafkaException) -> CommandError:
+def unreachable(settings: Settings, error: KafkaException) -> CommandError:
     return CommandError(
         f"-b {settings['bootstrap.servers']}: {error.args[0].str()}. Are the brokers reachable? "
         "-m SECONDS waits longer."
@@ -94,7 +92,7 @@ def produce(
     settings: Settings, production: Production, *, files: Sequence[Path], lines: bool
 ) -> None:
     """Send the input and wait for all acknowledgements. CommandError: one message failed."""
-    producer = _made(Producer, client_settings(settings))
+    producer = made(Producer, client_settings(settings))
     failures: list[str] = []
 
     def delivered(error: KafkaError | None, _message: Any) -> None:
@@ -197,22 +195,6 @@ def split(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
 # Consuming
 
 
-def writer(
-    *,
-    format_: str | None,
-    as_json: bool,
-    delimiter: bytes,
-    key_delimiter: bytes | None,
-    nulls: bool,
-) -> formats.Write:
-    """Return how messages are written."""
-    if as_json:
-        return formats.envelope
-    if format_ is not None:
-        return formats.formatter(format_, nulls=nulls)
-    return formats.plain(delimiter=delimiter, key_delimiter=key_delimiter, nulls=nulls)
-
-
 def consume(settings: Settings, consumption: Consumption, write: formats.Write) -> None:
     """Write messages until the end, the count, the time, or Ctrl-C is reached."""
     if consumption.start.stored and "group.id" not in settings:
@@ -223,7 +205,7 @@ def consume(settings: Settings, consumption: Consumption, write: formats.Write) 
         "enable.partition.eof": "true",
         "auto.offset.reset": "earliest",
     }
-    consumer = _made(Consumer, ours | client_settings(settings))
+    consumer = made(Consumer, ours | client_settings(settings))
     try:
         leaders = _leaders(consumer, settings, consumption)
         consumer.assign([_started(consumer, consumption, partition) for partition in leaders])
@@ -242,7 +224,7 @@ def _leaders(consumer: Any, settings: Settings, consumption: Consumption) -> dic
     try:
         found = consumer.list_topics(consumption.topic, timeout=consumption.timeout_s)
     except KafkaException as error:
-        raise _unreachable(settings, error) from None
+        raise unreachable(settings, error) from None
     topic = found.topics[consumption.topic]
     if topic.error is not None:
         raise CommandError(f"-t {consumption.topic}: {topic.error.str()}")
@@ -353,75 +335,3 @@ def _read(message: Any, leaders: Mapping[int, int]) -> formats.Message:
         value=message.value(),
         headers=message.headers() or [],
     )
-
-
-# Listing
-
-
-def list_metadata(
-    settings: Settings, topic: str | None, *, as_json: bool, timeout_s: float
-) -> None:
-    """Print brokers and topics, as `kcat -L` does."""
-    client = _made(AdminClient, client_settings(settings))
-    try:
-        found = client.list_topics(topic, timeout=timeout_s)
-    except KafkaException as error:
-        raise _unreachable(settings, error) from None
-    if as_json:
-        print(json.dumps(_metadata_json(found, topic), separators=(",", ":")))
-    else:
-        print("\n".join(_metadata_lines(found, topic)))
-
-
-def _metadata_lines(found: Any, topic: str | None) -> Iterator[str]:
-    yield (
-        f"Metadata for {topic or 'all topics'} "
-        f"(from broker {found.orig_broker_id}: {found.orig_broker_name}):"
-    )
-    yield f" {len(found.brokers)} brokers:"
-    for broker in sorted(found.brokers.values(), key=lambda broker: broker.id):
-        controller = " (controller)" if broker.id == found.controller_id else ""
-        yield f"  broker {broker.id} at {broker.host}:{broker.port}{controller}"
-    yield f" {len(found.topics)} topics:"
-    for name, described in sorted(found.topics.items()):
-        error = "" if described.error is None else f" {described.error.str()}"
-        yield f'  topic "{name}" with {len(described.partitions)} partitions:{error}'
-        for partition in sorted(described.partitions.values(), key=lambda found: found.id):
-            replicas, isrs = _ids(partition.replicas), _ids(partition.isrs)
-            trouble = "" if partition.error is None else f", {partition.error.str()}"
-            yield (
-                f"    partition {partition.id}, leader {partition.leader}, "
-                f"replicas: {replicas}, isrs: {isrs}{trouble}"
-            )
-
-
-def _ids(nodes: Sequence[int]) -> str:
-    return ",".join(map(str, nodes))
-
-
-def _metadata_json(found: Any, topic: str | None) -> dict[str, Any]:
-    brokers = sorted(found.brokers.values(), key=lambda broker: broker.id)
-    return {
-        "originating_broker": {"id": found.orig_broker_id, "name": found.orig_broker_name},
-        "query": {"topic": topic or "*"},
-        "controllerid": found.controller_id,
-        "brokers": [{"id": node.id, "name": f"{node.host}:{node.port}"} for node in brokers],
-        "topics": [_topic_json(found.topics[name]) for name in sorted(found.topics)],
-    }
-
-
-def _topic_json(topic: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {"topic": topic.topic}
-    if topic.error is not None:
-        values["error"] = topic.error.str()
-    values["partitions"] = [
-        ({} if partition.error is None else {"error": partition.error.str()})
-        | {
-            "partition": partition.id,
-            "leader": partition.leader,
-            "replicas": [{"id": node} for node in partition.replicas],
-            "isrs": [{"id": node} for node in partition.isrs],
-        }
-        for partition in sorted(topic.partitions.values(), key=lambda found: found.id)
-    ]
-    return values

@@ -19,36 +19,42 @@ DEFAULT = ""  # the name of all brokers' default
 _PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
 
 
+EntityType = Annotated[
+    str, typer.Option("--entity-type", metavar="topics|brokers", help="Whose settings.")
+]
+EntityName = Annotated[
+    str | None,
+    typer.Option("--entity-name", metavar="NAME", help="A topic's name, a broker's id."),
+]
+EntityDefault = Annotated[
+    bool, typer.Option("--entity-default", help="What all brokers have that don't differ.")
+]
+Describe = Annotated[bool, typer.Option("--describe", help="Show what was changed at run time.")]
+All = Annotated[
+    bool, typer.Option("--all", help="With --describe: defaults and static settings too.")
+]
+Alter = Annotated[bool, typer.Option("--alter", help="Change settings; no restart.")]
+AddConfig = Annotated[
+    str | None,
+    typer.Option("--add-config", metavar="K1=V1,K2=[A,B]", help="Set keys; brackets around lists."),
+]
+DeleteConfig = Annotated[
+    str | None,
+    typer.Option("--delete-config", metavar="K1,K2", help="Back to the default."),
+]
+
+
 def configs(
     *,
     bootstrap_server: BootstrapServer = None,
-    entity_type: Annotated[
-        str, typer.Option("--entity-type", metavar="topics|brokers", help="Whose settings.")
-    ] = "topics",
-    entity_name: Annotated[
-        str | None,
-        typer.Option("--entity-name", metavar="NAME", help="A topic's name, a broker's id."),
-    ] = None,
-    entity_default: Annotated[
-        bool, typer.Option("--entity-default", help="What all brokers have that don't differ.")
-    ] = False,
-    describe: Annotated[
-        bool, typer.Option("--describe", help="Show what was changed at run time.")
-    ] = False,
-    all_: Annotated[
-        bool, typer.Option("--all", help="With --describe: defaults and static settings too.")
-    ] = False,
-    alter: Annotated[bool, typer.Option("--alter", help="Change settings; no restart.")] = False,
-    add_config: Annotated[
-        str | None,
-        typer.Option(
-            "--add-config", metavar="K1=V1,K2=[A,B]", help="Set keys; brackets around lists."
-        ),
-    ] = None,
-    delete_config: Annotated[
-        str | None,
-        typer.Option("--delete-config", metavar="K1,K2", help="Back to the default."),
-    ] = None,
+    entity_type: EntityType = "topics",
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    describe: Describe = False,
+    all_: All = False,
+    alter: Alter = False,
+    add_config: AddConfig = None,
+    delete_config: DeleteConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show or change the settings of topics and brokers of any Kafka, with kafka-configs' flags.

@@ -18,30 +18,37 @@ TYPES = {"preferred": 0, "unclean": 1}
 Outcomes = Mapping[tuple[str, int], tuple[ErrorCode, str]]
 
 
+ElectionType = Annotated[
+    str,
+    typer.Option("--election-type", metavar="preferred|unclean", help="Whom to elect."),
+]
+TopicName = Annotated[
+    str | None, typer.Option("--topic", metavar="NAME", help="With --partition: one partition.")
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", metavar="N", help="With --topic.", min=0)
+]
+AllTopicPartitions = Annotated[
+    bool, typer.Option("--all-topic-partitions", help="Every partition that needs it.")
+]
+PathToJsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--path-to-json-file",
+        metavar="FILE",
+        help='Partitions, as {"partitions": [{"topic": "t", "partition": 0}]}.',
+    ),
+]
+
+
 def leader_election(
     *,
     bootstrap_server: BootstrapServer = None,
-    election_type: Annotated[
-        str,
-        typer.Option("--election-type", metavar="preferred|unclean", help="Whom to elect."),
-    ],
-    topic: Annotated[
-        str | None, typer.Option("--topic", metavar="NAME", help="With --partition: one partition.")
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", metavar="N", help="With --topic.", min=0)
-    ] = None,
-    all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="Every partition that needs it.")
-    ] = False,
-    path_to_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--path-to-json-file",
-            metavar="FILE",
-            help='Partitions, as {"partitions": [{"topic": "t", "partition": 0}]}.',
-        ),
-    ] = None,
+    election_type: ElectionType,
+    topic: TopicName = None,
+    partition: Partition = None,
+    all_topic_partitions: AllTopicPartitions = False,
+    path_to_json_file: PathToJsonFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Elect leaders now, of any Kafka, with kafka-leader-election's flags.

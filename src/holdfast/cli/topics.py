@@ -26,61 +26,81 @@ def _flag(name: str, text: str) -> typer.models.OptionInfo:
     return option
 
 
+ListAll = Annotated[bool, _flag("--list", "Print the names of all topics.")]
+Create = Annotated[bool, _flag("--create", "Create the topic named by --topic.")]
+Describe = Annotated[bool, _flag("--describe", "Show partitions, leaders, replicas.")]
+Alter = Annotated[bool, _flag("--alter", "Add partitions: --partitions is the total.")]
+Delete = Annotated[bool, _flag("--delete", "Delete topics and their data.")]
+TopicName = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        metavar="NAME",
+        help="The topic; but for --create a regular expression, or several after commas.",
+    ),
+]
+Partitions = Annotated[
+    int | None, typer.Option("--partitions", metavar="N", help="How many.", min=1)
+]
+ReplicationFactor = Annotated[
+    int | None,
+    typer.Option("--replication-factor", metavar="N", help="Copies of each.", min=1),
+]
+ReplicaAssignment = Annotated[
+    str | None,
+    typer.Option(
+        "--replica-assignment",
+        metavar="1:0,2:1",
+        help="Brokers of each partition, the preferred leader first; new ones for --alter.",
+    ),
+]
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="KEY=VALUE", help="With --create; may be repeated."),
+]
+IfExists = Annotated[bool, _flag("--if-exists", "No error when there is none.")]
+IfNotExists = Annotated[bool, _flag("--if-not-exists", "No error when it exists.")]
+UnderReplicatedPartitions = Annotated[
+    bool, _flag("--under-replicated-partitions", "Only those that lack a replica in sync.")
+]
+UnavailablePartitions = Annotated[
+    bool, _flag("--unavailable-partitions", "Only those without a live leader.")
+]
+UnderMinIsrPartitions = Annotated[
+    bool, _flag("--under-min-isr-partitions", "Only those that refuse acks=all.")
+]
+AtMinIsrPartitions = Annotated[
+    bool, _flag("--at-min-isr-partitions", "Only those one failure away from that.")
+]
+TopicsWithOverrides = Annotated[
+    bool, _flag("--topics-with-overrides", "Only topics with settings of their own.")
+]
+ExcludeInternal = Annotated[
+    bool, _flag("--exclude-internal", "Without topics such as __consumer_offsets.")
+]
+
+
 def topics(
     *,
     bootstrap_server: BootstrapServer = None,
-    list_: Annotated[bool, _flag("--list", "Print the names of all topics.")] = False,
-    create: Annotated[bool, _flag("--create", "Create the topic named by --topic.")] = False,
-    describe_: Annotated[bool, _flag("--describe", "Show partitions, leaders, replicas.")] = False,
-    alter: Annotated[bool, _flag("--alter", "Add partitions: --partitions is the total.")] = False,
-    delete: Annotated[bool, _flag("--delete", "Delete topics and their data.")] = False,
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic",
-            metavar="NAME",
-            help="The topic; but for --create a regular expression, or several after commas.",
-        ),
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", metavar="N", help="How many.", min=1)
-    ] = None,
-    replication_factor: Annotated[
-        int | None,
-        typer.Option("--replication-factor", metavar="N", help="Copies of each.", min=1),
-    ] = None,
-    replica_assignment: Annotated[
-        str | None,
-        typer.Option(
-            "--replica-assignment",
-            metavar="1:0,2:1",
-            help="Brokers of each partition, the preferred leader first; new ones for --alter.",
-        ),
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="KEY=VALUE", help="With --create; may be repeated."),
-    ] = None,
-    if_exists: Annotated[bool, _flag("--if-exists", "No error when there is none.")] = False,
-    if_not_exists: Annotated[bool, _flag("--if-not-exists", "No error when it exists.")] = False,
-    under_replicated_partitions: Annotated[
-        bool, _flag("--under-replicated-partitions", "Only those that lack a replica in sync.")
-    ] = False,
-    unavailable_partitions: Annotated[
-        bool, _flag("--unavailable-partitions", "Only those without a live leader.")
-    ] = False,
-    under_min_isr_partitions: Annotated[
-        bool, _flag("--under-min-isr-partitions", "Only those that refuse acks=all.")
-    ] = False,
-    at_min_isr_partitions: Annotated[
-        bool, _flag("--at-min-isr-partitions", "Only those one failure away from that.")
-    ] = False,
-    topics_with_overrides: Annotated[
-        bool, _flag("--topics-with-overrides", "Only topics with settings of their own.")
-    ] = False,
-    exclude_internal: Annotated[
-        bool, _flag("--exclude-internal", "Without topics such as __consumer_offsets.")
-    ] = False,
+    list_: ListAll = False,
+    create: Create = False,
+    describe_: Describe = False,
+    alter: Alter = False,
+    delete: Delete = False,
+    topic: TopicName = None,
+    partitions: Partitions = None,
+    replication_factor: ReplicationFactor = None,
+    replica_assignment: ReplicaAssignment = None,
+    config: Config = None,
+    if_exists: IfExists = False,
+    if_not_exists: IfNotExists = False,
+    under_replicated_partitions: UnderReplicatedPartitions = False,
+    unavailable_partitions: UnavailablePartitions = False,
+    under_min_isr_partitions: UnderMinIsrPartitions = False,
+    at_min_isr_partitions: AtMinIsrPartitions = False,
+    topics_with_overrides: TopicsWithOverrides = False,
+    exclude_internal: ExcludeInternal = False,
     as_json: AsJson = False,
 ) -> None:
     """List, create, describe, alter or delete topics of any Kafka, with kafka-topics' flags.

@@ -22,44 +22,52 @@ from holdfast.cluster.processes import State
 REFRESH_S = 1.0
 
 
+Brokers = Annotated[
+    int | None,
+    typer.Option("--brokers", metavar="N", help="Brokers, with ids from 0.", show_default="3"),
+]
+Controllers = Annotated[
+    int, typer.Option("--controllers", metavar="N", help="Controllers, with ids from 100.")
+]
+Combined = Annotated[
+    bool, typer.Option("--combined", help="Run the controller inside broker 0's process.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="PORT",
+        help="Port of broker 0; the others count up. 0: any free ports.",
+        show_default="9092",
+    ),
+]
+Config = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config", metavar="KEY=VALUE", help="A setting for every node; may be repeated."
+    ),
+]
+Detach = Annotated[
+    bool,
+    typer.Option("--detach", "-d", help="Return when the cluster serves requests."),
+]
+
+
 def up(
     *,
-    brokers: Annotated[
-        int | None,
-        typer.Option("--brokers", metavar="N", help="Brokers, with ids from 0.", show_default="3"),
-    ] = None,
-    controllers: Annotated[
-        int, typer.Option("--controllers", metavar="N", help="Controllers, with ids from 100.")
-    ] = 1,
-    combined: Annotated[
-        bool, typer.Option("--combined", help="Run the controller inside broker 0's process.")
-    ] = False,
+    brokers: Brokers = None,
+    controllers: Controllers = 1,
+    combined: Combined = False,
     data_dir_option: DataDir = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            metavar="PORT",
-            help="Port of broker 0; the others count up. 0: any free ports.",
-            show_default="9092",
-        ),
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config", metavar="KEY=VALUE", help="A setting for every node; may be repeated."
-        ),
-    ] = None,
-    detach: Annotated[
-        bool,
-        typer.Option("--detach", "-d", help="Return when the cluster serves requests."),
-    ] = False,
+    port: Port = None,
+    config: Config = None,
+    detach: Detach = False,
 ) -> None:
     """Start a cluster on this machine: brokers on ports from 9092 on, and a controller beside them.
 
     Without --detach it stays in the foreground with a live status; Ctrl-C stops the cluster
-    cleanly. A directory that holds a cluster already is resumed, with its data and its ports;
-    --config then changes its settings. Everything listens on 127.0.0.1 only.
+    cleanly. A directory that holds a cluster already is resumed with its data and its ports;
+    --config and --port then change it. Everything listens on 127.0.0.1 only.
     """
     directory = data_dir(data_dir_option)
     make = _opened if layout.exists(directory) else _created
@@ -122,7 +130,6 @@ def _opened(
     cluster = LocalCluster.open(directory)
     record = cluster.record
     is_combined = any(node.is_broker and node.is_controller for node in record.nodes)
-    first_port = record.brokers[0].port
     contradiction = None
     if brokers not in (None, len(record.brokers)):
         contradiction = f"--brokers {brokers}, but it has {len(record.brokers)}"
@@ -130,8 +137,6 @@ def _opened(
         contradiction = f"--controllers {controllers}, but it has {len(record.controllers)}"
     elif combined and not is_combined:
         contradiction = "--combined, but its controller is a process of its own"
-    elif port not in (None, 0, first_port):
-        contradiction = f"--port {port}, but its first broker listens on {first_port}"
     if contradiction:
         raise CommandError(
             f"{directory} holds a cluster already: {contradiction}. "
@@ -141,6 +146,8 @@ def _opened(
     if any(cluster.state(node.id) is not State.DEAD for node in record.nodes):
         cluster.start()  # says that it runs already
     cluster.configure(settings)
+    if port not in {None, 0, record.brokers[0].port}:
+        cluster.move(port)
     return cluster
 
 

@@ -149,6 +149,16 @@ class LocalCluster:
                 file = Path(node.config_file)
                 file.write_text(plan.with_config(file.read_text(), config))
 
+    def move(self, port: int) -> None:
+        """Give a cluster that isn't running other ports, counted from `port`."""
+        with layout.locked(self.directory):
+            record = plan.moved(self.record, port)
+            for node in record.nodes:
+                file = Path(node.config_file)
+                text = plan.with_config(file.read_text(), plan.addresses(record, node))
+                file.write_text(text)
+            layout.write(self.directory, record)
+
     # Starting and stopping
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S, wait: bool = True) -> None:

@@ -90,7 +90,7 @@ def check_ports(node: NodeRecord) -> None:
         if not is_free(port):
             raise ClusterError(
                 f"Port {port} of node {node.id} ({', '.join(node.roles)}) is in use by another "
-                "process. Stop that one, or use --port with a new --data-dir."
+                "process. Stop that one, or choose other ports with --port."
             )
 
 

@@ -6,7 +6,7 @@ Decides only; `local.py` writes what is planned here and starts it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.cluster.layout import (
@@ -133,26 +133,44 @@ def profile(shape: Shape) -> dict[str, str]:
     return {key: value for key, value in values.items() if key not in shape.config}
 
 
-def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
-    """Return the text of one node's server.properties."""
+def addresses(record: ClusterRecord, node: NodeRecord) -> dict[str, str]:
+    """Return those keys of a node that follow from where the nodes listen."""
     voters = ",".join(f"{voter.id}@{voter.host}:{voter.voter_port}" for voter in record.controllers)
     listeners = []
     if node.is_broker:
         listeners.append(f"PLAINTEXT://{node.address}")
     if node.is_controller:
         listeners.append(f"CONTROLLER://{node.host}:{node.voter_port}")
+    keys = {"controller.quorum.voters": voters, "listeners": ",".join(listeners)}
+    if node.is_broker:
+        keys["advertised.listeners"] = f"PLAINTEXT://{node.address}"
+    return keys
+
+
+def moved(record: ClusterRecord, port: int) -> ClusterRecord:
+    """Return the cluster with its first broker on `port` and the others where they follow."""
+    shape = Shape(brokers=len(record.brokers))
+    *ports, controller_port = standard_ports(port, shape)
+    nodes = []
+    for node in record.nodes:
+        at = ports.pop(0) if node.is_broker else controller_port
+        inside = controller_port if node.is_broker and node.is_controller else None
+        nodes.append(replace(node, port=at, controller_port=inside))
+    return replace(record, nodes=tuple(nodes))
+
+
+def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
+    """Return the text of one node's server.properties."""
     own = {
         "process.roles": ",".join(node.roles),
         "node.id": str(node.id),
-        "controller.quorum.voters": voters,
-        "listeners": ",".join(listeners),
+        **addresses(record, node),
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "log.dirs": str(Path(node.config_file).parent / "data"),
     }
     if node.is_broker:
         own["inter.broker.listener.name"] = "PLAINTEXT"
-        own["advertised.listeners"] = f"PLAINTEXT://{node.address}"
     if node.rack is not None:
         own["broker.rack"] = node.rack
     return render_properties(
