@@ -65,7 +65,7 @@ def test_prebuilt_batches_are_numbered_one_after_the_other() -> None:
     virtual(body)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     counts=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 120)), min_size=1, max_size=40),
     interval=st.sampled_from([0, 150, 5_000]),

@@ -104,7 +104,17 @@ def test_the_cache_always_rises_and_survives_its_file(entries: list[tuple[int, i
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"0\n", b"1\n0\n", b"0\n2\n1 2\n", b"0\n1\n1 x\n", b"0\n1\n1 2 3\n", bytes(64)]
+    "text",
+    [
+        b"",
+        b"0\n",
+        b"1\n0\n",
+        b"0\n2\n1 2\n",
+        b"0\n1\n1 x\n",
+        b"0\n1\n1 2",
+        b"0\n1\n1 2 3\n",
+        bytes(64),
+    ],
 )
 def test_a_damaged_file_is_refused(text: bytes) -> None:
     with pytest.raises(CorruptFileError, match="file"):

@@ -12,7 +12,7 @@ from holdfast.runtime.ports import Runtime
 from holdfast.wire.batch import Codec, assign_log_append_time
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     stamps=st.lists(st.integers(0, 300), min_size=1, max_size=40),
     wanted=st.integers(-5, 320),

@@ -34,7 +34,7 @@ def fill(log: Log, count: int, *, epoch: int = 0, producer: int = -1) -> None:
         log.append_as_leader(memoryview(bytearray(batch)), epoch)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     count=st.integers(1, 30),
     cut=st.integers(0, 62),

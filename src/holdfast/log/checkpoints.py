@@ -31,8 +31,8 @@ def checkpoint_lines(data: bytes, path: str) -> list[list[str]]:
     CorruptFileError: version or count is wrong, so the file is not whole.
     """
     lines = data.decode("utf-8", "replace").splitlines()
-    if lines[:1] != ["0"]:
-        raise CorruptFileError(f"{path}: not a checkpoint of version 0")
+    if lines[:1] != ["0"] or not data.endswith(b"\n"):  # a number may be cut in its digits
+        raise CorruptFileError(f"{path}: not a checkpoint of version 0, or cut short")
     if lines[1:2] != [str(len(lines) - 2)]:
         raise CorruptFileError(f"{path}: {len(lines) - 2} entries, but its count says otherwise")
     return [line.split() for line in lines[2:]]

@@ -57,6 +57,8 @@ class LogDirectory:
         self._written: dict[str, bytes] = {}  # checkpoint -> its content, to leave out repetitions
         self._under_way: set[str] = set()  # checkpoints that a job is writing
         self._generation = 0  # of the checkpoints; see `supersede`
+        self.names = 0  # replicas made so far
+        self.names_durable = 0  # so many of them survive a power cut
 
     def check(self) -> None:
         """Raise StorageError if the directory is offline."""
@@ -176,11 +178,21 @@ class LogDirectory:
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, start)
         self._removals.add(handle)
 
+    def add_name(self) -> int:
+        """Count a new replica's name. It is durable once `names_durable` has reached its number."""
+        self.names += 1
+        return self.names
+
     def sync_path(self) -> asyncio.Future[None]:
         """Make names in the directory durable, in the background."""
-        disk, path = self.runtime.disk, self.path
+        disk, path, names = self.runtime.disk, self.path, self.names
+
+        def synced(future: asyncio.Future[None]) -> None:
+            if self._settle(future):
+                self.names_durable = max(self.names_durable, names)
+
         job = self.submit(lambda: disk.sync_directory(path))
-        job.add_done_callback(self._settle)
+        job.add_done_callback(synced)
         return job
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ class FlushPlan:
     snapshots: Mapping[int, tuple[str, Sequence[SnapshotEntry]]]  # offset -> path and content
     epochs: tuple[str, bytes] | None
     directories: Sequence[str]  # synced, last
+    names: int  # replicas in the log directory when it was planned
 
     @property
     def is_empty(self) -> bool:
@@ -52,10 +53,14 @@ class FlushPlan:
         for path in self.stale_snapshots.values():
             if disk.exists(path):
                 disk.remove(path)
+        # One sync of the directory for all names. Whoever finds one of these files half written
+        # after a power cut does without it: older snapshots and the batches say the same.
         for path, entries in self.snapshots.values():
-            disk.write_atomic(path, encode_snapshot(entries))
+            disk.write_atomic(path, encode_snapshot(entries), sync=False)
+            _sync(disk, path)
         if self.epochs is not None:
-            disk.write_atomic(*self.epochs)
+            disk.write_atomic(*self.epochs, sync=False)
+            _sync(disk, self.epochs[0])
         for path in self.directories:
             disk.sync_directory(path)
 

@@ -52,7 +52,7 @@ def write_index(disk: Disk, write: IndexWrite, *, sync: bool) -> None:
             raise OSError(f"{write.path} lost what was written before")
         if write.data:
             file.append(write.data)
-        if sync:
+        if sync and write.data:
             file.sync()
     finally:
         file.close()

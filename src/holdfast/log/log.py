@@ -101,7 +101,8 @@ class Log:
         # What a crash left may not be durable either: cut files, removed names.
         self._names_dirty = is_new or not loaded.clean  # names in our directory
         self._cut = not loaded.clean  # the active segment was made shorter
-        self._is_new = is_new  # our own name and partition.metadata
+        self._is_new = is_new  # partition.metadata, and our own name if the directory's is not
+        self._name_number = home.add_name() if is_new else 0
         self._closed = False
         self._flusher = Flusher(
             home,
@@ -669,25 +670,29 @@ class Log:
             epochs = f"{self.directory}/{epoch_files.FILE_NAME}", self._epochs.text()
             self._epochs.dirty = False
         directories = []
-        if self._names_dirty or any(not write.keep for write in indexes):
+        snapshots = {
+            offset: (self._snapshot_path(offset), entries)
+            for offset, entries in self._snapshots.items()
+            if entries is not None
+        }
+        new_files = epochs or snapshots or any(not write.keep for write in indexes)
+        if self._names_dirty or new_files:
             directories.append(self.directory)
             self._names_dirty = False
         if self._is_new and (logs or whole):
             logs.append(f"{self.directory}/{PARTITION_METADATA}")
-            directories.append(self.home.path)
+            if self._name_number > self.home.names_durable:
+                directories.append(self.home.path)
         stale, self._stale_snapshots = self._stale_snapshots, set()
         return FlushPlan(
             up_to=up_to,
             indexes=indexes,
             logs=logs,
             stale_snapshots={offset: self._snapshot_path(offset) for offset in sorted(stale)},
-            snapshots={
-                offset: (self._snapshot_path(offset), entries)
-                for offset, entries in self._snapshots.items()
-                if entries is not None
-            },
+            snapshots=snapshots,
             epochs=epochs,
             directories=directories,
+            names=self.home.names,
         )
 
     def _plan_segments(self, up_to: int) -> tuple[list[str], list[IndexWrite]]:
@@ -716,8 +721,10 @@ class Log:
         for offset, (_, entries) in plan.snapshots.items():
             if self._snapshots.get(offset) is entries:
                 self._snapshots[offset] = None
-        if self.home.path in plan.directories:
+        if f"{self.directory}/{PARTITION_METADATA}" in plan.logs:
             self._is_new = False
+        if self.home.path in plan.directories:
+            self.home.names_durable = max(self.home.names_durable, plan.names)
         if plan.indexes:
             for segment in self._segments:
                 if segment is not self._active:
