@@ -12,8 +12,10 @@ from typing import Final
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.image import MetadataImage
+from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
 from holdfast.node.format import format_directories, random_cluster_id
+from holdfast.node.lifecycle import RegistrationError
 from holdfast.node.node import Node
 from holdfast.runtime.ports import Runtime
 from holdfast.testing.client import ClusterClient
@@ -48,6 +50,7 @@ class SimulatedCluster:
         self.brokers: Final = list(range(brokers))
         self.nodes: dict[int, Node] = {}  # of the processes that run or ran last
         self._config = {**_LOCAL, **(config or {})}
+        self.exits: list[str] = []  # of nodes that gave up by themselves, each with its reason
         self._serving: dict[int, asyncio.Task[None]] = {}
         client = world.machine("client")
         self._client_runtime = client.boot()
@@ -71,9 +74,12 @@ class SimulatedCluster:
         """Start a node's process on what its disk holds."""
         self.nodes.pop(node, None)
         machine = self.machine(node)
+        settings = self._settings(node, machine.name)
         runtime = machine.boot()
         assert machine.process is not None
-        self._serving[node] = machine.process.start(self._run(node, runtime), name="serve")
+        self._serving[node] = machine.process.start(
+            self._run(node, settings, runtime), name="serve"
+        )
 
     async def until_ready(self, *brokers: int) -> None:
         """Wait until these brokers serve clients."""
@@ -148,15 +154,20 @@ class SimulatedCluster:
             return False
         return node.ready.done() and not node.ready.cancelled()
 
-    async def _run(self, node: int, runtime: Runtime) -> None:
+    async def _run(self, node: int, settings: NodeSettings, runtime: Runtime) -> None:
         machine = self.machine(node)
-        settings = self._settings(node, machine.name)
         format_directories(
             runtime.disk, runtime.random, settings, self._cluster_id, ignore_formatted=True
         )
         made = self.nodes[node] = Node(runtime, settings, machine_name=machine.name)
         await made.start()
-        await made.serve()
+        try:
+            await made.serve()
+        except (RegistrationError, StorageError) as error:
+            # As `node.__main__` does: stop as cleanly as it can be done, then exit.
+            self.exits.append(f"{machine.name}: {error}")
+            await made.stop()
+            machine.exited()
 
     def _settings(self, node: int, name: str) -> NodeSettings:
         properties = {
