@@ -7,36 +7,38 @@ about the verdict: that is `demo_check`.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import sqlalchemy as sql
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
-from sqlalchemy.exc import SQLAlchemyError
-
 from holdfast.clients.recorder import Recorder
-from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.cluster import LocalCluster
 from holdfast.judge.history import Fault, Note
 from holdfast.lab import demo_input
-from holdfast.lab.demo_check import READER, DemoVerdict, check_demo, next_offsets
-from holdfast.lab.demo_events import id_in_line, id_in_payment
+from holdfast.lab.demo_check import DemoVerdict, check_demo
+from holdfast.lab.demo_parts import (
+    BROKERS,
+    STEP_TIMEOUT_S,
+    create_topic,
+    open_gate,
+    read_log,
+    refuse_used,
+    send_bound_s,
+    start_driver,
+    start_producer,
+    table_at,
+    take_down,
+)
 from holdfast.lab.demo_plan import DemoError, DemoPlan, Places
 from holdfast.lab.demo_process import Child
-from holdfast.lab.demo_reader import ReadTimeoutError, read_whole_log
 from holdfast.lab.demo_report import report_demo
-from holdfast.lab.demo_watch import Watch
+from holdfast.lab.observer import Observer
 
-BROKERS = 3
-MIN_ISR = 2
 LOOK_S = 0.05
 SPARK_TIMEOUT_S = 120.0
-STEP_TIMEOUT_S = 60.0
 # What may be sent before the crash, and until the cluster is whole again: so some events are sent
 # before, some while there is no leader, some after, however slow Spark or the machine is.
 BEFORE_SHARE = 0.4
@@ -136,7 +138,7 @@ class Demo:
         else:
             plan = self._lines_plan(options.input.absolute(), database, query)
         if options.database:
-            _refuse_used(options.database)
+            refuse_used(options.database)
         plan.write(directory)
         self._now.events = plan.events
         return plan
@@ -170,31 +172,33 @@ class Demo:
         cluster = LocalCluster.create(self._places.cluster, brokers=BROKERS, port=0)
         recorder = stack.enter_context(Recorder(self._places.history / "lab.jsonl", "lab"))
         # Spark takes its time to start: it does so while the cluster is already at work.
-        driver = stack.enter_context(self._child(self._driver(plan, cluster)))
-        stack.callback(_down, cluster)
+        driver = stack.enter_context(start_driver(plan, self._places, cluster))
+        stack.callback(take_down, cluster)
         cluster.start()
         took = time.monotonic() - begin
         self._progress.step(f"3 brokers and a controller serve requests after {took:.1f} s")
-        self._create_topic(plan, cluster)
-        watch = stack.enter_context(Watch(cluster, plan.topic, recorder))
-        for number in range(plan.partitions):
-            cluster.wait_for_leader(plan.topic, number)
-        producer = stack.enter_context(self._child(self._producer(plan, cluster)))
-        run = _Run(self, plan, cluster, driver, producer, watch)
-        self._open_gate(producer, int(plan.events * BEFORE_SHARE))
+        create_topic(plan, cluster)
+        observer = Observer(
+            cluster, plan.topic, self._places.history / "observer.jsonl", lambda _change: None
+        )
+        observer.start()
+        stack.callback(observer.stop)
+        producer = stack.enter_context(start_producer(plan, self._places, cluster))
+        run = _Run(self, plan, cluster, driver, producer, observer)
+        open_gate(producer, int(plan.events * BEFORE_SHARE))
         self._progress.step("events flow; Spark is starting")
         run.until(lambda: driver.heard("started"), SPARK_TIMEOUT_S, "Spark to start")
         self._progress.step("the Spark query runs")
         run.until(lambda: driver.rows > 0, SPARK_TIMEOUT_S, "the first rows in the table")
         self._crash(run, recorder)
-        self._open_gate(producer, plan.events)
-        run.until(lambda: producer.heard("done"), self._send_bound_s(plan), "every outcome")
+        open_gate(producer, plan.events)
+        run.until(lambda: producer.heard("done"), send_bound_s(plan), "every outcome")
         producer.wait(STEP_TIMEOUT_S)
-        ends = self._read_log(plan, cluster)
+        ends = read_log(plan, self._places, cluster)
         self._progress.step(f"the log was read back: {sum(ends.values()):,} records")
         # The driver's word first: the database is asked when it may have everything.
         run.until(
-            lambda: driver.rows >= plan.events and self._table_at(plan) == ends,
+            lambda: driver.rows >= plan.events and table_at(plan) == ends,
             SPARK_TIMEOUT_S,
             "the table to catch up",
         )
@@ -211,10 +215,12 @@ class Demo:
         recorder.flush()
         self._progress.step(f"broker {leader}, the leader of partition 0, was killed with SIGKILL")
         during = int(plan.events * DURING_SHARE)
-        self._open_gate(producer, during)
-        run.until(lambda: run.watch.leader(0) not in {leader, -1}, STEP_TIMEOUT_S, "another leader")
+        open_gate(producer, during)
+        run.until(
+            lambda: run.leaders().get(0, -1) not in {leader, -1}, STEP_TIMEOUT_S, "another leader"
+        )
         took = time.monotonic() - begin
-        self._progress.step(f"broker {run.watch.leader(0)} leads partition 0 after {took:.1f} s")
+        self._progress.step(f"broker {run.leader()} leads partition 0 after {took:.1f} s")
         goal = min(during, producer.value("sent", "acknowledged") + 1)
         run.until(
             lambda: producer.value("sent", "acknowledged") >= goal,
@@ -225,98 +231,9 @@ class Demo:
         recorder.record(Fault, action="start", node=leader)
         recorder.flush()
         self._progress.step(f"broker {leader} was started again")
-        run.until(lambda: run.watch.whole(BROKERS), STEP_TIMEOUT_S, "whole in-sync replicas")
+        run.until(run.whole, STEP_TIMEOUT_S, "whole in-sync replicas")
         recorder.record(Note, text="every replica is in sync again")
         self._progress.step("every replica is in sync again")
-
-    def _open_gate(self, producer: Child, events: int) -> None:
-        """Allow so many events in all; one more than there are lets the producer see the end."""
-        producer.tell(str(events + 1))
-
-    def _send_bound_s(self, plan: DemoPlan) -> float:
-        return 2 * STEP_TIMEOUT_S + 2 * plan.events / plan.rate
-
-    def _create_topic(self, plan: DemoPlan, cluster: LocalCluster) -> None:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        topic = NewTopic(
-            plan.topic,
-            plan.partitions,
-            BROKERS,
-            config={"min.insync.replicas": str(MIN_ISR)},
-        )
-        try:
-            admin.create_topics([topic])[plan.topic].result(STEP_TIMEOUT_S)
-        except KafkaException as error:
-            said = error.args[0].str()
-            raise DemoError(f"The topic {plan.topic} could not be created: {said}.") from error
-
-    def _driver(self, plan: DemoPlan, cluster: LocalCluster) -> Child:
-        arguments = [
-            *("--bootstrap-server", cluster.bootstrap_servers),
-            *("--topic", plan.topic),
-            *("--database", plan.database),
-            *("--checkpoint", str(self._places.checkpoint)),
-            *("--query", plan.query),
-            # Spark takes all it can get, and brokers that share its cores must still send
-            # heartbeats in time.
-            *("--nice", "5"),
-        ]
-        if plan.kind == "payments":
-            arguments += ["--accounts", str(plan.accounts), "--opening", str(plan.opening)]
-            module = "holdfast.pipelines.ledger"
-        else:
-            module = "holdfast.pipelines.lines"
-        return Child("The Spark driver", module, arguments, self._places.driver_log)
-
-    def _producer(self, plan: DemoPlan, cluster: LocalCluster) -> Child:
-        arguments = [
-            "--gated",
-            *("--bootstrap-server", cluster.bootstrap_servers),
-            *("--topic", plan.topic),
-            *("--partitions", str(plan.partitions)),
-            *("--history", str(self._places.history / "producer.jsonl")),
-            *("--rate", str(plan.rate)),
-        ]
-        if plan.input is None:
-            arguments += ["--events", str(plan.events), "--seed", str(plan.seed)]
-            arguments += ["--accounts", str(plan.accounts)]
-        else:
-            arguments += ["--input", plan.input]
-            arguments += [] if plan.key is None else ["--key", plan.key]
-        log = self._places.producer_log
-        return Child("The producer", "holdfast.lab.demo_producer", arguments, log)
-
-    @contextlib.contextmanager
-    def _child(self, child: Child) -> Iterator[Child]:
-        """Nothing of a run outlives it, whatever goes wrong."""
-        try:
-            yield child
-        finally:
-            child.kill()
-
-    def _read_log(self, plan: DemoPlan, cluster: LocalCluster) -> dict[int, int]:
-        with Recorder(self._places.history / "reader.jsonl", READER) as recorder:
-            try:
-                return read_whole_log(
-                    cluster.bootstrap_servers,
-                    plan.topic,
-                    range(plan.partitions),
-                    recorder,
-                    id_in_payment if plan.kind == "payments" else id_in_line,
-                    timeout_s=STEP_TIMEOUT_S + plan.events / 5_000,
-                )
-            except ReadTimeoutError as error:
-                raise DemoError(f"{error}.") from error
-
-    def _table_at(self, plan: DemoPlan) -> dict[int, int]:
-        engine = sql.create_engine(plan.database)
-        try:
-            with engine.connect() as connection:
-                return next_offsets(connection, plan)
-        except SQLAlchemyError:
-            return {}  # locked for the moment
-        finally:
-            engine.dispose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +245,7 @@ class _Run:
     cluster: LocalCluster
     driver: Child
     producer: Child
-    watch: Watch
+    observer: Observer
 
     def until(self, reached: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Wait for a condition, showing how far everything is. DemoError: too long, or one died."""
@@ -348,22 +265,19 @@ class _Run:
         kind = "done" if self.producer.heard("done") else "sent"
         now.acknowledged = self.producer.value(kind, "acknowledged")
         now.rows = self.driver.rows
-        now.leaders = self.watch.leaders()
+        now.leaders = self.leaders()
         self.demo._progress.standing(now)  # noqa: SLF001 - its own module
 
+    def leaders(self) -> dict[int, int]:
+        """Return each partition's leader as seen last; -1: none."""
+        seen = sorted(self.observer.view.partitions.items())
+        return {number: state.leader for number, state in seen}
 
-def _refuse_used(database: str) -> None:
-    """A database of the user's own must be empty of our tables: sums would be mixed up."""
-    try:
-        engine = sql.create_engine(database)
-        used = sql.inspect(engine).has_table("holdfast_query")
-        engine.dispose()
-    except (SQLAlchemyError, ImportError) as error:
-        raise DemoError(f"--database {database}: {error}") from error
-    if used:
-        raise DemoError(f"--database {database}: it holds tables of an earlier run; name another.")
+    def leader(self) -> int:
+        """Return partition 0's leader as seen last; -1: none."""
+        return self.leaders().get(0, -1)
 
-
-def _down(cluster: LocalCluster) -> None:
-    with contextlib.suppress(ClusterError):
-        cluster.down()
+    def whole(self) -> bool:
+        """Every partition has a leader and all its replicas in sync."""
+        seen = self.observer.view.partitions.values()
+        return bool(seen) and all(s.leader >= 0 and len(s.isr) == BROKERS for s in seen)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -115,7 +117,9 @@ class Child:
         return self.wait(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
-        self._process.kill()
+        """SIGKILL it and what it has started: the JVM of a Spark driver, at the same instant."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(STOP_TIMEOUT_S)
 
     def tail(self) -> str:
