@@ -1,0 +1,129 @@
+"""Goal: an unmodified Apache Kafka broker joins our controller and replicates with our broker.
+
+It registers, reads our metadata log, beats, leads, follows, changes ISRs and leaves in good order:
+whatever we have misread of Kafka's internal protocol shows here. Method: real processes.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.clients.driver import Driver
+from holdfast.cluster import LocalCluster
+from holdfast.wire.batch import Record, build_batch
+from holdfast.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+pytestmark = [pytest.mark.apache, pytest.mark.slow]
+
+KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
+THEIRS = 5
+PATIENCE_S = 60
+
+
+def _until(condition: Callable[[], Any], what: str) -> Any:
+    give_up = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < give_up, what
+        time.sleep(0.05)
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _kafka(directory: Path, cluster: LocalCluster) -> Iterator[subprocess.Popen[bytes]]:
+    directory.mkdir()
+    controller = cluster.node(cluster.controller_ids[0])
+    properties = directory / "server.properties"
+    properties.write_text(
+        f"process.roles=broker\nnode.id={THEIRS}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{_free_port()}\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        f"controller.quorum.voters={controller.id}@{controller.host}:{controller.port}\n"
+        f"log.dirs={directory / 'data'}\n"
+    )
+    done = subprocess.run(
+        [KAFKA, "format", "-t", cluster.cluster_id, "-c", properties],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with (directory / "kafka.log").open("wb") as log:
+        process = subprocess.Popen([KAFKA, "run", properties], stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _append(driver: Driver, topic: str, partition: int, count: int) -> tuple[int, int]:
+    """One batch with acks=all; the error code and base offset of the answer."""
+    batch = build_batch([Record(None, str(n).encode(), 1) for n in range(count)])
+    data = PartitionProduceData(index=partition, records=bytes(batch))
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    response = driver.send(request, node=driver.leader(topic, partition), version=12)
+    answer = response.responses[0].partition_responses[0]
+    return answer.error_code, answer.base_offset
+
+
+def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
+    with LocalCluster.create(tmp_path / "ours", brokers=1, port=0) as cluster:
+        cluster.start()
+        ours = cluster.broker_ids[0]
+        with (
+            _kafka(tmp_path / "theirs", cluster) as kafka,
+            Driver(cluster.bootstrap_servers) as driver,
+        ):
+            _until(lambda: THEIRS in (cluster.live_brokers() or ()), "Kafka is unfenced")
+            topic = CreatableTopic(
+                name="mixed",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=0, broker_ids=[THEIRS, ours]),
+                    CreatableReplicaAssignment(partition_index=1, broker_ids=[ours, THEIRS]),
+                ],
+                configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
+            )
+            response = driver.send(CreateTopicsRequest(topics=[topic]))
+            assert response.topics[0].error_code == 0, response
+            for partition, leader in ((0, THEIRS), (1, ours)):
+                cluster.wait_for_leader("mixed", partition)
+                assert driver.leader("mixed", partition) == leader
+                assert _append(driver, "mixed", partition, 10) == (0, 0)
+                assert _append(driver, "mixed", partition, 10) == (0, 10)
+            kafka.terminate()
+            kafka.wait(timeout=PATIENCE_S)
+            assert _until(
+                lambda: all(
+                    cluster.wait_for_leader("mixed", partition).isr == (ours,)
+                    for partition in (0, 1)
+                ),
+                "Kafka has left in good order",
+            )
