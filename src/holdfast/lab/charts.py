@@ -1,9 +1,4 @@
-"""The drawings of a report, as inline SVG: rates, latencies, and the state of the cluster.
-
-All of one history's drawings share one time axis and are as wide as each other, so that a fault
-stands in one line through all of them. Colours are the page's CSS variables, so that they follow
-light and dark.
-"""
+"""What a report draws: rates, latencies, and the state of the cluster, from one history."""
 
 from __future__ import annotations
 
@@ -16,11 +11,9 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Fault
 from holdfast.judge.series import Point
 from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, Timeline
+from holdfast.lab.drawing import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Drawing
 from holdfast.lab.scales import Scale, duration, number, round_up, ticks
 
-WIDTH = 980
-LEFT, RIGHT = 74, 14
-TOP, BOTTOM = 12, 26
 BINS_MAX = 220
 BIN_MS_MIN = 250.0
 PARTITIONS_DRAWN_MAX = 12
@@ -81,110 +74,6 @@ def _bins(points: Sequence[Point], width_ms: float) -> tuple[list[Bin], float]:
     return bins, size * width_ms
 
 
-class Drawing:
-    """One SVG with a time axis below, faults and leaderless time drawn in."""
-
-    def __init__(self, timeline: Timeline, height: float, label: str) -> None:
-        self.timeline = timeline
-        self.height = height
-        self.x = Scale(timeline.begin_ms, timeline.end_ms, LEFT, WIDTH - RIGHT)
-        self._parts: list[str] = []
-        self._label = label
-
-    def add(self, text: str) -> None:
-        self._parts.append(text)
-
-    def text(self, x: float, y: float, words: str, kind: str, anchor: str = "start") -> None:
-        self.add(
-            f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">'
-            f"{escape(words)}</text>"
-        )
-
-    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-        self.add(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>')
-
-    def box(self, x1: float, y1: float, x2: float, y2: float, kind: str, title: str = "") -> None:
-        inside = f"<title>{escape(title)}</title>" if title else ""
-        self.add(
-            f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{max(0.0, x2 - x1):.1f}" '
-            f'height="{max(0.0, y2 - y1):.1f}" class="{kind}">{inside}</rect>'
-        )
-
-    def path(
-        self, places: Sequence[tuple[float, float] | None], kind: str, style: str = ""
-    ) -> None:
-        """A line through these places, interrupted where there is none."""
-        commands = []
-        pen_down = False
-        for place in places:
-            if place is None:
-                pen_down = False
-                continue
-            commands.append(f"{'L' if pen_down else 'M'}{place[0]:.1f} {place[1]:.1f}")
-            pen_down = True
-        extra = f' style="{style}"' if style else ""
-        self.add(f'<path d="{" ".join(commands)}" class="{kind}"{extra}/>')
-
-    def time_axis(self, bottom: float) -> None:
-        total_s = (self.timeline.end_ms - self.timeline.begin_ms) / 1000
-        self.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis")
-        for tick in ticks(0, total_s, 10):
-            at = self.x(self.timeline.begin_ms + tick * 1000)
-            self.line(at, bottom, at, bottom + 4, "axis")
-            self.text(at, bottom + 17, f"{number(tick)} s", "tick", "middle")
-
-    def value_axis(self, scale: Scale, marks: Sequence[float], unit: str) -> None:
-        for mark in marks:
-            at = scale(mark)
-            self.line(LEFT, at, WIDTH - RIGHT, at, "grid")
-            self.text(LEFT - 8, at + 4, number(mark), "tick", "end")
-        middle = (scale.start + scale.end) / 2
-        self.add(
-            f'<text x="14" y="{middle:.1f}" class="unit" text-anchor="middle" '
-            f'transform="rotate(-90 14 {middle:.1f})">{escape(unit)}</text>'
-        )
-
-    def leaderless(self, top: float, bottom: float) -> None:
-        """Shade the time in which any partition had no working leader."""
-        for begin, end in union(
-            span
-            for partition in self.timeline.partitions
-            for span in self.timeline.leaderless(partition)
-        ):
-            self.box(
-                self.x(begin),
-                top,
-                max(self.x(end), self.x(begin) + 1.5),
-                bottom,
-                "leaderless",
-                f"a partition without leader for {duration(end - begin)}",
-            )
-
-    def faults(self, top: float, bottom: float) -> None:
-        for fault in self.timeline.faults:
-            at = self.x(fault.at_ms)
-            kind = "mark-up" if fault.action in UP_ACTIONS else "mark-down"
-            self.line(at, top, at, bottom, f"mark {kind}")
-
-    def render(self) -> str:
-        return (
-            f'<svg class="chart" viewBox="0 0 {WIDTH} {self.height:.0f}" role="img" '
-            f'aria-label="{escape(self._label)}" data-left="{LEFT}" data-right="{WIDTH - RIGHT}" '
-            f'data-width="{WIDTH}">{"".join(self._parts)}</svg>'
-        )
-
-
-def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The same time as these spans, without overlaps, in order."""
-    joined: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((begin, end))
-    return joined
-
-
 def fault_strip(timeline: Timeline) -> str:
     """What was done to nodes, in words, above all other drawings; labels never overlap."""
     rows: list[float] = []
@@ -239,7 +128,7 @@ def throughput(evidence: Evidence) -> str:
         (name, f"background:var(--c{index % 6})", "") for index, (name, _g) in enumerate(lines)
     ]
     if any(each.refused for each in bins):
-        legend.append(("refused", "", "key-refused"))
+        legend.append(("refused or not sent", "", "key-refused"))
     if any(each.unknown for each in bins):
         legend.append(("unknown outcome", "", "key-unknown"))
     rows = [
@@ -341,7 +230,9 @@ def latency(evidence: Evidence) -> str:
     return _figure(
         "Latency",
         "from send to acknowledgement, at the time of the send",
-        _with_legend([(name, f"background:var({colour})", "") for name, colour, _ in kinds]),
+        _with_legend(
+            [(name, f"background:var({colour})", "") for name, colour, _ in reversed(kinds)]
+        ),
         drawing.render(),
         {"unit": " ms", "names": [name for name, _c, _g in kinds], "rows": rows},
     )

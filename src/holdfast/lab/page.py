@@ -27,9 +27,10 @@ FINDINGS_SHOWN_MAX = 12
 def render_page(data: ReportData) -> str:
     """The whole page. Pure but for reading the frame that stands beside this module."""
     frame = files("holdfast.lab").joinpath("report.html").read_text(encoding="utf-8")
-    main = ""
     if data.evidence is not None:
-        main = _evidence(data.evidence, data.forbidden)
+        main = _evidence(data.evidence, data.forbidden, checks=data.checks)
+    else:
+        main = _checks(data.checks)
     return Template(frame).substitute(
         title=escape(data.title),
         summary=escape(data.summary),
@@ -39,7 +40,6 @@ def render_page(data: ReportData) -> str:
         when=_when(data.evidence),
         promise=escape(data.promise),
         cards=_cards(data.evidence) if data.evidence is not None else "",
-        checks=_checks(data.checks),
         main=main,
         sections="".join(_section(section, data.forbidden) for section in data.sections),
         configuration=_configuration(data.configuration),
@@ -85,15 +85,22 @@ def _section(section: Section, forbidden: frozenset[str]) -> str:
     parts = [f"<h2>{escape(section.title)}</h2>"]
     if section.text:
         parts.append(f"<p>{escape(section.text)}</p>")
-    parts.append(_checks(section.checks, heading=False))
+    checks = section.checks
+    if section.evidence is None:
+        parts.append(_checks(checks, heading=False))
     parts += [_table(table) for table in section.tables]
     if section.evidence is not None:
-        parts.append(_evidence(section.evidence, forbidden, level=3))
+        parts.append(_evidence(section.evidence, forbidden, level=3, checks=checks))
     return f"<section>{''.join(parts)}</section>"
 
 
-def _evidence(evidence: Evidence, forbidden: frozenset[str], level: int = 2) -> str:
-    """Charts, timeline, both tables and the findings of one history."""
+def _evidence(
+    evidence: Evidence,
+    forbidden: frozenset[str],
+    level: int = 2,
+    checks: Sequence[Check] = (),
+) -> str:
+    """Charts, checks, timeline, both tables and the findings of one history."""
 
     def part(title: str, body: str) -> str:
         return f"<section><h{level}>{title}</h{level}>{body}</section>" if body else ""
@@ -103,6 +110,7 @@ def _evidence(evidence: Evidence, forbidden: frozenset[str], level: int = 2) -> 
         (
             notes,
             part("Over time", charts(evidence)),
+            _checks(checks, level=level),
             part("What happened", timeline_table(evidence.timeline)),
             part("Consistency", _consistency(evidence, forbidden)),
             part("Evidence", _findings(evidence.judgement.findings, evidence.timeline)),
@@ -111,7 +119,7 @@ def _evidence(evidence: Evidence, forbidden: frozenset[str], level: int = 2) -> 
     )
 
 
-def _checks(checks: Sequence[Check], *, heading: bool = True) -> str:
+def _checks(checks: Sequence[Check], *, heading: bool = True, level: int = 2) -> str:
     if not checks:
         return ""
     rows = "".join(
@@ -124,7 +132,11 @@ def _checks(checks: Sequence[Check], *, heading: bool = True) -> str:
         '<div class="scroll"><table class="checks"><thead><tr><th></th><th>what</th>'
         f"<th>must be</th><th>was</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
-    return f"<section><h2>What had to be seen</h2>{table}</section>" if heading else table
+    if not heading:
+        return table
+    kept = sum(check.kept for check in checks)
+    count = f'<p class="muted">{kept} of {len(checks)} as they must be</p>'
+    return f"<section><h{level}>What had to be seen</h{level}>{count}{table}</section>"
 
 
 def _is_number(text: str) -> bool:

@@ -35,7 +35,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page of the caller's own: checks first, then tables, then charts of `evidence`.
+    """A part of the page of the caller's own: tables, then charts of `evidence`, then checks.
 
     A section with evidence shows charts and the consistency and availability tables of that
     history: a control run, say.

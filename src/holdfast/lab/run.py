@@ -8,8 +8,7 @@ history at the moment it is done.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -18,15 +17,15 @@ from holdfast.clients import admin
 from holdfast.clients.driver import Driver, DriverError
 from holdfast.clients.raw_producer import RawProducer
 from holdfast.clients.recorder import Recorder
-from holdfast.clients.replica_files import DamagedFileError, stored_batches
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
-from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note, ReplicaBatch
+from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DOWN_ACTIONS
 from holdfast.lab.observer import Observer, View
 from holdfast.lab.page import describe
 from holdfast.lab.report import Check
 from holdfast.lab.scenario import TOPIC, LabError, Parameters
+from holdfast.lab.wants import Want, lists_text, matches, names, want
 from holdfast.lab.workload import HistoryTail, Worker
 
 T = TypeVar("T")
@@ -35,26 +34,6 @@ POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
 FINAL_READ_S = 40.0
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """What a partition must look like; None: anything. Leader -1: none."""
-
-    leader: int | None = None
-    isr: frozenset[int] | None = None
-
-    def __str__(self) -> str:
-        words = []
-        if self.leader is not None:
-            words.append(f"leader {'none' if self.leader < 0 else self.leader}")
-        if self.isr is not None:
-            words.append(f"ISR {_set_text(self.isr)}")
-        return ", ".join(words) or "anything"
-
-
-def want(leader: int | None = None, isr: Iterable[int] | None = None) -> Want:
-    return Want(leader, None if isr is None else frozenset(isr))
 
 
 class Run:
@@ -384,31 +363,37 @@ class Run:
     ) -> None:
         """Check that partitions (None: all) acknowledge within the bound."""
         wanted = self.partitions if partitions is None else partitions
-        for partition, flowing in self.flows(worker, wanted, bound_s).items():
-            seen = "acknowledged" if flowing else f"nothing acknowledged in {bound_s:.0f} s"
-            self.check(f"P{partition}, {when}", "acknowledges", seen, kept=flowing)
+        flows = self.flows(worker, wanted, bound_s)
+        silent = [partition for partition, flowing in flows.items() if not flowing]
+        seen = "acknowledged"
+        if silent:
+            seen = f"nothing acknowledged in {bound_s:.0f} s by {names(silent)}"
+        self.check(when, f"{names(wanted)} acknowledge", seen, kept=not silent)
 
     def expect(self, when: str, wanted: Mapping[int, Want], bound_s: float = SETTLE_S) -> bool:
         """Check that the partitions come to look like this within the bound."""
         self._reached(wanted, bound_s)
         view = self.view
         kept = True
+        expected, seen = [], []
         for partition, each in sorted(wanted.items()):
             state = view.partitions.get(partition)
-            seen = want(state.leader, state.isr) if state else want()
-            matches = _matches(each, seen)
+            found = want(state.leader, state.isr) if state else want()
+            kept &= matches(each, found)
             shown = want(
-                None if each.leader is None else seen.leader, None if each.isr is None else seen.isr
+                None if each.leader is None else found.leader,
+                None if each.isr is None else found.isr,
             )
-            kept &= self.check(f"P{partition}, {when}", str(each), str(shown), kept=matches)
-        return kept
+            expected.append(f"P{partition}: {each}")
+            seen.append(f"P{partition}: {shown}")
+        return self.check(when, "; ".join(expected), "; ".join(seen), kept=kept)
 
     def expect_replicas(self, when: str, assignment: Mapping[int, Sequence[int]]) -> None:
         """Check that the replica lists are as they were made: nothing is copied elsewhere."""
         seen = {p: tuple(state.replicas) for p, state in self.view.partitions.items()}
         wanted = {partition: tuple(nodes) for partition, nodes in assignment.items()}
         self.check(
-            f"replica lists {when}", _lists_text(wanted), _lists_text(seen), kept=seen == wanted
+            f"replica lists {when}", lists_text(wanted), lists_text(seen), kept=seen == wanted
         )
 
     def expect_handover(self, leader: int, partitions: Sequence[int], since_ms: float) -> None:
@@ -424,7 +409,7 @@ class Run:
             partitions = self.view.partitions
             return all(
                 number in partitions
-                and _matches(each, want(partitions[number].leader, partitions[number].isr))
+                and matches(each, want(partitions[number].leader, partitions[number].isr))
                 for number, each in wanted.items()
             )
 
@@ -442,111 +427,12 @@ class Run:
             for p in sorted(wanted)
         )
 
-    # -- the end -------------------------------------------------------------------------------
-
     def stop_workers(self) -> None:
         """Let workloads finish what is in flight; every one of them must end well."""
         for worker in self._workers:
             if worker.running:
                 worker.stop()
 
-    def final_read(self, partitions: Sequence[int] | None = None) -> bool:
-        """Read partitions to their end in a new process: what verdicts about loss rest on."""
-        values: dict[str, object] = {
-            "bootstrap-server": self.cluster.bootstrap_servers,
-            "topic": self.topic,
-            "partitions": self.parameters.partitions,
-            "until-end": True,
-            "timeout": FINAL_READ_S,
-        }
-        self.note("reading everything back")
-        worker = self._start("final", "verifiable_consumer", values)
-        wanted = ", ".join(f"P{p}" for p in (partitions or self.partitions))
-        try:
-            worker.wait(FINAL_READ_S + WORK_S)
-        except LabError as error:
-            return self.check("final read", f"{wanted} read to the end", str(error), kept=False)
-        return True
-
-    def compare_replicas(self) -> None:
-        """Note every replica's batches in the history once all replicas have the same end."""
-        ends: dict[int, dict[int, int]] = {}
-
-        def settled() -> bool:
-            for partition, state in self.view.partitions.items():
-                ends[partition] = {node: self._end_of(node, partition) for node in state.replicas}
-            return all(len(set(each.values())) == 1 for each in ends.values())
-
-        try:
-            self.wait("replicas to end at one offset", settled, SETTLE_S)
-        except LabError:
-            self.check("replicas", "end at one offset", str(ends), kept=False)
-        for partition, state in self.view.partitions.items():
-            for node in state.replicas:
-                self._note_replica(node, partition)
-        self._recorder.flush()
-
-    def _end_of(self, node: int, partition: int) -> int:
-        end = 0
-        try:
-            for batch in stored_batches(self.replica_directory(node, partition)):
-                end = batch.last_offset + 1
-        except (OSError, DamagedFileError):
-            return -1
-        return end
-
-    def _note_replica(self, node: int, partition: int) -> None:
-        try:
-            for batch in stored_batches(self.replica_directory(node, partition)):
-                self._recorder.record(
-                    ReplicaBatch,
-                    topic=self.topic,
-                    partition=partition,
-                    node=node,
-                    offset=batch.offset,
-                    last_offset=batch.last_offset,
-                    epoch=batch.epoch,
-                    digest=batch.digest,
-                )
-        except (OSError, DamagedFileError) as error:
-            self.check(f"P{partition}, files of {node}", "whole", str(error), kept=False)
-
-    def replica_directory(self, node: int, partition: int) -> Path:
-        """Where a node keeps a partition."""
-        name = f"{self.topic}-{partition}"
-        for root in _log_dirs(Path(self.cluster.node(node).config_file)):
-            if (root / name).is_dir():
-                return root / name
-        raise FileNotFoundError(f"node {node} has no directory {name}")
-
-    def conclude(self) -> None:
-        """The end of every run: workloads end, everything is read back, replicas are compared."""
-        self.stop_workers()
-        if self.final_read():
-            self.compare_replicas()
-
-
-def _log_dirs(config: Path) -> list[Path]:
-    for line in config.read_text(encoding="utf-8").splitlines():
-        key, _, value = line.partition("=")
-        if key.strip() in {"log.dirs", "log.dir"}:
-            return [Path(each.strip()) for each in value.split(",")]
-    raise FileNotFoundError(f"{config} names no log.dirs")
-
 
 def _flags(values: Mapping[str, object]) -> dict[str, object]:
     return {name.replace("_", "-"): value for name, value in values.items()}
-
-
-def _matches(wanted: Want, seen: Want) -> bool:
-    if wanted.leader is not None and wanted.leader != seen.leader:
-        return False
-    return wanted.isr is None or wanted.isr == seen.isr
-
-
-def _lists_text(replicas: Mapping[int, Sequence[int]]) -> str:
-    return ", ".join(":".join(map(str, nodes)) for _, nodes in sorted(replicas.items()))
-
-
-def _set_text(nodes: frozenset[int]) -> str:
-    return "{" + ",".join(str(node) for node in sorted(nodes)) + "}"

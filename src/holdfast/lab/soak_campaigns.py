@@ -10,11 +10,13 @@ from holdfast.clients.driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.prove import Exit, prove
-from holdfast.lab.run import Run, want
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import LabError, Parameters, load_scenario
 from holdfast.lab.soak import Campaign
+from holdfast.lab.wants import want
 
 KILLS_PER_RUN = 10
 # Before a kill, and before its broker starts again: sometimes the session ends meanwhile.
@@ -77,7 +79,7 @@ def _kill_at_random(run: Run, chance: random.Random) -> None:
     whole = {partition: want(isr=replicas) for partition, replicas in assignment.items()}
     run.expect("at the end", whole, 60.0)
     run.expect_flow(producer, "at the end", 30.0)
-    run.conclude()
+    conclude(run)
 
 
 CAMPAIGNS = (

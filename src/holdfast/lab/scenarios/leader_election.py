@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.run import Run, want
+from holdfast.lab.closing import conclude
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Parameters, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
+from holdfast.lab.wants import want
 
 PAUSE_S = (0.1, 1.5)  # traffic between the ISR being whole and the next kill
 
@@ -38,7 +40,7 @@ def steps(run: Run) -> None:
         run.expect(f"{name}; it is back", whole, 45.0)
     run.expect_flow(producer, "at the end", 20.0)
     run.steady(producer, 0.5)
-    run.conclude()
+    conclude(run)
 
 
 SCENARIO = Scenario(

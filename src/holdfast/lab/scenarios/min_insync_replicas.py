@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from holdfast.judge.history import Acknowledged, Delivered, Refused
 from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import events_of
-from holdfast.lab.run import Run, want
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Parameters, Part, Scenario
 from holdfast.lab.scenarios.two_brokers_down import unclean_return
+from holdfast.lab.wants import want
 from holdfast.lab.workload import Worker
 
 VICTIM = 2
@@ -41,7 +43,7 @@ def steps(run: Run) -> None:
     whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
     run.expect(f"{VICTIM} is back", whole, 45.0)
     run.expect_flow(producer, f"{VICTIM} is back", 20.0)
-    run.conclude()
+    conclude(run)
 
 
 def expect_refusals(run: Run, producer: Worker, touched: list[int]) -> None:

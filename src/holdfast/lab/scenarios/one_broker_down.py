@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.run import Run, Want, want
+from holdfast.lab.closing import conclude
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Parameters, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
+from holdfast.lab.wants import Want, want
 from holdfast.lab.workload import Worker
 
 VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
@@ -26,7 +28,7 @@ def steps(run: Run) -> None:
         lambda: len(consumer.tail.poll().delivered_ms) == run.parameters.partitions,
         20.0,
     )
-    run.conclude()
+    conclude(run)
 
 
 def stop_and_restart(run: Run, producer: Worker, signal: str) -> None:

@@ -6,8 +6,10 @@ import shutil
 
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.run import Run, want
+from holdfast.lab.closing import conclude, replica_directory
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import want
 
 
 def continues(run: Run) -> None:
@@ -29,7 +31,7 @@ def continues(run: Run) -> None:
     run.start_node(leader)
     run.expect("it is back, and has copied everything", {0: want(others[0], replicas)}, 45.0)
     run.expect_flow(producer, "it is back", 20.0)
-    run.conclude()
+    conclude(run)
 
 
 def offline(run: Run) -> None:
@@ -62,12 +64,12 @@ def _with_one_copy(run: Run, *, lost: bool) -> None:
     run.check("acknowledged when it is back", str(count), str(after), kept=after == count)
     client.close()
     run.expect_lost(before if lost else 0)
-    run.conclude()
+    conclude(run)
 
 
 def lose_disk(run: Run, node: int) -> None:
     """Take away what a dead node had of the partition."""
-    shutil.rmtree(run.replica_directory(node, 0))
+    shutil.rmtree(replica_directory(run, node, 0))
     run.note(f"node {node} has lost its copy")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.run import Run, want
+from holdfast.lab.closing import conclude
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import want
 from holdfast.lab.workload import Worker
 
 FIRST, SECOND, LEFT = 2, 1, 0  # P1's leader, then its other replica; the broker that stays
@@ -53,7 +55,7 @@ def steps(run: Run) -> None:
     run.expect("(c) both are back", {OFFLINE: want(next(iter(stays), None))}, 20.0)
     whole_again(run, producer, "(c) both are back")
     run.expect("at the end", preferred)
-    run.conclude()
+    conclude(run)
 
 
 def stop_both_in_turn(run: Run) -> None:
@@ -113,7 +115,7 @@ def unclean_return(run: Run) -> None:
     run.expect_lost(alone)
     run.check("events that only one replica had", f"{parameters.count}", f"{alone}",
               kept=alone == parameters.count)  # fmt: skip
-    run.conclude()
+    conclude(run)
 
 
 SCENARIO = Scenario(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from holdfast.clients.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged, Position, Refused
 from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import events_of
-from holdfast.lab.run import Run, want
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import want
 
 A, B, C = 1, 0, 2  # replicas of the partition, in this order
 REPLICAS = (A, B, C)
@@ -64,7 +66,7 @@ def waits_for_a(run: Run, *, n2_refused: bool) -> None:
     client.close()
     run.wait("the reader to go on", lambda: reader.tail.poll().delivered_ms, 20.0)
     run.expect_lost(0)
-    run.conclude()
+    conclude(run)
 
 
 def steps(run: Run) -> None:
@@ -96,7 +98,7 @@ def elects_c(run: Run) -> None:
     run.acknowledge(client, 0, 1)
     client.close()
     run.expect_lost(lacking)
-    run.conclude()
+    conclude(run)
 
 
 def told(run: Run, name: str) -> list[str]:

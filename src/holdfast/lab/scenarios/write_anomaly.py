@@ -11,8 +11,10 @@ import time
 from holdfast.clients.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.run import Run, want
+from holdfast.lab.closing import conclude
+from holdfast.lab.run import Run
 from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.wants import want
 
 FETCH_WAIT_MS = 500  # replica.fetch.wait.max.ms, Kafka's default
 PARKED_MARGIN_MS = 300
@@ -54,7 +56,7 @@ def write_anomaly(run: Run) -> None:
         kept=acknowledged == expected,
     )
     run.expect_lost(expected)
-    run.conclude()
+    conclude(run)
 
 
 def strike(run: Run, client: RawProducer, leader: int, followers: tuple[int, ...]) -> int:

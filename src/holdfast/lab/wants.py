@@ -1,0 +1,44 @@
+"""What a partition must look like, and how it is said. Values and words only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a partition must look like; None: anything. Leader -1: none."""
+
+    leader: int | None = None
+    isr: frozenset[int] | None = None
+
+    def __str__(self) -> str:
+        words = []
+        if self.leader is not None:
+            words.append(f"leader {'none' if self.leader < 0 else self.leader}")
+        if self.isr is not None:
+            words.append(f"ISR {_set_text(self.isr)}")
+        return ", ".join(words) or "anything"
+
+
+def want(leader: int | None = None, isr: Iterable[int] | None = None) -> Want:
+    return Want(leader, None if isr is None else frozenset(isr))
+
+
+def matches(wanted: Want, seen: Want) -> bool:
+    if wanted.leader is not None and wanted.leader != seen.leader:
+        return False
+    return wanted.isr is None or wanted.isr == seen.isr
+
+
+def names(partitions: Iterable[int]) -> str:
+    return ", ".join(f"P{partition}" for partition in partitions)
+
+
+def lists_text(replicas: Mapping[int, Sequence[int]]) -> str:
+    return ", ".join(":".join(map(str, nodes)) for _, nodes in sorted(replicas.items()))
+
+
+def _set_text(nodes: frozenset[int]) -> str:
+    return "{" + ",".join(str(node) for node in sorted(nodes)) + "}"
