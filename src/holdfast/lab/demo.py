@@ -42,6 +42,8 @@ SPARK_TIMEOUT_S = 120.0
 # What may be sent before the crash, and until the cluster is whole again: so some events are sent
 # before, some while there is no leader, some after, however slow Spark or the machine is.
 BEFORE_SHARE = 0.4
+# Until the crash events come at a part of the rate, so that they still flow when Spark is there.
+TRICKLE = 0.25
 DURING_SHARE = 0.8
 
 
@@ -185,11 +187,13 @@ class Demo:
         stack.callback(observer.stop)
         producer = stack.enter_context(start_producer(plan, self._places, cluster))
         run = _Run(self, plan, cluster, driver, producer, observer)
-        open_gate(producer, int(plan.events * BEFORE_SHARE))
         self._progress.step("events flow; Spark is starting")
-        run.until(lambda: driver.heard("started"), SPARK_TIMEOUT_S, "Spark to start")
+        trickle = run.trickle()
+        run.until(lambda: trickle() and driver.heard("started"), SPARK_TIMEOUT_S, "Spark to start")
         self._progress.step("the Spark query runs")
-        run.until(lambda: driver.rows > 0, SPARK_TIMEOUT_S, "the first rows in the table")
+        run.until(
+            lambda: trickle() and driver.rows > 0, SPARK_TIMEOUT_S, "the first rows in the table"
+        )
         self._crash(run, recorder)
         open_gate(producer, plan.events)
         run.until(lambda: producer.heard("done"), send_bound_s(plan), "every outcome")
@@ -259,6 +263,18 @@ class _Run:
                 raise DemoError(f"Waited {timeout_s:.0f} s for {what}, in vain.")
             time.sleep(LOOK_S)
         self.show()
+
+    def trickle(self) -> Callable[[], bool]:
+        """Return what opens the gate little by little, each time it is called; always true."""
+        begin = time.monotonic()
+        before = int(self.plan.events * BEFORE_SHARE)
+
+        def widen() -> bool:
+            due = int((time.monotonic() - begin) * self.plan.rate * TRICKLE)
+            open_gate(self.producer, min(due, before))
+            return True
+
+        return widen
 
     def show(self) -> None:
         now = self.demo._now  # noqa: SLF001 - its own module

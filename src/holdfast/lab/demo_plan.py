@@ -29,7 +29,7 @@ class DemoPlan:
     partitions: int = PARTITIONS
     seed: int = 0
     accounts: int = 20
-    opening: int = 100_000
+    opening: int = 10_000_000  # hundredths; more than chance takes away
     input: str | None = None
     key: str | None = None
     malformed: int = 0

@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_options(parser)
     parser.add_argument("--accounts", type=int, default=20, help="how many accounts are opened")
-    parser.add_argument("--opening", type=int, default=100_000, help="opening balance of each")
+    parser.add_argument("--opening", type=int, default=10_000_000, help="opening balance of each")
     options = parser.parse_args(arguments)
     return run(options, Ledger(options.accounts, options.opening), frame)
 
