@@ -24,6 +24,7 @@ Add = Callable[[str, str, dict[str, float]], None]
 
 _BOUND_S = 60.0
 _TOPIC = "moment"
+_VERSION = 9  # of Produce: the topic by its name
 
 
 def measure(directory: Path, rounds: int, add: Add, *, with_apache: bool) -> None:
@@ -67,16 +68,19 @@ def _start_up(directory: Path) -> dict[str, float]:
     return {"first_ack_s": served, "up_returns_s": returned, "topics_list_s": listed}
 
 
-def _first_acknowledgement(bootstrap: str, *, leader_other_than: int = -1) -> int:
+def _first_acknowledgement(
+    bootstrap: str, *, partition: int = 0, leader_other_than: int = -1
+) -> int:
     """Try until a record is acknowledged by all in sync; return the leader that did."""
     deadline = time.monotonic() + _BOUND_S
     driver = Driver(bootstrap, timeout_s=_BOUND_S)
     while time.monotonic() < deadline:
         try:
             driver.metadata([_TOPIC], auto_creation=True)
-            leader = driver.leader(_TOPIC, 0)
+            leader = driver.leader(_TOPIC, partition)
             if leader != leader_other_than:
-                answer = driver.send(_produce(), node=leader, timeout_s=5)
+                request = _produce(partition)
+                answer = driver.send(request, node=leader, version=_VERSION, timeout_s=5)
                 if not answer.responses[0].partition_responses[0].error_code:
                     driver.close()
                     return leader
@@ -88,16 +92,20 @@ def _first_acknowledgement(bootstrap: str, *, leader_other_than: int = -1) -> in
 
 def _failover(cluster: HoldfastThree | Apache) -> dict[str, float]:
     """Kill a partition's leader; a client without back-off tries until it is acknowledged again."""
-    cluster.create(_TOPIC, 1)
-    leader = _first_acknowledgement(cluster.bootstrap)
+    cluster.create(_TOPIC, cluster.brokers)
+    # In the cluster of Apache Kafka broker 0 is the controller too, which must live.
+    for partition in range(cluster.brokers):
+        leader = _first_acknowledgement(cluster.bootstrap, partition=partition)
+        if leader:
+            break
     cluster.kill(leader)
     began = time.monotonic()
-    _first_acknowledgement(cluster.bootstrap, leader_other_than=leader)
+    _first_acknowledgement(cluster.bootstrap, partition=partition, leader_other_than=leader)
     return {"unavailable_s": time.monotonic() - began}
 
 
-def _produce() -> ProduceRequest:
+def _produce(partition: int) -> ProduceRequest:
     batch = bytes(build_batch([Record(value=b"x", timestamp=int(time.time() * 1000))]))
-    partition = PartitionProduceData(index=0, records=batch)
-    topic = TopicProduceData(name=_TOPIC, partition_data=[partition])
+    data = PartitionProduceData(index=partition, records=batch)
+    topic = TopicProduceData(name=_TOPIC, partition_data=[data])
     return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
