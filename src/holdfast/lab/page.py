@@ -175,17 +175,16 @@ def _consistency(evidence: Evidence, forbidden: frozenset[str]) -> str:
     columns = ["sent", "acknowledged", "refused", "unknown", "of these in the log", "in the log"]
     outcomes, marks = "", ""
     for each in judgement.partitions:
-        name = f"<tr><td>{escape(f'{each.topic}-{each.partition}')}</td>"
-        outcomes += name + _cells(_count_cells(each.counts, each.whole_read))
-        marks += name + "".join(
-            _anomaly_cell(anomaly, each.anomalies.get(anomaly, 0), forbidden)
-            for anomaly in anomalies
+        name = f"{each.topic}-{each.partition}"
+        outcomes += _row(name, _cells(_count_cells(each.counts, each.whole_read)))
+        marks += _row(
+            name,
+            "".join(_anomaly_cell(a, each.anomalies.get(a, 0), forbidden) for a in anomalies),
         )
-    outcomes += '<tr class="total"><td>all</td>'
-    outcomes += _cells(_count_cells(judgement.counts, judgement.decided))
-    marks += '<tr class="total"><td>all</td>' + "".join(
-        _anomaly_cell(anomaly, judgement.count(anomaly), forbidden) for anomaly in anomalies
-    )
+    totals = _cells(_count_cells(judgement.counts, judgement.decided))
+    outcomes += _row("all", totals, "total")
+    found = "".join(_anomaly_cell(a, judgement.count(a), forbidden) for a in anomalies)
+    marks += _row("all", found, "total")
     first = "".join(f'<th class="n">{name}</th>' for name in columns)
     second = "".join(
         f'<th class="n" title="{escape(MEANING[each])}">{each.value}</th>' for each in anomalies
@@ -201,6 +200,10 @@ def _consistency(evidence: Evidence, forbidden: frozenset[str]) -> str:
         f"<tbody>{marks}</tbody></table></div>"
         f"<details><summary>What the words mean</summary><dl>{meanings}</dl></details>"
     )
+
+
+def _row(name: str, cells: str, kind: str = "") -> str:
+    return f'<tr class="{kind}"><td>{escape(name)}</td>{cells}</tr>'
 
 
 def _cells(texts: Iterable[str]) -> str:
