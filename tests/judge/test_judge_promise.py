@@ -23,7 +23,7 @@ L, D, R, V = Anomaly.LOST, Anomaly.DUPLICATED, Anomaly.REORDERED, Anomaly.VANISH
         ("0", 3, 2, False, 0, False, {D, R, V}),
     ],
 )
-def test_what_is_forbidden(  # noqa: PLR0917 - a row of the table
+def test_what_is_forbidden(
     acks: str,
     factor: int,
     min_isr: int,
