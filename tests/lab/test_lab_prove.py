@@ -1,0 +1,85 @@
+"""Goal: `holdfast prove` as it is typed: exit status, JSON, report; on real brokers, really killed.
+
+Method: the command in a process of its own. Two short runs with real faults; everything else
+ends before a cluster is started.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.evidence import evidence_of, history_files
+
+
+def prove(*arguments: str, timeout_s: float = 20.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", "prove", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_scenarios_are_listed() -> None:
+    found = prove("--list")
+    assert found.returncode == 0
+    assert len(found.stdout.splitlines()) == 7
+    assert found.stdout.startswith("one-broker-down ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "--list"),
+        (("no-such",), "one-broker-down"),
+        (("one-broker-down", "--acks", "7"), "--acks 7"),
+        (("one-broker-down", "--replication-factor", "4"), "3 brokers"),
+        (("one-broker-down", "--config", "nonsense"), "KEY=VALUE"),
+        (("two-brokers-down", "--partitions", "9"), "--partitions 9"),
+        (("one-broker-down", "--output", "."), "empty directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_can_not_be_run_is_refused_with_the_reason(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    found = prove(*arguments)
+    assert found.returncode == 2
+    assert words in found.stderr
+
+
+@pytest.mark.slow
+def test_acks_one_loses_exactly_what_only_the_dead_leader_had(tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    arguments = ("write-anomaly", "--count", "7", "--json", "--output", str(output))
+    found = prove(*arguments, timeout_s=110)
+    assert found.returncode == 0, found.stdout + found.stderr
+    verdict = json.loads(found.stdout)
+    main, control = verdict["parts"]
+    assert main["anomalies"]["lost"] == 0
+    assert main["counts"]["unknown"] == 7
+    assert control["anomalies"]["lost"] == 7
+    assert control["observed"] == "at most once"
+    assert (output / "report.html").read_text().count("<svg") >= 4
+    assert verdict["report"] == str(output / "report.html")
+    again = evidence_of(history_files(output / "control" / "history"))
+    assert len(again.judgement.findings) == 7
+    assert "Promise: Nothing acknowledged is lost" in found.stderr
+
+
+@pytest.mark.slow
+def test_one_broker_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
+    arguments = ("one-broker-down", "--signal", "KILL", "--duration", "0.5", "--no-control")
+    found = prove(*arguments, "--output", str(tmp_path / "run"), timeout_s=110)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "SIGKILL node 2" in found.stdout
+    assert "Kept." in found.stdout
+    assert str(tmp_path / "run" / "report.html") in found.stdout

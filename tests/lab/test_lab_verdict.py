@@ -1,0 +1,201 @@
+"""Goal: from histories to the exit status: kept, broken, not made; and the figures beside them.
+
+Method: hand-made histories in place of runs; `make soak`'s counting with runs that are functions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.judge.checker import judge
+from holdfast.judge.history import Fault, LeaderChange
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab import prove as proving
+from holdfast.lab.aftermath import handover_checks, lost_check, recovery_table
+from holdfast.lab.prove import Exit, Outcome, PartResult
+from holdfast.lab.report import Check
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.soak import Campaign, read_results, soak
+from holdfast.testing.histories import Story
+
+
+def nothing(_run: Run) -> None:
+    raise AssertionError("no run here")
+
+
+MAIN = Part(name="main", title="Main", steps=nothing)
+CONTROL = Part(name="control", title="Control", steps=nothing, breaks_with=Anomaly.LOST)
+SCENARIO = Scenario(
+    name="made-up", summary="Made up.", text="", defaults=Parameters(), parts=(MAIN, CONTROL)
+)
+GOOD = Story().send(0).ack(0, 0).final(0)
+LOSSY = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0)
+DOUBLE = Story().send(0).ack(0, 0).final(0, 0)
+UNREAD = Story().send(0).ack(0, 0)
+BAD_CHECK = Check(name="P0", expected="leader 0", seen="leader 1", kept=False)
+
+
+def prove(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stories: dict[str, Story],
+    checks: dict[str, Check] | None = None,
+) -> Outcome:
+    """Prove the made-up scenario; its parts' histories are these."""
+
+    def run_part(part: Part, base: Parameters, directory: Path, _say: object) -> PartResult:
+        if part.name not in stories:
+            raise LabError("the cluster did not start")
+        evidence = judge(stories[part.name].events)
+        check = (checks or {}).get(part.name)
+        return PartResult(
+            part=part,
+            parameters=part.parameters(base),
+            evidence=evidence,
+            checks=(check,) if check else (),
+            tables=(),
+            broken=evidence.judgement.broken(base.promise.forbids),
+            history=directory,
+        )
+
+    monkeypatch.setattr(proving, "_run_part", run_part)
+    return proving.prove(SCENARIO, SCENARIO.defaults, tmp_path / "out", command="holdfast prove x")
+
+
+@pytest.mark.parametrize(
+    ("main", "control", "code", "words"),
+    [
+        (GOOD, LOSSY, Exit.KEPT, "Kept."),
+        (LOSSY, LOSSY, Exit.BROKEN, "Broken (Main: lost)"),
+        (DOUBLE, LOSSY, Exit.BROKEN, "duplicated"),
+        (UNREAD, LOSSY, Exit.BROKEN, "Broken"),
+        (GOOD, GOOD, Exit.NOT_MADE, "control did not fail"),
+        (GOOD, DOUBLE, Exit.NOT_MADE, "control did not fail"),
+    ],
+)
+def test_the_exit_status(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    main: Story,
+    control: Story,
+    code: Exit,
+    words: str,
+) -> None:
+    outcome = prove(tmp_path, monkeypatch, {"main": main, "control": control})
+    assert outcome.exit is code
+    assert words in outcome.verdict
+    written = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert written["exit"] == int(code)
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_check_that_fails_breaks_the_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stories = {"main": GOOD, "control": LOSSY}
+    outcome = prove(tmp_path, monkeypatch, stories, {"main": BAD_CHECK})
+    assert outcome.exit is Exit.BROKEN
+    assert "1 of 1 checks" in outcome.verdict
+
+
+@pytest.mark.parametrize("stories", [{}, {"main": GOOD}, {"main": LOSSY}])
+def test_a_run_that_can_not_be_made_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stories: dict[str, Story]
+) -> None:
+    outcome = prove(tmp_path, monkeypatch, stories)
+    assert outcome.exit is Exit.NOT_MADE
+    assert outcome.error == "the cluster did not start"
+
+
+def faults(*moments: tuple[float, str, int]) -> list[Any]:
+    return [
+        Fault(at_ms=at_ms, wall_ms=0, process="lab", action=action, node=node)
+        for at_ms, action, node in moments
+    ]
+
+
+def leader(at_ms: float, node: int) -> LeaderChange:
+    return LeaderChange(
+        at_ms=at_ms, wall_ms=0, process="o", topic="foo", partition=0, leader=node, epoch=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("moves", "kept"), [([(1500.0, 0)], True), ([(2500.0, 0)], False), ([(1500.0, -1)], False)]
+)
+def test_a_handover_comes_before_the_exit(moves: list[tuple[float, int]], kept: bool) -> None:
+    events = [*faults((1000, "TERM", 1), (2000, "exit", 1)), leader(0, 1)]
+    events += [leader(at_ms, node) for at_ms, node in moves]
+    timeline = judge(sorted(events, key=lambda event: event.at_ms)).timeline
+    (check,) = handover_checks([(0, 1, 900.0)], timeline)
+    assert check.kept is kept
+
+
+def test_recovery_counts_only_what_was_sent_after_the_fault() -> None:
+    story = Story().send(0).pause(100)  # 1001
+    events = story.send(1).events[:]  # 1102
+    events = sorted([*events, *faults((1050, "KILL", 2))], key=lambda event: event.at_ms)
+    late = story.ack(0, 0).pause(397).ack(1, 1).events[-2:]
+    table = recovery_table([*events, *late], judge([*events, *late]).timeline)
+    assert table is not None
+    assert list(table.rows) == [["SIGKILL 2", "p", "451 ms"]]
+
+
+def test_no_fault_no_table() -> None:
+    assert recovery_table(GOOD.events, judge(GOOD.events).timeline) is None
+
+
+def test_an_exact_loss_is_exact() -> None:
+    judgement = judge(LOSSY.events).judgement
+    assert lost_check(1, judgement).kept
+    assert not lost_check(0, judgement).kept
+    assert not lost_check(2, judgement).kept
+
+
+def campaign(run: Callable[[Path], dict[str, Any]]) -> Campaign:
+    return Campaign(name="made-up", text="Made up.", runs=4, run=run)
+
+
+def results(tmp_path: Path) -> list[dict[str, Any]]:
+    return read_results(tmp_path / "made-up.jsonl")
+
+
+def quiet(_line: str) -> None:
+    pass
+
+
+def test_soak_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "made-up.jsonl"
+    path.write_text('{"run":1,"kept":true}\n{"run":2,"kept":tr')  # killed while it wrote
+    runs: list[Path] = []
+
+    def run(directory: Path) -> dict[str, Any]:
+        runs.append(directory)
+        return {"kept": True, "verdict": "fine"}
+
+    assert soak(campaign(run), tmp_path, say=quiet)
+    assert len(runs) == 3
+    assert [row["run"] for row in results(tmp_path)] == [1, 2, 3, 4]
+    assert soak(campaign(run), tmp_path, say=quiet)
+    assert len(runs) == 3
+
+
+def test_soak_counts_a_broken_run_and_repeats_one_that_was_not_made(tmp_path: Path) -> None:
+    answers = iter([None, True, False, None, None, True, True])
+
+    def run(_directory: Path) -> dict[str, Any]:
+        return {"kept": next(answers), "verdict": ""}
+
+    assert not soak(campaign(run), tmp_path, say=quiet)
+    assert [row["kept"] for row in results(tmp_path)] == [True, False, True, True]
+
+
+def test_soak_gives_up_when_nothing_can_be_made(tmp_path: Path) -> None:
+    assert not soak(campaign(lambda _d: {"kept": None}), tmp_path, say=quiet)
+    assert results(tmp_path) == []
