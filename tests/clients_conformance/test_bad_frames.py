@@ -8,12 +8,13 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.clients.driver import Driver, parse_addresses
-from holdfast.cluster.processes import wait_until
+from holdfast.cluster.processes import resident_bytes, wait_until
 
 if TYPE_CHECKING:
     from tests.clients_conformance.conftest import Target
@@ -91,6 +92,28 @@ def test_half_a_frame_and_then_nothing(target: Target, connection: socket.socket
     assert is_closed(connection)
     with Driver(target.bootstrap) as other:
         assert len(other.nodes()) == target.brokers
+
+
+def test_announcing_takes_no_memory(target: Target) -> None:
+    """Goal: memory follows what has come, not what is announced. Method: thirty peers that each
+    promise 100 MB and send a little.
+    """
+    if target.local is None:
+        pytest.skip("the memory of a cluster that isn't ours can't be seen")
+    broker = target.local.node(0)
+    assert broker.pid is not None
+    before = resident_bytes(broker.pid)
+    assert before is not None
+    with ExitStack() as promises:
+        for _ in range(30):
+            promise = socket.create_connection((broker.host, broker.port))
+            promises.enter_context(promise)
+            promise.sendall(struct.pack(">i", 100_000_000) + b"x" * 200_000)
+        with Driver(broker.address) as other:
+            assert len(other.nodes()) == target.brokers
+        after = resident_bytes(broker.pid)
+        assert after is not None
+        assert after - before < 100_000_000
 
 
 def test_what_came_before_is_answered(connection: socket.socket) -> None:

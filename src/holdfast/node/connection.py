@@ -19,6 +19,7 @@ from holdfast.wire.errors import WireError
 logger = logging.getLogger("holdfast.connection")
 
 BUFFER_BYTES = 64 * 1024
+BUFFER_GROWTH = 4
 BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame is handled
 SLOTS_MAX = 1000  # requests without an answer yet; past it, reading stops
 UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past it, reading stops
@@ -176,10 +177,14 @@ class Connection(asyncio.BufferedProtocol):
             self._write(answer)
 
     def _make_room(self, position: int, needed: int) -> None:
-        """Get a buffer in which a frame of `needed` bytes, begun at `position`, fits."""
+        """Make room for more of a frame of `needed` bytes that begins at `position`.
+
+        The buffer grows with what has arrived, never with what is only announced: fifty peers that
+        each announce 100 MB and send nothing would take 5 GB, and the time to clear it.
+        """
         rest = self._filled - position
-        if needed > len(self._buffer):
-            larger = bytearray(needed)
+        if needed > len(self._buffer) and 2 * rest >= len(self._buffer):
+            larger = bytearray(min(needed, BUFFER_GROWTH * len(self._buffer)))
             larger[:rest] = self._view[position : self._filled]
             self._buffer = larger
             self._view = memoryview(larger)
