@@ -34,6 +34,10 @@ class ClusterError(Exception):
     """Something about a local cluster that its user can do something about. One clear sentence."""
 
 
+class WaitError(ClusterError):
+    """What was waited for did not come in time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
     """One node as `cluster.json` has it. `pid`: the process last started, alive or not."""

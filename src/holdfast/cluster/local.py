@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from holdfast.cluster import layout, nodes, plan, probe, processes
-from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord
+from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
 from holdfast.cluster.nodes import KILL_TIMEOUT_S, STOP_TIMEOUT_S, ClusterStatus, NodeStatus
 from holdfast.cluster.plan import LOCAL_PROFILE
 from holdfast.cluster.probe import PartitionState
@@ -276,8 +276,8 @@ class LocalCluster:
             processes.wait_until(
                 ready, timeout_s=timeout_s, what=f"{len(expected)} brokers that serve requests"
             )
-        except ClusterError as error:
-            raise nodes.with_log(error, next(iter(waiting.values()), record.nodes[0])) from None
+        except WaitError as error:
+            raise nodes.with_log(error, next(iter(waiting.values()))) from None
 
     def wait_serving(self, node_id: int, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until one node serves: a broker shows itself unfenced, a controller accepts."""
@@ -289,7 +289,7 @@ class LocalCluster:
 
         try:
             processes.wait_until(serving, timeout_s=timeout_s, what=f"node {node_id} to serve")
-        except ClusterError as error:
+        except WaitError as error:
             raise nodes.with_log(error, node) from None
 
     def wait_dead(self, node_id: int, *, timeout_s: float = STOP_TIMEOUT_S) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.cluster import layout, plan, probe, processes
-from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord
+from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
 from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
 
@@ -154,7 +154,7 @@ def stop(nodes: Sequence[NodeRecord], timeout_s: float) -> list[int]:
     def ended() -> bool:
         return all(state_of(node) is State.DEAD for node in nodes)
 
-    with contextlib.suppress(ClusterError):
+    with contextlib.suppress(WaitError):
         processes.wait_until(ended, timeout_s=timeout_s, what="nodes to end")
         return []
     killed = [n.id for n in nodes if processes.send(n.pid, n.process, signals.SIGKILL)]
@@ -165,7 +165,7 @@ def stop(nodes: Sequence[NodeRecord], timeout_s: float) -> list[int]:
 def raise_if_dead(nodes: Iterable[NodeRecord]) -> None:
     for node in nodes:
         if state_of(node) is State.DEAD:
-            raise ClusterError(f"Node {node.id} ended while it started.")
+            raise with_log(ClusterError(f"Node {node.id} ended while it started."), node)
 
 
 def with_log(error: ClusterError, node: NodeRecord) -> ClusterError:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.layout import ClusterError, WaitError
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ def wait_until(
 ) -> T:
     """Call `condition` until it returns something true, and return that.
 
-    ClusterError, naming `what` was waited for, when `timeout_s` is over.
+    WaitError, naming `what` was waited for, when `timeout_s` is over.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -126,7 +126,7 @@ def wait_until(
         if value:
             return value
         if time.monotonic() >= deadline:
-            raise ClusterError(f"Waited {timeout_s:g} s in vain for {what}.")
+            raise WaitError(f"Waited {timeout_s:g} s in vain for {what}.")
         time.sleep(poll_s)
 
 
