@@ -163,14 +163,14 @@ def test_a_segment_rolls_by_size_time_index_and_offset() -> None:
             log = directories.create("t", number, bytes(16), chosen)
             for step in range(9):
                 append(log, timestamp=NOW_MS + 10 * step)
-            firsts[case] = log._bases
+            firsts[case] = log._segments.bases
         assert firsts["size"] == [0, 3, 6]
         assert firsts["time"] == [0, 3, 6]
         assert firsts["index"] == [0, 3, 6]
         far = directories.create("t", 9, bytes(16), small_settings(segment_bytes=1 << 20))
         assert follow(far, (0, 0, 1), (1 << 40, 0, 1)) is ErrorCode.NONE
         assert follow(far, ((1 << 40) + (1 << 31), 0, 1)) is ErrorCode.NONE
-        assert far._bases == [0, 1 << 40, (1 << 40) + 1], "the last reaches just as far"
+        assert far._segments.bases == [0, 1 << 40, (1 << 40) + 1], "the last reaches just as far"
         assert bases(everything(far)) == [0, 1 << 40, (1 << 40) + (1 << 31)]
 
     virtual(body)
@@ -185,7 +185,7 @@ def test_jitter_makes_a_segment_roll_sooner() -> None:
             log = directories.create("t", number, bytes(16), chosen)
             for step in range(12):
                 append(log, timestamp=NOW_MS + 100 * step)
-            rolled.add(log._bases[1])
+            rolled.add(log._segments.bases[1])
         assert len(rolled) > 3, "each segment draws its own"
         assert all(1 <= base <= 11 for base in rolled)
 
@@ -288,7 +288,7 @@ def test_a_batch_that_is_not_there_any_more_is_told_from_a_damaged_one() -> None
         for _ in range(4):
             append(log)
         size = len(make_batch())
-        memory_disk(runtime).corrupt(log._active.log_path, size + 8, bytes(4))
+        memory_disk(runtime).corrupt(log._segments.active.log_path, size + 8, bytes(4))
         assert log.read(0, size, 4).error is ErrorCode.NONE
         assert log.read(3, size, 4).error is ErrorCode.CORRUPT_MESSAGE
         assert append(log) == 4

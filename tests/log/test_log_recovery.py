@@ -31,7 +31,7 @@ ONE_SEGMENT = small_settings(segment_bytes=1 << 20)
 
 
 def indexes(log: Log) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-    return [(segment.offsets.entries(), segment.times.entries()) for segment in log._segments]
+    return [(segment.offsets.entries(), segment.times.entries()) for segment in log._segments.all]
 
 
 def test_a_tail_torn_at_every_byte() -> None:
@@ -94,14 +94,14 @@ def test_later_segments_go_with_a_bad_batch() -> None:
         directories, log = new_log(runtime)
         for _ in range(60):
             append(log)
-        assert len(log._bases) >= 3
-        middle = log._bases[1]
+        assert len(log._segments.bases) >= 3
+        middle = log._segments.bases[1]
         crash(directories)
         runtime = after_crash(runtime)
         memory_disk(runtime).corrupt(f"{HERE}/{middle:020d}.log", 70, b"?")
         directories, log = reopened(runtime)
         assert log.end == middle
-        assert log._bases == [0, middle]
+        assert log._segments.bases == [0, middle]
         assert append(log) == middle
         await directories.close()
         _, log = reopened(runtime)
@@ -187,8 +187,8 @@ def test_flushed_segments_are_not_read_again() -> None:
         directories, log = reopened(runtime)
         assert log.end == 60
         assert len(everything(log)) == len(whole)
-        assert not log._segments[0].offsets.resident, "its index was trusted"
-        assert log._segments[-1].offsets.resident
+        assert not log._segments.all[0].offsets.resident, "its index was trusted"
+        assert log._segments.all[-1].offsets.resident
 
     virtual(body)
 
@@ -222,7 +222,7 @@ def test_duplicates_are_still_known_after_a_restart(stop: str) -> None:
         directories, log = new_log(runtime)
         for sequence in range(60):
             log.append_as_leader(producer_batch(sequence), 0)
-        assert len(log._bases) >= 3
+        assert len(log._segments.bases) >= 3
         if stop == "crash":
             crash(directories)
         else:
@@ -327,7 +327,7 @@ def test_a_segment_that_is_missing_ends_the_log() -> None:
         directories, log = new_log(runtime)
         for _ in range(60):
             append(log)
-        gone = log._bases[1]
+        gone = log._segments.bases[1]
         crash(directories)
         runtime = after_crash(runtime)
         runtime.disk.remove(f"{HERE}/{gone:020d}.log")
@@ -344,10 +344,10 @@ def test_sealed_segments_that_recovery_read_are_flushed_in_the_background() -> N
             append(log)
         crash(directories)
         directories, log = reopened(after_crash(runtime))
-        assert log.recovery_point < log._active.base
+        assert log.recovery_point < log._segments.active.base
         directories.start()
         await asyncio.sleep(1)
-        assert log.recovery_point == log._active.base
+        assert log.recovery_point == log._segments.active.base
         await directories.close()
 
     virtual(body)

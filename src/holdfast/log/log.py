@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_right
 from collections.abc import Callable
 from struct import Struct as Layout
 from typing import Final, NamedTuple, TypeVar
@@ -22,17 +21,16 @@ from holdfast.log.directory import LogDirectory
 from holdfast.log.epochs import EpochEnd
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.flusher import Flusher, FlushPlan
-from holdfast.log.index import RELATIVE_MAX, IndexWrite
-from holdfast.log.producers import ACCEPTED, ProducerCheck, SnapshotEntry
+from holdfast.log.index import RELATIVE_MAX
+from holdfast.log.producers import ACCEPTED, ProducerCheck
 from holdfast.log.recovery import (
-    DELETED_SUFFIX,
-    SNAPSHOT_SUFFIX,
     Loaded,
-    jitter_of,
     replay_producers,
 )
 from holdfast.log.search import FoundRecord, find_max_timestamp, find_timestamp
-from holdfast.log.segment import Segment, prefix_of
+from holdfast.log.segment import Segment
+from holdfast.log.segments import Segments
+from holdfast.log.snapshots import Snapshots
 from holdfast.wire.batch_header import (
     HEADER,
     LENGTH_END,
@@ -50,6 +48,7 @@ ResultT = TypeVar("ResultT")
 _BASE_OFFSET: Final = Layout(">q")
 _LEADER_EPOCH: Final = Layout(">i")
 _EPOCH_POSITION: Final = 12
+_ENOUGH_BYTES: Final = 1 << 31
 _CURSORS_KEPT: Final = 32  # as many readers go on where they stopped without a search
 
 
@@ -87,20 +86,15 @@ class Log:
         self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
         self.home = home
         self._clock = home.runtime.clock
-        self._segments = loaded.segments
-        self._bases = [segment.base for segment in loaded.segments]
-        self._active = loaded.segments[-1]
+        self._segments = Segments(
+            home, directory, loaded.segments, durable=loaded.clean and not is_new
+        )
         self._start = loaded.start
         self._end = loaded.end
         self._epochs = loaded.epochs
         self._producers = loaded.producers
-        # Offset -> the snapshot's entries until a job has written them, then None.
-        self._snapshots: dict[int, list[SnapshotEntry] | None] = dict.fromkeys(loaded.snapshots)
-        self._stale_snapshots: set[int] = set()
+        self._snapshots = Snapshots(directory, loaded.snapshots)
         self._cursors: dict[int, tuple[Segment, int]] = {}
-        # What a crash left may not be durable either: cut files, removed names.
-        self._names_dirty = is_new or not loaded.clean  # names in our directory
-        self._cut = not loaded.clean  # the active segment was made shorter
         self._is_new = is_new  # partition.metadata, and our own name if the directory's is not
         self._name_number = home.add_name() if is_new else 0
         self._closed = False
@@ -133,12 +127,12 @@ class Log:
     @property
     def first_segment(self) -> int:
         """Base offset of the oldest segment; the start may lie above it."""
-        return self._bases[0]
+        return self._segments.bases[0]
 
     @property
     def size(self) -> int:
         """Bytes in all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     @property
     def offline(self) -> bool:
@@ -281,18 +275,16 @@ class Log:
 
     def _writable(self, size: int, first: int, last: int, timestamp: int) -> Segment:
         """Return the segment for so many bytes, rolling if it is full or old (KAFKA.md 3.2)."""
-        if self._active.size and self._is_over(size, last, timestamp):
+        if self._segments.active.size and self._is_over(size, last, timestamp):
             self._roll()
-        if not self._active.reaches(last):
+        if not self._segments.active.reaches(last):
             # A hole as wide as an index can count lies before what a leader sent.
-            self._discard(self._segments.pop())
-            self._bases.pop()
-            self._append_segment(first)
-        return self._active
+            self._segments.move_active(first, self.settings)
+        return self._segments.active
 
     def _is_over(self, size: int, last: int, timestamp: int) -> bool:
         """Whether the active segment is too full or too old for so much more."""
-        segment, settings = self._active, self.settings
+        segment, settings = self._segments.active, self.settings
         offsets, times = segment.offsets, segment.times
         index_bytes = settings.segment_index_bytes
         return (
@@ -312,31 +304,12 @@ class Log:
 
     def _roll(self) -> None:
         """Seal the active segment and begin the next one at the end."""
-        self._active.seal()
-        self._append_segment(self._end)
-        bases = set(self._bases)
-        self._forget_snapshots(lambda offset: offset not in bases)  # those of clean shutdowns
-        self._take_snapshot(self._end)
+        self._segments.active.seal()
+        self._segments.begin(self._end, self.settings)
+        bases = set(self._segments.bases)
+        self._snapshots.forget(lambda offset: offset not in bases)  # those of clean shutdowns
+        self._snapshots.take(self._end, self._producers.snapshot())
         self._flusher.sealed()
-
-    def _append_segment(self, base: int) -> None:
-        self._active = self._create_segment(base)
-        self._segments.append(self._active)
-        self._bases.append(base)
-
-    def _create_segment(self, base: int) -> Segment:
-        try:
-            segment = Segment.create(
-                self.home.files,
-                prefix_of(self.directory, base),
-                base,
-                now_ms=self._clock.wall_ms(),
-                jitter_ms=jitter_of(self.home.runtime.random, self.settings),
-            )
-        except OSError as error:
-            raise self.home.fail(error) from error
-        self._names_dirty = True
-        return segment
 
     # --- reading ---
 
@@ -363,16 +336,17 @@ class Log:
             return Slice(b"", offset, ErrorCode.CORRUPT_MESSAGE)
 
     def _read(self, offset: int, max_bytes: int, upper_bound: int, minimum_one: bool) -> Slice:
-        index = bisect_right(self._bases, offset) - 1
+        segments = self._segments
+        index = segments.index_of(offset)
         cursor = self._cursors.get(offset)
         while True:
-            segment = self._segments[index]
+            segment = segments.all[index]
             if cursor is not None and cursor[0] is segment:
                 position = cursor[1]
             else:
                 position, _ = segment.find(offset)
-            is_last = segment is self._active
-            segment_end = self._end if is_last else self._bases[index + 1]
+            is_last = segment is segments.active
+            segment_end = self._end if is_last else segments.bases[index + 1]
             stop, next_offset = segment.size, segment_end
             if upper_bound < segment_end:
                 stop, bound = segment.find(upper_bound)
@@ -402,19 +376,22 @@ class Log:
             return self._bytes_between(offset, bound)
         except OSError as error:
             raise self.home.fail(error) from error
+        except CorruptFileError:
+            return _ENOUGH_BYTES  # whoever waits need not: its read meets the damage
 
     def _bytes_between(self, offset: int, bound: int) -> int:
-        index = bisect_right(self._bases, offset) - 1
+        segments = self._segments
+        index = segments.index_of(offset)
         cursor = self._cursors.get(offset)
-        if cursor is not None and cursor[0] is self._segments[index]:
+        if cursor is not None and cursor[0] is segments.all[index]:
             position = cursor[1]
         else:
-            position, _ = self._segments[index].find(offset)
+            position, _ = segments.all[index].find(offset)
         total = -position
         while True:
-            segment = self._segments[index]
-            is_last = segment is self._active
-            segment_end = self._end if is_last else self._bases[index + 1]
+            segment = segments.all[index]
+            is_last = segment is segments.active
+            segment_end = self._end if is_last else segments.bases[index + 1]
             if bound < segment_end:
                 return total + segment.find(bound)[0]
             total += segment.size
@@ -431,11 +408,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> FoundRecord | None:
         """Return the first record whose timestamp is at least `timestamp`, or None."""
-        return self._search(lambda: find_timestamp(self._segments, self._start, timestamp))
+        return self._search(lambda: find_timestamp(self._segments.all, self._start, timestamp))
 
     def max_timestamp(self) -> FoundRecord | None:
         """Return the first record that carries the log's largest timestamp, or None."""
-        return self._search(lambda: find_max_timestamp(self._segments, self._start))
+        return self._search(lambda: find_max_timestamp(self._segments.all, self._start))
 
     def _search(self, search: Callable[[], ResultT]) -> ResultT:
         """Look into a batch; what can't be read takes the directory offline."""
@@ -480,7 +457,7 @@ class Log:
             # An epoch may have begun here in which nothing was written.
             self._epochs.truncate_from_end(offset)
             return
-        if offset < self._bases[0]:
+        if offset < self._segments.bases[0]:
             self.reset_to(offset)
             return
         try:
@@ -492,55 +469,40 @@ class Log:
 
     def _truncate(self, offset: int) -> None:
         self._cursors.clear()
-        keep = bisect_right(self._bases, offset)
-        gone = self._segments[keep:]
-        del self._segments[keep:]
-        del self._bases[keep:]
-        for segment in reversed(gone):
-            self._discard(segment)
-        self._active = self._segments[-1]
-        position, header = self._active.find(offset)
-        if header is not None and header.base_offset < offset:
-            offset = header.base_offset
-        self._active.truncate(position, offset)
-        self._cut = True
+        offset = self._segments.truncate(offset, self.settings)
         self._end = offset
         start, self._start = self._start, min(self._start, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._epochs.truncate_from_end(offset)
-        self._forget_snapshots(lambda snapshot: snapshot > offset)
+        self._snapshots.forget(lambda snapshot: snapshot > offset)
         if not self._producers.truncate(offset):
             self._replay_producers()
         # That the file is shorter is not durable yet: what was cut off may come back.
-        if self._flusher.truncated(min(offset, self._active.base)) or start != self._start:
+        if self._flusher.truncated(min(offset, self._segments.active.base)) or start != self._start:
             self.home.write_now()
 
     def _replay_producers(self) -> None:
-        written = {offset for offset, entries in self._snapshots.items() if entries is None}
         replay_producers(
-            self.home.runtime, self.directory, self._segments, written, self._producers, self._end
+            self.home.runtime,
+            self.directory,
+            self._segments.all,
+            self._snapshots.written(),
+            self._producers,
+            self._end,
         )
 
     def reset_to(self, offset: int) -> None:
         """Throw everything away; the log starts and ends at `offset`."""
         self._check()
-        self._replace_all(offset)
+        self._cursors.clear()
+        self._segments.begin_anew(offset, self.settings)
         self._start = self._end = self.high_watermark = offset
         self._epochs.clear()
         self._producers.clear()
-        self._forget_snapshots(lambda _: True)
+        self._snapshots.forget(lambda _: True)
         # Files that were renamed may be back after a power cut: trust no more of them than before.
         self._flusher.truncated(offset)
         self.home.write_now()
-
-    def _replace_all(self, base: int) -> None:
-        """Put one empty segment in the place of all."""
-        self._cursors.clear()
-        for segment in reversed(self._segments):
-            self._discard(segment)
-        self._active = self._create_segment(base)
-        self._segments[:] = [self._active]
-        self._bases[:] = [base]
 
     def advance_start(self, offset: int) -> bool:
         """Raise the log start (to the high watermark at most). True if it moved."""
@@ -563,30 +525,28 @@ class Log:
         total = self.size
         try:
             while self._may_go(now_ms, upper_bound, total):
-                if len(self._segments) == 1:
+                if len(self._segments.all) == 1:
                     self._roll()
-                segment = self._segments.pop(0)
-                self._bases.pop(0)
-                self._discard(segment)
+                segment = self._segments.drop_first(self.settings)
                 total -= segment.size
                 count += 1
         except OSError as error:
             raise self.home.fail(error) from error
         if count:
-            first = self._bases[0]
+            first = self._segments.bases[0]
             if first > self._start:
                 self._start = first
                 self._epochs.truncate_from_start(first)
             self.high_watermark = max(self.high_watermark, self._start)
             self._cursors.clear()
-            self._forget_snapshots(lambda snapshot: snapshot < first)
+            self._snapshots.forget(lambda snapshot: snapshot < first)
         return count
 
     def _may_go(self, now_ms: int, upper_bound: int, total: int) -> bool:
         """Whether the oldest segment may be deleted now (KAFKA.md 3.4)."""
-        segment, settings = self._segments[0], self.settings
-        is_active = len(self._segments) == 1
-        end = self._end if is_active else self._bases[1]
+        segment, settings = self._segments.all[0], self.settings
+        is_active = segment is self._segments.active
+        end = self._end if is_active else self._segments.bases[1]
         if end > upper_bound or (is_active and not segment.size):
             return False
         if not is_active and end <= self._start:
@@ -601,25 +561,6 @@ class Log:
                 return True
         return 0 <= settings.retention_bytes <= total - segment.size
 
-    def _discard(self, segment: Segment) -> None:
-        """Rename a segment's files away; they go after file.delete.delay.ms.
-
-        A flush under way may leave an index behind, which the next start removes.
-        """
-        disk = self.home.runtime.disk
-        segment.forget_files()
-        renamed = []
-        try:
-            for path in segment.paths():
-                if disk.exists(path):
-                    disk.rename(path, path + DELETED_SUFFIX)
-                    renamed.append(path + DELETED_SUFFIX)
-        except OSError as error:
-            raise self.home.fail(error) from error
-        # Were they back after a power cut, they would be taken for what goes on from here.
-        self._names_dirty = True
-        self.home.remove_later(renamed, self.settings.file_delete_delay_ms)
-
     # --- flushing ---
 
     def flush(self) -> asyncio.Future[None]:
@@ -633,24 +574,23 @@ class Log:
     def flush_sealed(self) -> None:
         """Flush in the background what recovery left: all but the active segment."""
         self._check()
-        if self._flusher.recovery_point < self._active.base:
+        if self._flusher.recovery_point < self._segments.active.base:
             self._flusher.sealed()
 
     def close(self) -> asyncio.Future[None]:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
         self._check()
         self._closed = True
-        self._active.seal()
-        if self._end > max(self._snapshots, default=self._start):
-            self._take_snapshot(self._end)
+        self._segments.active.seal()
+        if self._end > max(self._snapshots.latest, self._start):
+            self._snapshots.take(self._end, self._producers.snapshot())
         return self._flusher.whole()
 
     def abandon(self) -> None:
         """Stop using the files: the replica is deleted. Nothing works after."""
         self._closed = True
         self._flusher.abandon()
-        for segment in self._segments:
-            segment.forget_files()
+        self._segments.forget_files()
 
     def _check(self) -> None:
         if not self.home.online:
@@ -659,102 +599,47 @@ class Log:
 
     def _plan_flush(self, whole: bool) -> FlushPlan:
         """Capture what is not durable: of all segments (`whole`), or of the sealed ones."""
-        up_to = self._end if whole else self._active.base
-        logs, indexes = self._plan_segments(up_to)
-        if whole and self._cut:
-            self._cut = False
-            if self._active.log_path not in logs:
-                logs.append(self._active.log_path)
+        segments = self._segments
+        up_to = self._end if whole else segments.active.base
+        logs, indexes = segments.plan(
+            up_to, self._end, self._flusher.recovery_point, closed=self._closed
+        )
         epochs = None
         if self._epochs.dirty:
             epochs = f"{self.directory}/{epoch_files.FILE_NAME}", self._epochs.text()
             self._epochs.dirty = False
         directories = []
-        snapshots = {
-            offset: (self._snapshot_path(offset), entries)
-            for offset, entries in self._snapshots.items()
-            if entries is not None
-        }
+        stale_snapshots, snapshots = self._snapshots.plan()
         new_files = epochs or snapshots or any(not write.keep for write in indexes)
-        if self._names_dirty or new_files:
+        if segments.names_dirty or new_files:
             directories.append(self.directory)
-            self._names_dirty = False
+            segments.names_dirty = False
         if self._is_new and (logs or whole):
             logs.append(f"{self.directory}/{PARTITION_METADATA}")
             if self._name_number > self.home.names_durable:
                 directories.append(self.home.path)
-        stale, self._stale_snapshots = self._stale_snapshots, set()
         return FlushPlan(
             up_to=up_to,
             indexes=indexes,
             logs=logs,
-            stale_snapshots={offset: self._snapshot_path(offset) for offset in sorted(stale)},
+            stale_snapshots=stale_snapshots,
             snapshots=snapshots,
             epochs=epochs,
             directories=directories,
             names=self.home.names,
         )
 
-    def _plan_segments(self, up_to: int) -> tuple[list[str], list[IndexWrite]]:
-        """Return the files to sync and the index entries to write, the oldest first.
-
-        The active segment's indexes are written only when the log is closed.
-        """
-        recovery_point = self._flusher.recovery_point
-        logs: list[str] = []
-        indexes: list[IndexWrite] = []
-        end = self._end
-        for segment in reversed(self._segments):
-            flushed = end <= recovery_point
-            if flushed and segment is not self._active and not self._closed:
-                break
-            if segment.size and (segment is not self._active or self._closed):
-                writes = segment.offsets.plan_write(), segment.times.plan_write()
-                indexes[:0] = [write for write in writes if write is not None]
-            if segment.base < up_to and not flushed:
-                logs.insert(0, segment.log_path)
-            end = segment.base
-        return logs, indexes
-
     def _flushed(self, plan: FlushPlan) -> None:
         """Take note of a flush that was done."""
-        for offset, (_, entries) in plan.snapshots.items():
-            if self._snapshots.get(offset) is entries:
-                self._snapshots[offset] = None
+        self._segments.flushed(plan)
+        self._snapshots.flushed(plan)
         if f"{self.directory}/{PARTITION_METADATA}" in plan.logs:
             self._is_new = False
         if self.home.path in plan.directories:
             self.home.names_durable = max(self.home.names_durable, plan.names)
-        if plan.indexes:
-            for segment in self._segments:
-                if segment is not self._active:
-                    segment.offsets.release()
-                    segment.times.release()
 
     def _undo_flush(self, plan: FlushPlan) -> None:
         """The plan never ran: everything in it is to be done again."""
-        writes = {write.path: write for write in plan.indexes}
-        for segment in self._segments:
-            for index in (segment.offsets, segment.times):
-                if index.path in writes:
-                    index.unplan_write(writes[index.path])
+        self._segments.undo(plan)
+        self._snapshots.undo(plan)
         self._epochs.dirty = self._epochs.dirty or plan.epochs is not None
-        self._names_dirty = self._names_dirty or self.directory in plan.directories
-        self._cut = self._cut or self._active.log_path in plan.logs
-        self._stale_snapshots |= plan.stale_snapshots.keys() - self._snapshots.keys()
-
-    # --- producer snapshots ---
-
-    def _snapshot_path(self, offset: int) -> str:
-        return prefix_of(self.directory, offset) + SNAPSHOT_SUFFIX
-
-    def _take_snapshot(self, offset: int) -> None:
-        """Remember the producers as they are at `offset`; the next flush writes it."""
-        self._snapshots[offset] = self._producers.snapshot()
-        self._stale_snapshots.discard(offset)
-
-    def _forget_snapshots(self, is_stale: Callable[[int], bool]) -> None:
-        """Files are removed by the next flush, after whatever is writing them now."""
-        for offset in [offset for offset in self._snapshots if is_stale(offset)]:
-            del self._snapshots[offset]
-            self._stale_snapshots.add(offset)

@@ -1,0 +1,176 @@
+"""The segments of one replica, oldest first; the last one is written.
+
+Owns which files there are: making, cutting and discarding segments, and what of that is not
+durable yet. Knows nothing of epochs, producers or the high watermark.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from holdfast.config.topic import TopicSettings
+from holdfast.log.directory import LogDirectory
+from holdfast.log.flusher import FlushPlan
+from holdfast.log.index import IndexWrite
+from holdfast.log.recovery import DELETED_SUFFIX, jitter_of
+from holdfast.log.segment import Segment, prefix_of
+
+
+class Segments:
+    """Never empty. StorageError: the disk failed, and the directory went offline."""
+
+    __slots__ = ("_directory", "_home", "active", "all", "bases", "cut", "names_dirty")
+
+    def __init__(
+        self, home: LogDirectory, directory: str, segments: list[Segment], *, durable: bool
+    ) -> None:
+        assert segments
+        self._home = home
+        self._directory = directory
+        self.all = segments
+        self.bases = [segment.base for segment in segments]
+        self.active = segments[-1]
+        # What a crash left may not be durable either: removed names, cut files.
+        self.names_dirty = not durable  # names in our directory
+        self.cut = not durable  # the active segment was made shorter
+
+    @property
+    def size(self) -> int:
+        """Bytes in all of them."""
+        return sum(segment.size for segment in self.all)
+
+    def index_of(self, offset: int) -> int:
+        """Return which segment may hold `offset`."""
+        return bisect_right(self.bases, offset) - 1
+
+    def begin(self, base: int, settings: TopicSettings) -> None:
+        """Add an empty segment and make it the active one."""
+        self.active = self._create(base, settings)
+        self.all.append(self.active)
+        self.bases.append(base)
+
+    def begin_anew(self, base: int, settings: TopicSettings) -> None:
+        """Put one empty segment in the place of all."""
+        for segment in reversed(self.all):
+            self._discard(segment, settings)
+        self.active = self._create(base, settings)
+        self.all[:] = [self.active]
+        self.bases[:] = [base]
+
+    def move_active(self, base: int, settings: TopicSettings) -> None:
+        """Begin the active segment, which is empty, at another offset."""
+        assert not self.active.size
+        self._discard(self.all.pop(), settings)
+        self.bases.pop()
+        self.begin(base, settings)
+
+    def drop_first(self, settings: TopicSettings) -> Segment:
+        assert len(self.all) > 1, "the active segment stays"
+        self.bases.pop(0)
+        segment = self.all.pop(0)
+        self._discard(segment, settings)
+        return segment
+
+    def truncate(self, offset: int, settings: TopicSettings) -> int:
+        """Cut everything from `offset` on; return where the log ends now.
+
+        OSError, CorruptFileError: from the segment that had to be cut.
+        """
+        keep = bisect_right(self.bases, offset)
+        assert keep, "a cut below all segments is a new beginning"
+        gone = self.all[keep:]
+        del self.all[keep:]
+        del self.bases[keep:]
+        for segment in reversed(gone):
+            self._discard(segment, settings)
+        self.active = self.all[-1]
+        position, header = self.active.find(offset)
+        if header is not None and header.base_offset < offset:
+            offset = header.base_offset
+        self.active.truncate(position, offset)
+        self.cut = True
+        return offset
+
+    def forget_files(self) -> None:
+        for segment in self.all:
+            segment.forget_files()
+
+    def _create(self, base: int, settings: TopicSettings) -> Segment:
+        runtime = self._home.runtime
+        try:
+            segment = Segment.create(
+                self._home.files,
+                prefix_of(self._directory, base),
+                base,
+                now_ms=runtime.clock.wall_ms(),
+                jitter_ms=jitter_of(runtime.random, settings),
+            )
+        except OSError as error:
+            raise self._home.fail(error) from error
+        self.names_dirty = True
+        return segment
+
+    def _discard(self, segment: Segment, settings: TopicSettings) -> None:
+        """Rename a segment's files away; they go after file.delete.delay.ms.
+
+        A flush under way may leave an index behind, which the next start removes.
+        """
+        disk = self._home.runtime.disk
+        segment.forget_files()
+        renamed = []
+        try:
+            for path in segment.paths():
+                if disk.exists(path):
+                    disk.rename(path, path + DELETED_SUFFIX)
+                    renamed.append(path + DELETED_SUFFIX)
+        except OSError as error:
+            raise self._home.fail(error) from error
+        # Were they back after a power cut, they would be taken for what goes on from here.
+        self.names_dirty = True
+        self._home.remove_later(renamed, settings.file_delete_delay_ms)
+
+    # --- flushing ---
+
+    def plan(
+        self, up_to: int, end: int, recovery_point: int, *, closed: bool
+    ) -> tuple[list[str], list[IndexWrite]]:
+        """Return the files to sync and the index entries to write, the oldest first.
+
+        The active segment's indexes are written only when the log is closed.
+        """
+        logs: list[str] = []
+        indexes: list[IndexWrite] = []
+        following = end
+        for segment in reversed(self.all):
+            flushed = following <= recovery_point
+            if flushed and segment is not self.active and not closed:
+                break
+            if segment.size and (segment is not self.active or closed):
+                writes = segment.offsets.plan_write(), segment.times.plan_write()
+                indexes[:0] = [write for write in writes if write is not None]
+            if segment.base < up_to and not flushed:
+                logs.insert(0, segment.log_path)
+            following = segment.base
+        if up_to == end and self.cut:
+            self.cut = False
+            if self.active.log_path not in logs:
+                logs.append(self.active.log_path)
+        return logs, indexes
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """Sealed indexes that are written leave memory."""
+        if plan.indexes:
+            for segment in self.all:
+                if segment is not self.active:
+                    segment.offsets.release()
+                    segment.times.release()
+
+    def undo(self, plan: FlushPlan) -> None:
+        """The plan never ran."""
+        writes = {write.path: write for write in plan.indexes}
+        for segment in self.all:
+            for index in (segment.offsets, segment.times):
+                if index.path in writes:
+                    index.unplan_write(writes[index.path])
+        self.names_dirty = self.names_dirty or self._directory in plan.directories
+        self.cut = self.cut or self.active.log_path in plan.logs
