@@ -36,7 +36,7 @@ logger = logging.getLogger("holdfast.observer")
 
 WAIT_MS: Final = 500
 BYTES_MAX: Final = 1024 * 1024
-RETRY_MS: Final = 100
+RETRY_MS: Final = 50
 
 
 class Observer:
@@ -57,6 +57,7 @@ class Observer:
         self.image = image
         self.high_watermark = -1  # the controller's; -1 before it was heard
         self.someone_leaves: Callable[[], None] | None = None  # a broker began to shut down
+        self._last_refusal = ErrorCode.NONE
         self._channel = channel
         self._changed = changed
         self._node_id = node_id
@@ -99,21 +100,37 @@ class Observer:
         while True:
             try:
                 response = await self._channel.send(self._request())
-                found = _only_partition(response)
             except ControllerUnavailableError as error:
                 logger.debug("the metadata log can't be read: %s", error)
+                await asyncio.sleep(RETRY_MS / 1000)
                 continue
+            found = _only_partition(response)
             if found is None or found.error_code != ErrorCode.NONE:
-                code = error_code(response.error_code if found is None else found.error_code)
-                logger.warning(
-                    "the controller refuses to serve the metadata log from offset %d: %s",
-                    self.image.offset + 1,
-                    code.name,
-                )
+                self._refused(error_code(found.error_code if found else response.error_code))
                 self._channel.drop()
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
+            self._last_refusal = ErrorCode.NONE
             await self._apply(found)
+
+    def _refused(self, code: ErrorCode) -> None:
+        """Say so once: the next attempts go the same way until somebody does something."""
+        if code is self._last_refusal:
+            return
+        self._last_refusal = code
+        level = logging.WARNING
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it is just stopping
+            level = logging.INFO
+        why = ""
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            why = ": it has lost what it had committed, or it is another cluster's"
+        logger.log(
+            level,
+            "the controller does not serve the metadata log from offset %d (%s)%s",
+            self.image.offset + 1,
+            code.name,
+            why,
+        )
 
     def _request(self) -> FetchRequest:
         return FetchRequest(

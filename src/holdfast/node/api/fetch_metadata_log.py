@@ -85,7 +85,8 @@ def _wait(
         log = controller.log
         if log is None or not controller.active:
             timer.cancel()
-            deferred.abandon()
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            deferred.answer(_answer(controller, topic, wanted, code))
             return True
         if wanted.fetch_offset >= log.committed:
             return False
