@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.pipelines import driver, lines
 
-WAIT_S_MAX = 120
+WAIT_S_MAX = 240
 
 
 def wait_for(directory: str, *, once: bool) -> None:

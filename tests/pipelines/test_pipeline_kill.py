@@ -24,10 +24,10 @@ from holdfast.pipelines.driver import FENCED, STOPPED
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 SCRIPT = Path(__file__).with_name("held_driver.py")
-WAIT_S_MAX = 120
+WAIT_S_MAX = 240
 
 
 def wait_until(reached: Callable[[], bool], what: str) -> None:

@@ -83,7 +83,7 @@ class Child:
     def tell(self, line: str) -> None:
         """Write a line to its standard input; nothing when it has ended."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError):  # `raise_if_ended` says why
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
@@ -103,7 +103,7 @@ class Child:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             raise DemoError(f"{self.name} did not end within {timeout_s:.0f} s.") from error
-        self._reader.join(STOP_TIMEOUT_S)
+        self._close()
         return status
 
     def stop(self) -> int:
@@ -121,6 +121,16 @@ class Child:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(STOP_TIMEOUT_S)
+        self._close()
+
+    def _close(self) -> None:
+        """Close both pipes, the one for reading when all of it has been heard."""
+        self._reader.join(STOP_TIMEOUT_S)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
 
     def tail(self) -> str:
         """Return the last lines of its log."""
