@@ -30,6 +30,10 @@ from holdfast.wire.records.metadata import FeatureLevelRecord
 logger = logging.getLogger("holdfast.controller")
 
 LATE_MS: Final = 250  # a timer later than this tells of a process that was stopped or starved
+GRACE_MS_MAX: Final = (
+    500  # so long heartbeats that wait in sockets are read before anybody is fenced
+)
+GRACES_MAX: Final = 3  # in a row; a process that is always late must fence the dead, too
 
 Decide = Callable[[ControllerState, int], Decision]
 
@@ -70,6 +74,7 @@ class Controller:
         self._observers: dict[Callable[[], bool], None] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_due_ms = 0
+        self._graces = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     # -- life ----------------------------------------------------------------------------------
@@ -260,14 +265,17 @@ class Controller:
         """Fence brokers whose session has run out, one decision each."""
         self._sweep = None
         now_ms = self._now_ms()
-        if now_ms - self._sweep_due_ms > LATE_MS:
+        if now_ms - self._sweep_due_ms > LATE_MS and self._graces < GRACES_MAX:
             # This process stood still, so heartbeats may lie unread in its sockets: read them
             # first, or brokers that are well would be fenced.
-            self._sweep_due_ms = now_ms + self.settings.broker_heartbeat_interval_ms
+            self._graces += 1
+            grace_ms = min(GRACE_MS_MAX, self.settings.broker_heartbeat_interval_ms)
+            self._sweep_due_ms = now_ms + grace_ms
             self._sweep = asyncio.get_running_loop().call_later(
-                self.settings.broker_heartbeat_interval_ms / 1000, self._sweep_sessions
+                grace_ms / 1000, self._sweep_sessions
             )
             return
+        self._graces = 0
         while self.active and self._act(expire_sessions):
             pass
         self._arm_sweep()
