@@ -6,9 +6,11 @@ are held against two other codecs elsewhere.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import crc32c
 import pytest
 
 from holdfast.clients.driver import AnswerLostError, Driver
@@ -106,12 +108,28 @@ def damaged() -> bytes:
     return bytes(data)
 
 
+def changed(position: int, layout: str, value: int) -> bytes:
+    """Return a batch with one field of its header changed, under a CRC that is right."""
+    data = bytearray(batch(b"a"))
+    struct.pack_into(layout, data, position, value)
+    struct.pack_into(">I", data, BATCH_CRC_AT, crc32c.crc32c(bytes(data[BATCH_CRC_AT + 4 :])))
+    return bytes(data)
+
+
 REFUSED: dict[str, tuple[bytes | None, ErrorCode]] = {
     "wrong CRC": (damaged(), ErrorCode.CORRUPT_MESSAGE),
     "two batches": (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
     "no bytes": (b"", ErrorCode.INVALID_RECORD),
     "null": (None, ErrorCode.INVALID_RECORD),
     "base offset": (batch(b"a", base_offset=5), ErrorCode.INVALID_RECORD),
+    "cut short": (batch(b"a")[:-5], ErrorCode.INVALID_RECORD),
+    "longer than the frame": (changed(8, ">i", 100_000), ErrorCode.INVALID_RECORD),
+    "too short a length": (changed(8, ">i", 10), ErrorCode.CORRUPT_MESSAGE),
+    "old magic": (changed(16, ">b", 1), ErrorCode.INVALID_RECORD),
+    "unknown magic": (changed(16, ">b", 9), ErrorCode.CORRUPT_MESSAGE),
+    "control batch": (changed(21, ">h", 0x20), ErrorCode.INVALID_RECORD),
+    "last offset": (changed(23, ">i", 3), ErrorCode.INVALID_RECORD),
+    "count": (changed(57, ">i", 3), ErrorCode.INVALID_RECORD),
 }
 
 
