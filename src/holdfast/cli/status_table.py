@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +12,7 @@ from holdfast.cluster import LocalCluster
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
 
+WIDTH_OF_FILES = 200
 _STYLES = {State.RUNNING: "green", State.STOPPED: "yellow", State.DEAD: "red"}
 
 
@@ -58,7 +61,9 @@ def _summary(seen: ClusterStatus) -> Text:
 
 def print_status(cluster: LocalCluster, seen: ClusterStatus) -> None:
     """Print the state of a cluster once."""
-    console = Console(highlight=False, soft_wrap=True)
+    # A file or a pipe has no width: nothing is cut off there.
+    width = None if sys.stdout.isatty() else WIDTH_OF_FILES
+    console = Console(highlight=False, soft_wrap=True, width=width)
     console.print(f"Cluster {seen.cluster_id} in {cluster.directory}", markup=False)
     console.print(f"bootstrap servers {seen.bootstrap_servers}\n", markup=False)
     console.print(render(seen))
