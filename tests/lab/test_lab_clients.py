@@ -84,6 +84,7 @@ def test_idempotence_and_retries_decide_what_is_certain() -> None:
 def test_a_reader_never_resets_or_commits_by_itself() -> None:
     options = parse_consumer([*REQUIRED, "--partition", "1", "--partition", "2"])
     assert options.partitions == (1, 2)
+    assert parse_consumer([*REQUIRED, "--end", "0:7", "--end", "2:9"]).ends == ((0, 7), (2, 9))
     config = options.client_config()
     assert config["auto.offset.reset"] == "error"
     assert config["enable.auto.commit"] is False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal as signals
 import sys
 import time
 from pathlib import Path
@@ -87,6 +88,8 @@ def prove(
     def say(line: str) -> None:
         print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
 
+    # So that the cluster is taken down with this process, as after Ctrl-C.
+    signals.signal(signals.SIGTERM, signals.default_int_handler)
     outcome = run_proof(
         found, parameters, directory, command=command_line(), control=control, say=say
     )

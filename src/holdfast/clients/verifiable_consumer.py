@@ -34,6 +34,7 @@ class Options:
     partitions: tuple[int, ...]
     until_end: bool = False
     until_eof: bool = False
+    ends: tuple[tuple[int, int], ...] = ()  # (partition, offset): read at least so far
     timeout_s: float = 60.0  # of a read to the end
     config: tuple[tuple[str, str], ...] = ()
 
@@ -115,13 +116,16 @@ class VerifiableConsumer:
     def _ask_ends(self, partition: int, deadline: float) -> tuple[int, int] | None:
         """Where a partition begins and ends (the high watermark); None: not told in time."""
         at = self._kafka.TopicPartition(self._options.topic, partition)
+        wanted = dict(self._options.ends).get(partition, 0)
         while not self._stopping and time.monotonic() < deadline:
             try:
                 low, high = self._consumer.get_watermark_offsets(at, timeout=ASK_S)
             except self._kafka.KafkaException:
                 self._consumer.poll(POLL_S)
                 continue
-            return int(low), int(high)
+            if high >= wanted:
+                return int(low), int(high)
+            self._consumer.poll(POLL_S)  # what is not committed yet can't be read yet
         return None
 
     def _at(self, partition: int, offset: int) -> Any:
@@ -206,6 +210,13 @@ def parse(arguments: list[str]) -> Options:
     add("--partitions", type=int, required=True, help="how many the topic has")
     add("--partition", type=int, action="append", help="read this one only; may be repeated")
     add("--until-end", action="store_true", help="read to the present end, say so, and stop")
+    add(
+        "--end",
+        action="append",
+        default=[],
+        metavar="PARTITION:OFFSET",
+        help="the end is not before this; wait for it",
+    )
     add("--until-eof", action="store_true", help="stop where there is no more; says no end")
     add("--timeout", dest="timeout_s", type=float, default=60.0, help="seconds for that")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="for librdkafka")
@@ -218,6 +229,10 @@ def parse(arguments: list[str]) -> Options:
         partitions=tuple(found.partition or range(found.partitions)),
         until_end=found.until_end,
         until_eof=found.until_eof,
+        ends=tuple(
+            (int(partition), int(offset))
+            for partition, _, offset in (item.partition(":") for item in found.end)
+        ),
         timeout_s=found.timeout_s,
         config=tuple(
             (key, value) for key, _, value in (item.partition("=") for item in found.config)

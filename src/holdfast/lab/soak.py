@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -131,8 +132,14 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
+    # So that a run's cluster is taken down with it, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = [each for each in every if not options.campaign or each.name in options.campaign]
-    outcomes = [soak(each, options.results, runs=options.runs, say=say) for each in chosen]
+    try:
+        outcomes = [soak(each, options.results, runs=options.runs, say=say) for each in chosen]
+    except KeyboardInterrupt:
+        say("Interrupted; the next time it goes on from here.")
+        return 130
     return 0 if all(outcomes) else 1
 
 
