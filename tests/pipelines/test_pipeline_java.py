@@ -58,6 +58,8 @@ def test_a_java_without_the_vector_module_gets_a_shim(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == ["<-cp>", "<a b:*>", "<>", "<$HOME>", "<Main>"]
     assert java_home({"JAVA_HOME": str(home)}, cache=tmp_path / "cache") == found
+    again = java_home({"JAVA_HOME": str(found)}, cache=tmp_path / "cache")
+    assert again == found, "a child process inherits the shim, and needs no shim of it"
 
 
 @pytest.mark.usefixtures("alone")

@@ -123,6 +123,7 @@ def values(name: str, count: int, begin: int = 0) -> list[bytes]:
 
 
 def test_a_batch_reads_between_two_offsets(bench: Bench) -> None:
+    assert bench.batch().count() == 0
     bench.topics.write(bench.topic, 0, values("a", 10))
     bench.topics.write(bench.topic, 1, values("b", 10))
     frame = bench.batch()

@@ -41,6 +41,7 @@ def java_home(environment: Mapping[str, str] | None = None, *, cache: Path | Non
     `environment` stands for the process's own, `cache` for the folder where a shim is kept.
     """
     environment = os.environ if environment is None else environment
+    cache = _cache(environment) if cache is None else cache
     rejected: list[str] = []
     for home in candidates(environment):
         runtime = probe(home)
@@ -48,10 +49,10 @@ def java_home(environment: Mapping[str, str] | None = None, *, cache: Path | Non
             rejected.append(f"{home}: does not run")
         elif runtime.major < JAVA_MAJOR_MIN:
             rejected.append(f"{home}: Java {runtime.major}")
-        elif runtime.has_vector:
+        elif runtime.has_vector or home.parent == cache:  # the latter: a shim of ours, inherited
             return runtime.home
         else:
-            return shim(runtime.home, _cache(environment) if cache is None else cache)
+            return shim(runtime.home, cache)
     seen = "; ".join(rejected) or "none was found"
     raise JavaError(
         f"Spark needs Java {JAVA_MAJOR_MIN} or newer ({seen}). Install one, point JAVA_HOME at it, "

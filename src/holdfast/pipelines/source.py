@@ -193,6 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._initial: Offsets | None = None
         self._pinned = False
         self._target: Offsets | None = None
+        self._seen: Offsets = {}  # where the logs ended when we last looked
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:
@@ -224,6 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._planner.lost(moves.vanished(begin, present))
         earliest = listing.earliest(present)
         latest = listing.latest(present)
+        self._seen |= latest
         self._planner.lost(moves.aged_out(begin, earliest) + moves.cut_short(begin, latest))
         if self._target is not None:
             # AvailableNow: what came after the query was started is not read, partitions neither.
@@ -236,10 +238,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._target = self._planner.resolved(moves.LATEST, "startingOffsets")
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Tell Spark where the log ends, so that its progress shows how far behind it is."""
-        listing, options = self._planner.listing, self._planner.options
-        present = listing.existing_of(options.topics) or listing.existing(options.partitions)
-        return moves.to_json(listing.latest(present)) or None
+        """Tell Spark where the log ends, so that its progress shows how far behind it is.
+
+        Spark asks in each trigger, after `latestOffset`, which has just looked.
+        """
+        return moves.to_json(self._seen) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan one batch. Being asked means that its offsets stand in the log: it is pinned."""
