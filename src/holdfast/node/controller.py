@@ -323,16 +323,15 @@ def _tell(image: MetadataImage, delta: ImageDelta) -> None:
         now = image.partition_by_id(topic_id, index)
         if was is None or now is None or (was.leader == now.leader and was.isr == now.isr):
             continue
+        unclean = now.recovery_state is not was.recovery_state and bool(now.recovery_state)
         logger.info(
-            "%s-%d: leader %d -> %d, epoch %d, isr %s -> %s%s",
+            "%s-%d: %sisr %s -> %s%s",
             now.topic,
             index,
-            was.leader,
-            now.leader,
-            now.leader_epoch,
+            ""
+            if was.leader_epoch == now.leader_epoch
+            else f"leader {was.leader} -> {now.leader}, epoch {now.leader_epoch}, ",
             list(was.isr),
             list(now.isr),
-            ""
-            if was.recovery_state == now.recovery_state or not now.recovery_state
-            else ", UNCLEAN",
+            ", UNCLEAN" if unclean else "",
         )
