@@ -11,6 +11,7 @@ import random
 
 import pytest
 from tests.log.log_kit import (
+    LOGS,
     after_crash,
     append,
     bases,
@@ -22,6 +23,7 @@ from tests.log.log_kit import (
     virtual,
 )
 
+from holdfast.log.checkpoints import RECOVERY_POINT
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
@@ -90,7 +92,7 @@ class Life:
     async def _rest(self) -> None:
         await asyncio.sleep(self.draw.random() / 50)  # jobs end, or are under way
         if self.draw.random() < 0.3:
-            self.directories.directories[0].checkpoint("recovery-point-offset-checkpoint")
+            self.directories.directories[0].checkpoint(RECOVERY_POINT)
 
     async def die(self) -> None:
         kind = self.draw.choice(["clean", "kill", "power", "torn", "clean, then power"])
@@ -169,5 +171,42 @@ def test_what_was_not_flushed_may_be_lost_and_this_test_can_see_it() -> None:
         crash(directories)
         _, log = reopened(after_crash(runtime, power=True))
         assert log.end == 1
+
+    virtual(body)
+
+
+def test_a_segment_that_was_emptied_stays_empty() -> None:
+    """Cut at its very base nothing of it is left to flush, but that it is shorter is."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime, SETTINGS)
+        for _ in range(30):
+            append(log)
+        base = log._segments.bases[-1]
+        assert base < log.end
+        await log.flush()
+        log.truncate_to(base)
+        assert (log.end, log.recovery_point) == (base, base)
+        await directories.close()
+        _, log = reopened(after_crash(runtime, power=True), SETTINGS)
+        assert log.end == base
+
+    virtual(body)
+
+
+def test_a_checkpoint_under_way_does_not_undo_a_truncation() -> None:
+    """Else a crash would trust bytes that were written after the cut and never synced."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime, SETTINGS)
+        for _ in range(30):
+            append(log)
+        await log.flush()
+        directories.directories[0].checkpoint(RECOVERY_POINT)
+        log.truncate_to(10)
+        await asyncio.sleep(1)
+        assert log.recovery_point <= 10
+        text = runtime.disk.read(f"{LOGS}/{RECOVERY_POINT}").decode()
+        assert f"t 0 {log.recovery_point}\n" in text
 
     virtual(body)

@@ -48,10 +48,6 @@ def find_max_timestamp(segments: Sequence[Segment], start: int) -> FoundRecord |
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, start: int, timestamp: int
 ) -> FoundRecord | None:
-    if header.is_log_append_time:
-        # Readers take the batch's timestamp for each of its records.
-        offset = max(header.base_offset, start)
-        return FoundRecord(offset, header.max_timestamp, header.leader_epoch)
     try:
         records = read_records(segment.read(position, header.size))
     except WireError as error:
