@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.log.log_kit import (
     format_directory,
     new_log,
     open_directories,
+    reopened,
     small_settings,
     virtual,
 )
@@ -160,6 +162,53 @@ def test_a_deleted_replica_is_gone_at_once_and_its_files_later() -> None:
         directories = open_directories(runtime)
         await asyncio.sleep(1)
         assert not [name for name in runtime.disk.list(LOGS) if name.endswith("-delete")]
+
+    virtual(body)
+
+
+def test_a_replica_set_aside_is_never_removed() -> None:
+    """A metadata log that was lost must not take the data with it."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log, 3)
+        await log.flush()
+        whole = everything(log)
+        path = directories.set_aside("t", 0)
+        assert path is not None
+        assert re.fullmatch(r"/logs/t-0\.[0-9a-f]{32}-stray", path)
+        assert directories.get("t", 0) is None
+        again = directories.create("t", 0, bytes(16), small_settings())
+        append(again)
+        await asyncio.sleep(1_000)  # far beyond file.delete.delay.ms
+        await directories.close()
+        runtime = after_crash(runtime, power=True)
+        assert runtime.disk.read(f"{path}/{0:020}.log") == whole
+        directories = open_directories(runtime)
+        assert [one.end for one in directories.logs] == [1], "what is aside is not loaded"
+        crash(directories)
+        runtime.disk.rename(f"{LOGS}/t-0", f"{LOGS}/other-0")
+        runtime.disk.rename(path, f"{LOGS}/t-0")  # given its name back
+        _, log = reopened(after_crash(runtime))
+        assert (everything(log), log.topic_id) == (whole, TOPIC_ID)
+
+    virtual(body)
+
+
+def test_a_replica_that_lost_its_topics_id_gets_it_back() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log, 3)
+        await log.flush()
+        crash(directories)
+        runtime.disk.remove(f"{LOGS}/t-0/partition.metadata")
+        directories, log = reopened(after_crash(runtime))
+        assert log.topic_id == NULL_UUID
+        directories.adopt(log, TOPIC_ID)
+        assert log.topic_id == TOPIC_ID
+        crash(directories)
+        _, log = reopened(after_crash(runtime, power=True))
+        assert log.topic_id == TOPIC_ID
 
     virtual(body)
 

@@ -41,7 +41,8 @@ LOCK_FILE: Final = ".lock"
 PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms's default
 _NAME_MAX: Final = 255
 _SLICE_LOGS: Final = 20  # replicas that retention looks at before others get the loop
-_IGNORED_SUFFIXES: Final = ("-future", "-stray")
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+_IGNORED_SUFFIXES: Final = ("-future", STRAY_DIRECTORY_SUFFIX)
 
 logger = logging.getLogger(__name__)
 
@@ -249,6 +250,11 @@ class LogDirectories:
         """Return the replica, if there is one; it may be offline."""
         return self._logs.get((topic, partition))
 
+    @property
+    def complete(self) -> bool:
+        """Whether every directory for topics is online: what is not found then is nowhere."""
+        return all(directory.online for directory in self._for_topics)
+
     # --- creating and deleting ---
 
     def create(self, topic: str, partition: int, topic_id: bytes, settings: TopicSettings) -> Log:
@@ -312,19 +318,55 @@ class LogDirectories:
 
         StorageError: the rename failed. The replica is gone for this process all the same.
         """
-        log = self._logs.pop((topic, partition))
-        directory = log.home
-        del directory.replicas[topic, partition]
-        log.abandon()
+        log = self._take_out(topic, partition)
+        if not log.offline:
+            target = self._rename_away(log, DELETED_DIRECTORY_SUFFIX)
+            log.home.remove_later([target], log.settings.file_delete_delay_ms)
+
+    def set_aside(self, topic: str, partition: int) -> str | None:
+        """Rename the replica's directory to -stray, durably; return its new path.
+
+        Nothing here ever removes it: that the metadata does not know a replica may be the fault of
+        the metadata. None: its log directory is offline. StorageError as for `delete`.
+        """
+        log = self._take_out(topic, partition)
         if log.offline:
-            return
-        suffix = f"-{partition}.{self._runtime.random.uuid().hex()}{DELETED_DIRECTORY_SUFFIX}"
-        target = f"{directory.path}/{topic[: _NAME_MAX - len(suffix)]}{suffix}"
+            return None
+        target = self._rename_away(log, STRAY_DIRECTORY_SUFFIX)
+        try:
+            # At once: a new replica may get the old name next, and must not replace this one.
+            self._runtime.disk.sync_directory(log.home.path)
+        except OSError as error:
+            raise log.home.fail(error) from error
+        return target
+
+    def _take_out(self, topic: str, partition: int) -> Log:
+        log = self._logs.pop((topic, partition))
+        del log.home.replicas[topic, partition]
+        log.abandon()
+        return log
+
+    def _rename_away(self, log: Log, ending: str) -> str:
+        """Give the replica's directory a name that is nobody's, as Kafka does."""
+        suffix = f"-{log.partition}.{self._runtime.random.uuid().hex()}{ending}"
+        target = f"{log.home.path}/{log.topic[: _NAME_MAX - len(suffix)]}{suffix}"
         try:
             self._runtime.disk.rename(log.directory, target)
         except OSError as error:
-            raise directory.fail(error) from error
-        directory.remove_later([target], log.settings.file_delete_delay_ms)
+            raise log.home.fail(error) from error
+        return target
+
+    def adopt(self, log: Log, topic_id: bytes) -> None:
+        """Give a replica whose partition.metadata was lost the id of its topic."""
+        assert log.topic_id == NULL_UUID, f"{log} has an id"
+        log.home.check()
+        try:
+            self._runtime.disk.write_atomic(
+                f"{log.directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id)
+            )
+        except OSError as error:
+            raise log.home.fail(error) from error
+        log.topic_id = topic_id
 
     # --- periodic work ---
 

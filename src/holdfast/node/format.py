@@ -50,26 +50,44 @@ def format_directories(
 ) -> Sequence[Formatted]:
     """Format the node's directories for a cluster; all of them or, on a refusal, none.
 
-    FormatError: the cluster id is none, or a directory is formatted already. With
-    `ignore_formatted` such a one is left alone, unless it belongs to another cluster or node.
+    FormatError: the cluster id is none, or a directory is formatted already or can't be used. With
+    `ignore_formatted` the formatted are left alone, unless they belong to another cluster or node;
+    so are those that can't be read beside one that is formatted: the node starts without them.
     """
     check_cluster_id(cluster_id)
     known: dict[str, MetaProperties | None] = {}
+    unreadable: dict[str, OSError] = {}
     for directory in directories_of(settings):
-        found = read_meta_properties(disk, directory) if disk.exists(directory) else None
+        try:
+            found = read_meta_properties(disk, directory) if disk.exists(directory) else None
+        except OSError as error:
+            unreadable[directory] = error
+            continue
         known[directory] = found
         if found is not None:
             _check_formatted(directory, found, settings, cluster_id, ignore_formatted)
+    if unreadable and not (ignore_formatted and any(known.values())):
+        raise FormatError(_unusable(*next(iter(unreadable.items()))))
     done = []
     for directory, found in known.items():
         if found is None:
-            _make_durably(disk, directory)
             properties = MetaProperties(
                 cluster_id=cluster_id, node_id=settings.node_id, directory_id=random.uuid()
             )
-            write_meta_properties(disk, directory, properties)
+            try:
+                _make_durably(disk, directory)
+                write_meta_properties(disk, directory, properties)
+            except OSError as error:
+                raise FormatError(_unusable(directory, error)) from error
         done.append(Formatted(directory, found is None))
     return done
+
+
+def _unusable(directory: str, error: OSError) -> str:
+    return (
+        f"{directory} can't be used: {error.strerror or error}. Mend it, or name another directory "
+        "in log.dirs."
+    )
 
 
 def _make_durably(disk: Disk, directory: str) -> None:

@@ -92,11 +92,12 @@ class Partition:
             moved = self.leader.granted(decided.isr, decided.partition_epoch, now_ms)
             self._isr_changed(moved=moved)
             return
+        if self.log is None:  # perhaps since it was elected: what changes here is not for it
+            self.leader_id, self.leader_epoch = self.node, decided.leader_epoch
+            return
         assert decided.leader_epoch > self.leader_epoch, f"{self}: a leader epoch came twice"
         self.leader_id = self.node
         self.leader_epoch = decided.leader_epoch
-        if self.log is None:
-            return
         # Before any append, so that two elections in a row leave a mark each (KAFKA.md 4.3).
         self.log.start_epoch(decided.leader_epoch)
         self.leader = Leader.elected(

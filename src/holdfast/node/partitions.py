@@ -22,6 +22,7 @@ from holdfast.node.partition import Partition, PartitionKey
 from holdfast.node.waiting import WaitingRoom
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.uuids import NULL_UUID, uuid_text
 
 logger = logging.getLogger("holdfast.partitions")
 
@@ -92,7 +93,7 @@ class Partitions:
 
     def start(self) -> None:
         """Take up everything that the image assigns to this broker: it has caught up."""
-        self._remove_strays()
+        self._set_strays_aside()
         brokers = self._brokers()
         for decided in list(self._metadata.partitions()):
             if self._node in decided.replicas:
@@ -108,10 +109,10 @@ class Partitions:
         if delta.brokers_changed:
             for partition in self.held.values():
                 partition.brokers_changed(brokers)
-        for key in delta.partitions_changed:
+        for key, before in delta.partitions_changed.items():
             decided = self._metadata.partition_by_id(*key)
             if decided is not None and self._node in decided.replicas:
-                self._take_up(decided, brokers)
+                self._take_up(decided, brokers, is_new=before is None)
             else:
                 self._give_up(key)
         if delta.configs_changed:
@@ -124,8 +125,15 @@ class Partitions:
             if everything or partition.topic in topics:
                 partition.configure(self._settings_of(partition.topic))
 
-    def _take_up(self, decided: image.Partition, brokers: Mapping[int, tuple[bool, int]]) -> None:
-        partition = self.held.get(decided.key) or self._hold(decided)
+    def _take_up(
+        self,
+        decided: image.Partition,
+        brokers: Mapping[int, tuple[bool, int]],
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """`is_new`: it has just been created, so no directory can hold it yet."""
+        partition = self.held.get(decided.key) or self._hold(decided, is_new=is_new)
         try:
             if decided.leader == self._node:
                 self._stop_fetching(partition)
@@ -144,13 +152,13 @@ class Partitions:
         if decided.leader != image.NO_LEADER and partition.log is not None:
             self._fetcher(decided.leader).assign(partition, decided.leader_epoch)
 
-    def _hold(self, decided: image.Partition) -> Partition:
+    def _hold(self, decided: image.Partition, *, is_new: bool) -> Partition:
         partition = Partition(
             node=self._node,
             topic=decided.topic,
             topic_id=decided.topic_id,
             index=decided.index,
-            log=self._open_log(decided),
+            log=self._open_log(decided, is_new=is_new),
             settings=self._settings_of(decided.topic),
             lag_ms_max=self._lag_ms_max,
             clock=self._runtime.clock,
@@ -161,19 +169,32 @@ class Partitions:
         self.by_name[partition.topic, partition.index] = partition
         return partition
 
-    def _open_log(self, decided: image.Partition) -> Log | None:
+    def _open_log(self, decided: image.Partition, *, is_new: bool) -> Log | None:
         settings = self._settings_of(decided.topic)
         log = self._directories.get(decided.topic, decided.index)
-        if log is not None:
-            log.settings = settings
-            return log
         try:
-            return self._directories.create(
-                decided.topic, decided.index, decided.topic_id, settings
-            )
+            if log is None:
+                if not is_new and not self._directories.complete:
+                    # It may lie where nothing can be read now. Made anew, it would lead or join
+                    # without what it had acknowledged.
+                    logger.error(
+                        "%s-%d is not in the log directories that work: it answers "
+                        "KAFKA_STORAGE_ERROR until all are mended and the node restarted",
+                        decided.topic,
+                        decided.index,
+                    )
+                    return None
+                return self._directories.create(
+                    decided.topic, decided.index, decided.topic_id, settings
+                )
+            if log.topic_id == NULL_UUID:
+                logger.warning("%s-%d had lost its topic's id", decided.topic, decided.index)
+                self._directories.adopt(log, decided.topic_id)
         except StorageError as error:
             logger.error("%s-%d: %s", decided.topic, decided.index, error)  # noqa: TRY400
             return None
+        log.settings = settings
+        return log
 
     def _give_up(self, key: PartitionKey) -> None:
         """This broker holds the partition no longer: the topic is gone, or it moved away."""
@@ -185,7 +206,8 @@ class Partitions:
         partition.stop()
         if self.by_name.get((partition.topic, partition.index)) is partition:
             del self.by_name[partition.topic, partition.index]
-        if partition.log is not None:
+        # Also when its disk is lost: a topic of the same name must not find this log.
+        if self._directories.get(partition.topic, partition.index) is not None:
             self._delete(partition.topic, partition.index)
 
     def _delete(self, topic: str, index: int) -> None:
@@ -194,18 +216,33 @@ class Partitions:
         except StorageError as error:
             logger.error("%s-%d: %s", topic, index, error)  # noqa: TRY400 - the disk's reason
 
-    def _remove_strays(self) -> None:
-        """Delete what lies on disk and is not ours any more: it went while this broker was down."""
+    def _set_strays_aside(self) -> None:
+        """Move what the image does not give to this broker out of the way; never delete it.
+
+        Its topic may have been deleted while this broker was down. But it may also be that the
+        metadata log was lost, and then this is the data.
+        """
         for log in list(self._directories.logs):
             if log.topic == METADATA_TOPIC:
                 continue
             decided = self._metadata.partition(log.topic, log.partition)
             ours = decided is not None and self._node in decided.replicas
-            if not ours or (decided is not None and log.topic_id != decided.topic_id):
-                logger.warning(
-                    "%s-%d: not assigned to this broker, deleting it", log.topic, log.partition
-                )
-                self._delete(log.topic, log.partition)
+            if ours and decided is not None and log.topic_id in {decided.topic_id, NULL_UUID}:
+                continue
+            try:
+                path = self._directories.set_aside(log.topic, log.partition)
+            except StorageError as error:
+                logger.error("%s-%d: %s", log.topic, log.partition, error)  # noqa: TRY400
+                continue
+            logger.warning(
+                "%s-%d (topic id %s) is not in the cluster's metadata: kept as %s. Remove it if "
+                "its topic was deleted while this broker was down; if the metadata is what is "
+                "wrong, mend that and give the directory its name back before the next start.",
+                log.topic,
+                log.partition,
+                uuid_text(log.topic_id),
+                path,
+            )
 
     def _brokers(self) -> dict[int, tuple[bool, int]]:
         return {b.broker_id: (b.active, b.epoch) for b in self._metadata.brokers.values()}
