@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
-from holdfast.node.channel import ControllerChannel
 from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
 from holdfast.node.forward import envelope
 from holdfast.wire.errors import ErrorCode, WireError, error_code
@@ -32,9 +30,6 @@ LENGTH_SIZE: Final = 4
 UNDER_WAY_MAX: Final = 1000
 DEFAULT: Final = -1
 
-# By channel, which is as old as its broker: what that broker has asked to be created.
-_under_way: WeakKeyDictionary[ControllerChannel, dict[str, None]] = WeakKeyDictionary()
-
 
 class AutoCreation:
     """The topics that one Metadata request brings into being, sent in one CreateTopics."""
@@ -42,7 +37,7 @@ class AutoCreation:
     def __init__(self, broker: Broker, context: RequestContext) -> None:
         self._broker = broker
         self._context = context
-        self._under_way = _under_way.setdefault(broker.channel, {})
+        self._under_way = broker.channel.topics_under_way
         self._wanted: list[str] = []
 
     def ask(self, name: str) -> ErrorCode:

@@ -65,6 +65,7 @@ class ControllerChannel:
         backoff_ms: int = 20,
     ) -> None:
         assert addresses, "nowhere to find a controller"
+        self.topics_under_way: dict[str, None] = {}  # asked to be created, see `auto_creation`
         self._runtime = runtime
         self._addresses = list(addresses)
         self._client_id = client_id
