@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
@@ -48,6 +48,8 @@ def _parameters(function: Callable[..., None]) -> list[_Parameter]:
     hints = get_type_hints(function, include_extras=True)
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
+        if get_origin(hints.get(name)) is not Annotated:
+            raise _NotPlainError
         annotated, *extras = get_args(hints[name])
         infos = [extra for extra in extras if isinstance(extra, OptionInfo | ArgumentInfo)]
         if len(infos) != 1 or infos[0].callback or infos[0].envvar:

@@ -79,7 +79,7 @@ def up(
         port=port,
         settings=key_values(config or [], "--config"),
     )
-    _interrupt_on_sigterm()
+    _interrupt_on_signals()
     cluster.start(wait=False)
     try:
         _announce(cluster, new=make is _created)
@@ -168,13 +168,15 @@ def _data_dir_flag(given: Path | None) -> str:
     return "" if given is None else f" --data-dir {given}"
 
 
-def _interrupt_on_sigterm() -> None:
-    """Stop as cleanly on SIGTERM as on Ctrl-C: `up` may run under a supervisor."""
+def _interrupt_on_signals() -> None:
+    """Stop as cleanly as on Ctrl-C when a supervisor says so, or the terminal goes."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup it stays ignored
+            signal.signal(number, interrupt)
 
 
 def _stop(cluster: LocalCluster) -> None:
