@@ -1,7 +1,8 @@
 """The Spark half of `make soak`: drivers killed at random moments, and the control that doubles.
 
-Owns two campaigns. One run is one cluster, one topic of payments, one SIGKILL of the driver's whole
-process group, one restart, one check. It waits on conditions; only the moment of the kill is drawn.
+Owns two campaigns. One run is one cluster, one topic of payments, a few SIGKILLs of the driver's
+whole process group with a new driver after each, and one check. It waits on conditions; only the
+moments of the kills are drawn.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ EVENTS = 15_000
 RATE = 1_500.0
 START_TIMEOUT_S = 180.0
 LOOK_S = 0.02
+KILLS = 4  # in one run
 # From the query's start on: its first batch, batches in a row, and the quiet after the last event.
-KILL_AFTER_S_MAX = 12.0
+KILL_AFTER_S_MAX = 10.0
 
 
 def _plan(directory: Path) -> DemoPlan:
@@ -91,30 +93,41 @@ class _Scene:
         self.producer.wait(send_bound_s(self.plan))
 
 
-def kill_driver(directory: Path) -> dict[str, Any]:
-    """Kill the driver at a random moment while events flow; start another; check the table."""
-    after_s = random.SystemRandom().uniform(0, KILL_AFTER_S_MAX)
-    result: dict[str, Any] = {"kept": None, "killed_after_s": round(after_s, 3)}
+def kill_drivers(directory: Path) -> dict[str, Any]:
+    """Kill the driver at random moments while events flow; check the table at the end."""
+    kills: list[dict[str, Any]] = []
+    result: dict[str, Any] = {"kept": None, "kills": kills}
     try:
         with ExitStack() as stack:
             scene = _Scene(directory, stack)
-            first = scene.driver()
-            _until(lambda: first.heard("started"), "Spark to start", first)
+            for number in range(1, KILLS + 1):
+                kills.append(_kill_one(scene, EVENTS * number // (KILLS + 1)))
+            last = scene.driver()
             open_gate(scene.producer, EVENTS)
-            threading.Event().wait(after_s)
-            first.raise_if_ended()
-            first.kill()
-            result |= {"batch_seen": first.value("committed", "batch"), "rows_before": first.rows}
-            second = scene.driver()
             scene.send_everything()
             ends = read_log(scene.plan, scene.places, scene.cluster)
-            _until(lambda: table_at(scene.plan) == ends, "the table to catch up", second)
-            second.stop()
-            result["rows_after"] = second.rows
+            _until(lambda: table_at(scene.plan) == ends, "the table to catch up", last)
+            last.stop()
         verdict = check_demo(directory)
     except (DemoError, ClusterError) as error:
         return result | {"verdict": str(error)}
     return result | {"kept": verdict.kept, "verdict": verdict_sentence(scene.plan, verdict)}
+
+
+def _kill_one(scene: _Scene, events: int) -> dict[str, Any]:
+    """Start a driver, let events flow, kill it; return when that was and what it had done."""
+    after_s = random.SystemRandom().uniform(0, KILL_AFTER_S_MAX)
+    driver = scene.driver()
+    _until(lambda: driver.heard("started"), "Spark to start", driver)
+    open_gate(scene.producer, events)
+    threading.Event().wait(after_s)
+    driver.raise_if_ended()
+    driver.kill()
+    return {
+        "after_s": round(after_s, 3),
+        "batch": driver.value("committed", "batch"),
+        "rows": driver.rows,
+    }
 
 
 def append_control(directory: Path) -> dict[str, Any]:
@@ -154,10 +167,10 @@ def _count(database: str) -> tuple[int, int]:
 CAMPAIGNS = (
     Campaign(
         name="spark-driver-kills",
-        text="the Spark driver is killed with SIGKILL at a random moment and started again; "
+        text=f"the Spark driver is killed with SIGKILL at {KILLS} random moments and started again; "
         "every event must be in the table once.",
-        runs=20,
-        run=kill_driver,
+        runs=20 // KILLS,
+        run=kill_drivers,
     ),
     Campaign(
         name="spark-append-control",
