@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shlex
+import signal
 import sys
 import time
 from pathlib import Path
@@ -125,6 +126,10 @@ def _run(options: DemoOptions, *, as_json: bool) -> None:
     from holdfast.lab.demo_plan import DemoError  # noqa: PLC0415
     from holdfast.lab.demo_report import verdict_sentence  # noqa: PLC0415
 
+    def terminated(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)  # on the way out everything that was started is ended
+
+    signal.signal(signal.SIGTERM, terminated)
     shown = Shown(quiet=as_json)
     shown.step(f"everything of this run is kept in {options.directory}")
     try:
