@@ -129,7 +129,7 @@ def _run(options: DemoOptions, *, as_json: bool) -> None:
     def terminated(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)  # on the way out everything that was started is ended
 
-    signal.signal(signal.SIGTERM, terminated)
+    before = signal.signal(signal.SIGTERM, terminated)
     shown = Shown(quiet=as_json)
     shown.step(f"everything of this run is kept in {options.directory}")
     try:
@@ -137,6 +137,8 @@ def _run(options: DemoOptions, *, as_json: bool) -> None:
             result = Demo(options, shown).run()
     except (DemoError, InputError, ClusterError) as error:
         raise CommandError(str(error), code=EXIT_USAGE) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sentence = verdict_sentence(result.plan, result.verdict)
     if as_json:
         print(_json(options.directory, sentence, result.verdict, seconds=result.seconds))
