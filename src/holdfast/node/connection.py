@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
+from typing import cast
 
 from holdfast.node.context import ANONYMOUS, Buffers, Deferred
 from holdfast.wire.errors import WireError
@@ -88,9 +89,8 @@ class Connection(asyncio.BufferedProtocol):
     # -- the transport's calls -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is of no such class
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         name = transport.get_extra_info("peername")
         if name:
             self.host = name[0]

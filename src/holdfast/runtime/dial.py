@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from holdfast.runtime.ports import Buffer, Runtime
 from holdfast.wire.codec import decode
@@ -216,8 +216,7 @@ class Connection(asyncio.BufferedProtocol):
     # The transport's calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is of no such class
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = str(exc) if exc else "the peer closed it"
