@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.testing.client import AnswerError, RetryError
 from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.disk import MemoryDisk
+from holdfast.testing.disk import DiskFault, MemoryDisk
 from holdfast.testing.runtime import World
 from holdfast.testing.workload import Workload
 from holdfast.wire.errors import ErrorCode
@@ -275,6 +275,34 @@ def test_leader_that_lost_power_does_not_lead_with_less(back_after_s: float) -> 
         stage.client.forget()
         assert await stage.values() == values
         assert len(set(stage.copies())) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("what", ["full", "failing"])
+def test_bad_disk_takes_its_broker_out_and_nobody_else(what: str) -> None:
+    """A broker whose only disk fails leaves; what it acknowledged is with the others."""
+
+    async def scenario(stage: Stage) -> None:
+        work = Workload(stage.cluster, "w", partitions=3)
+        await work.start()
+        await asyncio.sleep(1)
+        disk = stage.cluster.machine(0).disk
+        if what == "full":
+            disk.capacity_bytes = 1
+        else:
+            disk.inject(DiskFault(operations={"append"}, after=5))
+        await stage.cluster.until(lambda: bool(stage.cluster.exits), "broker 0 gives up")
+        assert stage.cluster.exits[0].startswith("broker-0: log directory /data is offline")
+        before = work.acknowledged
+        await stage.cluster.until(lambda: work.acknowledged > before + 30, "the others go on")
+        machine = stage.cluster.machine(0)
+        machine.disk.heal()
+        machine.disk.capacity_bytes = None
+        await stage.restart(0)
+        await stage.until_isr(0, 1, 2)
+        await work.stop()
+        await work.check()
 
     play(scenario)
 
