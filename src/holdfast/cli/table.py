@@ -128,6 +128,8 @@ def run(arguments: list[str]) -> int:
         # The reader of our output has gone; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
+    except OSError as error:  # a full disk, a directory that isn't ours: it names the file
+        return _fail(str(error), EXIT_FAILED)
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, STARTED, CommandError
+from holdfast.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, STARTED, CommandError
 from holdfast.cli.options import DataDir, data_dir, key_values
 from holdfast.cluster import ClusterError, LocalCluster, layout, plan
 from holdfast.cluster.processes import State
@@ -80,22 +80,29 @@ def up(
         settings=key_values(config or [], "--config"),
     )
     _interrupt_on_signals()
-    cluster.start(wait=False)
     try:
+        cluster.start(wait=False)
         _announce(cluster, new=make is _created)
-        cluster.wait_ready()
-        print(f"\nReady after {time.monotonic() - STARTED:.2f} s: {cluster.bootstrap_servers}")
-        sys.stdout.flush()
+        _wait(cluster)
         if not detach:
             _stay(cluster)
-    except ClusterError:
-        cluster.down()
-        raise
     except KeyboardInterrupt:
         _stop(cluster)
+        if detach:  # who waits for a cluster didn't get one
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         return
     if detach:
         print(f"Stop it with `holdfast down{_data_dir_flag(data_dir_option)}`.")
+
+
+def _wait(cluster: LocalCluster) -> None:
+    try:
+        cluster.wait_ready()
+    except ClusterError:
+        cluster.down()
+        raise
+    print(f"\nReady after {time.monotonic() - STARTED:.2f} s: {cluster.bootstrap_servers}")
+    sys.stdout.flush()
 
 
 def _created(

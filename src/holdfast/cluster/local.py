@@ -174,9 +174,11 @@ class LocalCluster:
                 raise ClusterError(self._already_running(record, alive))
             for node in record.nodes:
                 nodes.check_ports(node)
-            for node in record.nodes:
-                record = record.with_node(nodes.spawn(record, node))
-            layout.write(self.directory, record)
+            try:
+                for node in record.nodes:
+                    record = record.with_node(nodes.spawn(record, node))
+            finally:  # whatever has been started is known, so that `down` finds it
+                layout.write(self.directory, record)
         if not wait:
             return
         try:

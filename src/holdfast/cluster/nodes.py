@@ -125,7 +125,10 @@ def spawn(record: ClusterRecord, node: NodeRecord) -> NodeRecord:
         *("--config", node.config_file),
         *("--format-if-needed", record.cluster_id),
     ]
-    pid = processes.spawn(arguments, log_file=Path(node.log_file))
+    try:
+        pid = processes.spawn(arguments, log_file=Path(node.log_file))
+    except OSError as error:
+        raise ClusterError(f"Node {node.id} can't be started: {error}.") from None
     return replace(
         node, pid=pid, process=processes.identify(pid), start_time=processes.start_time(pid)
     )
