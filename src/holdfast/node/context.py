@@ -6,9 +6,14 @@ the authorizer that every handler asks. It decides nothing about any API.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeAlias
+
+from holdfast.wire.errors import EncodeError
+
+logger = logging.getLogger("holdfast.context")
 
 Buffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
 
@@ -86,9 +91,18 @@ class Deferred:
         return deferred
 
     def answer(self, response: object) -> None:
-        """Send a response struct; it is encoded for the request's own version."""
+        """Send a response struct; it is encoded for the request's own version.
+
+        One that can't be is our mistake: it costs this client its connection, and not whoever
+        answers (the controller, a partition) the rest of its work.
+        """
         assert self.buffers is None, "a request is answered once"
-        self.buffers = self._encode(response)
+        try:
+            self.buffers = self._encode(response)
+        except EncodeError:
+            logger.exception("an answer can't be encoded: its connection closes")
+            self.abandon()
+            return
         self._deliver(self)
 
     def abandon(self) -> None:

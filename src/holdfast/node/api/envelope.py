@@ -49,7 +49,10 @@ def handle_on_controller(
         outer = context.defer()
 
         def deliver(inner: Deferred) -> None:
-            if inner.closes:
+            if inner.closes and controller.active:
+                # Not outer.abandon(): that would end what all other clients of the broker wait for.
+                outer.answer(EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+            elif inner.closes:
                 outer.abandon()
             else:
                 outer.answer(_wrap(inner))

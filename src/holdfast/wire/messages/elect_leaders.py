@@ -1,6 +1,7 @@
 """ElectLeaders (key 43), versions 0 to 2.
 
-Election types: 0 preferred, 1 unclean. Null topics ask for all partitions.
+Election types: 0 preferred, 1 unclean. Null topics ask for all partitions. Version 0 has no error
+of its own: what concerns the whole request stands beside each partition only.
 """
 
 from __future__ import annotations
@@ -32,5 +33,5 @@ class ReplicaElectionResult(Struct):
 
 class ElectLeadersResponse(Response, key=43, versions=(0, 2), flexible=2):
     throttle_time_ms: int = int32()
-    error_code: int = int16(since=1)
+    error_code: int = int16(since=1, ignorable=True)
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)
