@@ -51,8 +51,15 @@ format: $(VENV)/.dev ## let ruff write what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# In the background, because it takes hours; with ARGS in the foreground.
 soak: $(VENV)/.run ## hours of kills; writes results as it goes, and resumes
+ifdef ARGS
 	@$(BIN)/python -m holdfast.lab.soak $(ARGS)
+else
+	@mkdir -p runs
+	@nohup $(BIN)/python -m holdfast.lab.soak > runs/soak.log 2>&1 & \
+		echo "soak runs as process $$!: log runs/soak.log, results docs/design/soak"
+endif
 
 bench: $(VENV)/.run ## the figures, into bench/results/ and a table
 	@$(BIN)/python bench/run.py $(ARGS)
