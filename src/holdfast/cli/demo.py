@@ -211,7 +211,7 @@ def _print_verdict(console: Console, plan: DemoPlan, verdict: DemoVerdict, sente
     console.print()
     if plan.malformed:
         console.print(
-            f"{plan.malformed:,} malformed lines of the input were kept aside.", highlight=False
+            f"Malformed lines of the input, kept aside: {plan.malformed:,}", highlight=False
         )
     colour = "bold green" if verdict.kept else "bold red"
     console.print(f"[{colour}]{escape(sentence)}[/]", highlight=False, soft_wrap=True)

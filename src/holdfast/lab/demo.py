@@ -154,7 +154,7 @@ class Demo:
             )
         if summary.malformed:
             self._progress.step(
-                f"{summary.malformed:,} malformed lines kept aside in {self._places.malformed}"
+                f"malformed lines: {summary.malformed:,}, kept aside in {self._places.malformed}"
             )
         return DemoPlan(
             kind="lines",
