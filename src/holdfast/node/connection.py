@@ -14,8 +14,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import cast
 
+from holdfast.node.bounds import SMALL_BYTES_MAX, frame_bytes_max
 from holdfast.node.context import ANONYMOUS, Buffers, Deferred
 from holdfast.wire.errors import WireError
+from holdfast.wire.messages import api_name
 
 logger = logging.getLogger("holdfast.connection")
 
@@ -27,6 +29,7 @@ UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past
 JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
 
 _LENGTH = Struct(">i")
+_KEY = Struct(">h")
 
 # Handles one frame: returns what to send, a Deferred for later, or None when there is no answer.
 Handle = Callable[["Connection", memoryview], Buffers | Deferred | None]
@@ -148,6 +151,16 @@ class Connection(asyncio.BufferedProtocol):
                 if not 8 <= length <= self.group.frame_bytes_max:
                     self._refuse(f"a frame of {length} bytes")
                     break
+                if length > SMALL_BYTES_MAX:
+                    if available < 6:
+                        break  # what it asks is not known yet
+                    (key,) = _KEY.unpack_from(self._buffer, position + 4)
+                    if length > frame_bytes_max(key, self.group.frame_bytes_max):
+                        self._refuse(
+                            f"a request of {length} bytes to {api_name(key)}: without records it "
+                            f"may have {SMALL_BYTES_MAX}; ask for less at a time"
+                        )
+                        break
                 if available < 4 + length:
                     self._make_room(position, 4 + length)
                     position = 0
@@ -155,6 +168,11 @@ class Connection(asyncio.BufferedProtocol):
                 frame = self._view[position + 4 : position + 4 + length]
                 position += 4 + length
                 self._handle(frame)
+        except BaseException:
+            # A mistake of ours. Whoever called us may not close: then the next bytes would have
+            # all these frames handled again, and what they append would be there twice.
+            self.abort()
+            raise
         finally:
             self._parsing = False
         self._keep_from(position)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.node.api.leader import current_leader, endpoints
+from holdfast.node.bounds import check_produce
 from holdfast.node.context import Deferred, Operation, RequestContext, ResourceType
 from holdfast.node.partition import Partition
 from holdfast.node.validation import prepare
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ADMIN_CLIENT = "__admin_client"
+UNCHECKED_BYTES_MAX = 1024 * 1024  # a smaller request can't be made of too many parts
 
 Answer = wire.PartitionProduceResponse
 
@@ -30,6 +32,8 @@ def decode_request(version: int, frame: memoryview, offset: int) -> wire.Produce
     """Decode by hand: this is the hot path."""
     if version < 3:
         raise WireError(f"Produce version {version}: record batches of magic 2 need version 3")
+    if len(frame) > UNCHECKED_BYTES_MAX:
+        check_produce(version, frame, offset)
     return hot.decode_produce(version, frame, offset)
 
 

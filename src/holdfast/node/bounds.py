@@ -1,0 +1,95 @@
+"""How large a request may be, by what it asks.
+
+Owns the bounds on frames below socket.request.max.bytes. Records stay where they are, but structs
+become objects of up to 40 times their bytes, made on the loop while everybody waits. So a request
+without records is held to what clients of the largest clusters send, and a produce request to so
+many parts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.wire.errors import WireError
+from holdfast.wire.messages import FLEXIBLE_SINCE
+from holdfast.wire.primitives import read_uvarint, skip_tagged_fields
+
+PRODUCE: Final = 0
+ENVELOPE: Final = 58
+
+SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A Fetch of 100,000 partitions has 3.3 MB. This much of the worst takes a second and 120 MB."""
+
+_ENVELOPE_BYTES_MAX: Final = SMALL_BYTES_MAX + 64 * 1024  # around what a client may have sent
+
+PRODUCED_MAX: Final = 100_000
+"""Topics and partitions in a produce request; one with records in it has 70 bytes at least."""
+
+
+def frame_bytes_max(key: int, request_bytes_max: int) -> int:
+    """The most bytes that a request of this API may have."""
+    if key == PRODUCE:
+        return request_bytes_max
+    return min(request_bytes_max, _ENVELOPE_BYTES_MAX if key == ENVELOPE else SMALL_BYTES_MAX)
+
+
+def check_produce(version: int, view: memoryview, offset: int) -> None:
+    """WireError: the produce request that begins at `offset` has too many parts to be decoded.
+
+    Nothing is made of it but numbers; what else is wrong with it, the decoder says.
+    """
+    flexible = version >= FLEXIBLE_SINCE[PRODUCE]
+    walk = _Walk(view, offset, flexible)
+    walk.skip_text()
+    walk.offset += 6  # acks, time-out
+    left = PRODUCED_MAX
+    topics = walk.count()
+    for _ in range(topics):
+        walk.skip_text()
+        partitions = walk.count()
+        left -= 1 + partitions
+        if left < 0:
+            raise WireError(f"a produce request to more than {PRODUCED_MAX} topics and partitions")
+        for _ in range(partitions):
+            walk.offset += 4
+            walk.skip_records()
+            walk.end_struct()
+        walk.end_struct()
+
+
+class _Walk:
+    """A place in a produce request that moves from field to field."""
+
+    __slots__ = ("_flexible", "_view", "offset")
+
+    def __init__(self, view: memoryview, offset: int, flexible: bool) -> None:
+        self._view = view
+        self._flexible = flexible
+        self.offset = offset
+
+    def _number(self, size: int) -> int:
+        """A length or a count: -1 for null."""
+        if self._flexible:
+            value, self.offset = read_uvarint(self._view, self.offset)
+            return value - 1
+        end = self.offset + size
+        if end > len(self._view):
+            raise WireError("truncated in a length")
+        value = int.from_bytes(self._view[self.offset : end], "big", signed=True)
+        self.offset = end
+        return value
+
+    def count(self) -> int:
+        return self._number(4)
+
+    def skip_text(self) -> None:
+        size = self._number(2)
+        self.offset += max(0, size)
+
+    def skip_records(self) -> None:
+        size = self._number(4)
+        self.offset += max(0, size)
+
+    def end_struct(self) -> None:
+        if self._flexible:
+            self.offset = skip_tagged_fields(self._view, self.offset)

@@ -1,0 +1,175 @@
+"""What a request may weigh, by what it asks.
+
+Goal: no frame within socket.request.max.bytes becomes gigabytes of objects or holds the loop for
+long, while records may be as large as they like; and a mistake in a handler never has a frame
+handled twice. Method: a connection without a network, given bytes; real requests, then counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from struct import pack
+
+import pytest
+
+from holdfast.node import bounds
+from holdfast.node.api.produce import decode_request
+from holdfast.node.bounds import ENVELOPE, PRODUCED_MAX, SMALL_BYTES_MAX, check_produce
+from holdfast.node.connection import Connection, Connections
+from holdfast.wire.codec import encode
+from holdfast.wire.errors import WireError
+from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+METADATA, PRODUCE = 3, 0
+MIB = 1024 * 1024
+
+
+class Wire(asyncio.Transport):
+    """A transport that goes nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aborted = False
+        self.written = b""
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def connected(handle: Callable[[Connection, memoryview], None]) -> tuple[Connection, Wire]:
+    group = Connections(listener="TEST", handle=handle, frame_bytes_max=100 * MIB)
+    group.held = False
+    connection, wire = group.accept(), Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+def receive(connection: Connection, data: bytes) -> None:
+    buffer = connection.get_buffer(-1)
+    assert len(data) <= len(buffer)
+    buffer[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
+@pytest.mark.parametrize(
+    ("key", "size", "taken"),
+    [
+        (METADATA, SMALL_BYTES_MAX, True),
+        (METADATA, SMALL_BYTES_MAX + 1, False),
+        (PRODUCE, 100 * MIB, True),
+        (PRODUCE, 100 * MIB + 1, False),
+        (ENVELOPE, SMALL_BYTES_MAX + 1000, True),
+        (ENVELOPE, 100 * MIB, False),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_only_records_may_be_large(
+    key: int, size: int, taken: bool, together: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Refused as soon as it is announced; an Envelope may hold what a client may send."""
+
+    async def scenario() -> None:
+        connection, wire = connected(lambda _, __: None)
+        announced = pack(">ih", size, key)
+        if together:
+            receive(connection, announced)
+        else:
+            for byte in announced:
+                if not wire.aborted:
+                    receive(connection, bytes([byte]))
+        assert wire.aborted is not taken
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert ("closing the connection" in caplog.text) is not taken
+
+
+def test_the_refusal_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        connection, _ = connected(lambda _, __: None)
+        receive(connection, pack(">ih", SMALL_BYTES_MAX + 1, METADATA))
+
+    asyncio.run(scenario())
+    assert "to Metadata: without records it may have 4194304; ask for less" in caplog.text
+
+
+def test_a_handler_that_breaks_has_no_frame_handled_twice() -> None:
+    """Woken by a timer, nobody closes for us: the first frame was handled again with the second."""
+    seen: list[bytes] = []
+
+    def handle(_: Connection, frame: memoryview) -> None:
+        seen.append(bytes(frame[:1]))
+        assert frame[0] != ord("b"), "broken on purpose"
+
+    async def scenario() -> None:
+        connection, wire = connected(handle)
+        connection.group.held = True
+        receive(connection, b"".join(pack(">i", 8) + each * 8 for each in (b"a", b"b", b"c")))
+        assert not seen
+        connection.group.held = False
+        with pytest.raises(AssertionError, match="on purpose"):
+            connection.resume()
+        assert wire.aborted
+        connection.resume()
+        connection.buffer_updated(0)
+        assert seen == [b"a", b"b"]
+
+    asyncio.run(scenario())
+
+
+def request(topics: int, partitions: int, records: bytes = b"") -> ProduceRequest:
+    return ProduceRequest(
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name="t",
+                partition_data=[
+                    PartitionProduceData(index=n, records=records) for n in range(partitions)
+                ],
+            )
+            for _ in range(topics)
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_produce_request_has_so_many_parts(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "PRODUCED_MAX", 1000)
+    for topics, partitions in ((1, 999), (500, 1)):
+        data = memoryview(encode(request(topics, partitions), version))
+        check_produce(version, data, 0)
+    for topics, partitions in ((1, 1000), (1001, 0), (500, 2)):
+        data = memoryview(encode(request(topics, partitions), version))
+        with pytest.raises(WireError, match="more than 1000 topics and partitions"):
+            check_produce(version, data, 0)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_large_produce_request_is_looked_through_first(version: int) -> None:
+    large = memoryview(encode(request(1, 3, b"r" * MIB), version))
+    decoded = decode_request(version, large, 0)
+    assert [len(each.records or b"") for each in decoded.topic_data[0].partition_data] == [MIB] * 3
+    many = memoryview(encode(request(2 * PRODUCED_MAX, 1), version))
+    assert len(many) > MIB
+    with pytest.raises(WireError, match="topics and partitions"):
+        decode_request(version, many, 0)
+    with pytest.raises(WireError):
+        decode_request(version, large[: len(large) // 2], 0)
