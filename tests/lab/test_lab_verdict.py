@@ -37,6 +37,7 @@ SCENARIO = Scenario(
 GOOD = Story().send(0).ack(0, 0).final(0)
 LOSSY = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0)
 DOUBLE = Story().send(0).ack(0, 0).final(0, 0)
+WORSE = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 0)
 UNREAD = Story().send(0).ack(0, 0)
 BAD_CHECK = Check(name="P0", expected="leader 0", seen="leader 1", kept=False)
 
@@ -77,6 +78,7 @@ def prove(
         (UNREAD, LOSSY, Exit.BROKEN, "Broken"),
         (GOOD, GOOD, Exit.NOT_MADE, "control did not fail"),
         (GOOD, DOUBLE, Exit.NOT_MADE, "control did not fail"),
+        (GOOD, WORSE, Exit.NOT_MADE, "control did not fail as it must"),
     ],
 )
 def test_the_exit_status(

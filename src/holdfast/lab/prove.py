@@ -43,12 +43,17 @@ class PartResult:
 
     @property
     def as_it_must(self) -> bool:
-        """A part to prove keeps the promise; a control breaks it in the way that it must."""
-        if not self.evidence.judgement.decided or not all(check.kept for check in self.checks):
+        """A part to prove keeps the promise; a control breaks it in the way that it must.
+
+        A control has a promise of its own, the weaker one of its settings, and keeps that.
+        """
+        judgement = self.evidence.judgement
+        if not judgement.decided or not all(check.kept for check in self.checks):
             return False
         if self.part.breaks_with is None:
             return not self.broken
-        return self.part.breaks_with in self.broken
+        weaker = self.parameters.promise.forbids - {self.part.breaks_with}
+        return self.part.breaks_with in self.broken and not judgement.broken(weaker)
 
     def sentence(self) -> str:
         judgement = self.evidence.judgement

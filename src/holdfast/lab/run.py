@@ -196,6 +196,15 @@ class Run:
         }
         return self._start(name, "verifiable_consumer", values | _flags(flags))
 
+    def start_raw_reader(self, name: str = "raw-reader") -> Worker:
+        """Start a reader that notes the high watermark of every answer."""
+        values: dict[str, object] = {
+            "bootstrap-server": self.cluster.bootstrap_servers,
+            "topic": self.topic,
+            "partitions": self.parameters.partitions,
+        }
+        return self._start(name, "raw_consumer", values)
+
     def raw_client(self, name: str, *, acks: str, timeout_ms: int = 10_000) -> RawProducer:
         """Make a raw producer in this process, for a schedule that must be exact."""
         recorder = Recorder(self.history / f"{name}.jsonl", name)

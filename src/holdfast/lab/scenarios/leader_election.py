@@ -23,6 +23,7 @@ def steps(run: Run) -> None:
     producer = run.start_producer()
     raw = run.start_raw()
     run.start_reader()
+    run.start_raw_reader()
     run.must_flow(producer)
     run.must_flow(raw)
     for number in range(1, parameters.kills + 1):

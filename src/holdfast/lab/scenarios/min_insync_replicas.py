@@ -25,6 +25,7 @@ def steps(run: Run) -> None:
     # What waits for the dead replica is given up after this: the ISR will not do without it.
     producer = run.start_producer(config="request.timeout.ms=3000")
     run.start_reader()
+    run.start_raw_reader()
     run.must_flow(producer)
     run.steady(producer)
     run.alter_topic(min_insync_replicas=str(parameters.min_isr))

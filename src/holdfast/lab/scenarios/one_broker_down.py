@@ -18,6 +18,7 @@ def steps(run: Run) -> None:
     producer = run.start_producer()
     raw = run.start_raw()
     consumer = run.start_reader()
+    run.start_raw_reader()
     run.must_flow(producer)
     run.must_flow(raw)
     run.steady(producer)

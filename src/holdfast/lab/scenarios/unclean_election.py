@@ -51,6 +51,7 @@ def waits_for_a(run: Run, *, n2_refused: bool) -> None:
     """Unclean election off: offline until A returns, and nothing is lost."""
     run.make_topic({0: REPLICAS})
     reader = run.start_reader()
+    run.start_raw_reader()
     client = run.raw_client("producer", acks="all")
     go_one_by_one(run, client, n2_refused=n2_refused)
     strike(run)
@@ -81,6 +82,7 @@ def elects_c(run: Run) -> None:
     """Unclean election on: C leads, and exactly what it lacks is lost."""
     run.make_topic({0: REPLICAS})
     reader = run.start_reader()
+    run.start_raw_reader()
     client = run.raw_client("producer", acks="all")
     lacking = go_one_by_one(run, client)
     run.wait(

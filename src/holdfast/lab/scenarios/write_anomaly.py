@@ -30,6 +30,7 @@ def write_anomaly(run: Run) -> None:
     leader, followers = replicas[0], replicas[1:]
     run.make_topic({0: replicas})
     reader = run.start_reader()
+    run.start_raw_reader()
     client = run.raw_client("producer", acks=parameters.acks, timeout_ms=2000)
     run.acknowledge(client, 0, WARM_UP)
     run.wait(
