@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
 from holdfast.pipelines import read_range as module
 from holdfast.pipelines.listing import Listing, ListingError
@@ -120,3 +122,29 @@ def test_listing_finds_the_next_leader(topics: Topics, request: pytest.FixtureRe
     finally:
         cluster.start_node(leader)
     listing.close()
+
+
+@pytest.mark.apache
+@pytest.mark.skipif(not os.environ.get("HOLDFAST_TEST_BOOTSTRAP"), reason="needs transactions")
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_markers_and_aborted_records_are_holes(topics: Topics, level: str) -> None:
+    """A marker ends the log, so no record ever reaches the range's end: the position does."""
+    topic = topics.create()
+    settings = {"bootstrap.servers": topics.bootstrap, "transactional.id": topic}
+    producer = Producer(settings, logger=None)
+    producer.init_transactions(30)
+    for value, commit in ((b"kept", True), (b"aborted", False)):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush(30)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    client = (("bootstrap.servers", topics.bootstrap), ("isolation.level", level))
+    listing = Listing(client)
+    assert listing.latest([Partition(topic, 0)]) == {Partition(topic, 0): 4}
+    listing.close()
+    table = read(Partition(topic, 0), 0, 4, Access(client=client, silence_ms_max=20_000))
+    expected = [b"kept"] if level == "read_committed" else [b"kept", b"aborted"]
+    assert table.column("value").to_pylist() == expected
