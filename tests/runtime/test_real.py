@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,28 @@ def test_both_ends_have_no_delay_of_nagle() -> None:
         return found
 
     assert all(asyncio.run(main()))
+
+
+def test_lane_waits_for_its_own_job_and_for_no_other_lane() -> None:
+    worker = real.RealWorker(2)
+    gate = threading.Event()
+    ran: list[str] = []
+
+    def hold() -> None:
+        gate.wait(30)
+        ran.append("a0")
+
+    def release() -> None:
+        ran.append("b0")
+        gate.set()
+
+    async def main() -> None:
+        jobs = [(hold, "a"), (lambda: ran.append("a1"), "a"), (release, "b")]
+        await asyncio.gather(*(worker.submit(job, lane=lane) for job, lane in jobs))
+
+    asyncio.run(main())
+    worker.close()
+    assert ran == ["b0", "a0", "a1"]
 
 
 def test_answer_to_a_loop_that_is_gone_is_dropped() -> None:
