@@ -171,6 +171,18 @@ def test_a_broker_that_was_let_go_may_come_back_at_once() -> None:
     assert not cluster.state.image.brokers[0].in_controlled_shutdown
 
 
+def test_a_broker_that_was_let_go_stays_out_until_it_registers_again() -> None:
+    """It changes its mind, or an old heartbeat is late: it must not lead on its way out."""
+    cluster = Cluster().start(0)
+    cluster.create("t", [0])
+    cluster.beat(0, want_shut_down=True)
+    assert cluster.beat(0, want_shut_down=True).should_shut_down
+    assert cluster.beat(0).is_fenced
+    assert cluster.partition("t").leader == -1
+    cluster.start(0)
+    assert cluster.partition("t").leader == 0
+
+
 def test_a_stopped_neighbour_does_not_hold_a_departure_up_for_ever() -> None:
     cluster = Cluster().start(0, 1)
     cluster.die(1)

@@ -7,7 +7,7 @@ Method: random lives of a cluster; after every batch of records the invariants o
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.core.control_kit import Cluster
@@ -123,6 +123,7 @@ Life.TestCase.settings = settings(
     max_examples=60,
     stateful_step_count=40,
     deadline=None,
+    phases=[Phase.generate],  # shrinking takes minutes; a failure prints its steps anyway
     suppress_health_check=list(HealthCheck),
 )
 TestLife = pytest.mark.slow(Life.TestCase)

@@ -134,7 +134,9 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, now_ms: i
     fenced, leaves = broker.fenced, False
     if broker.fenced:
         leaves = request.want_shut_down
-        if not leaves and not request.want_fence and presence.metadata_offset >= broker.epoch:
+        # Who was leaving has left: only a new registration brings it back.
+        wants_in = not (leaves or request.want_fence or broker.in_controlled_shutdown)
+        if wants_in and presence.metadata_offset >= broker.epoch:
             records, fenced = _unfence(state, broker), False
     elif request.want_fence:
         records, fenced, leaves = fence(state, broker), True, request.want_shut_down
