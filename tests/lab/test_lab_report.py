@@ -103,7 +103,7 @@ WORDS = [
     "Promise broken",
     "Nothing acknowledged is lost.",
     "at most once",
-    "40 of 40",
+    "acknowledged, of 40",
     "leader none",
     "SIGKILL node 1",
     "foo-0: leader 1 → 0, epoch 1",

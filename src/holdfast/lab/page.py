@@ -62,7 +62,7 @@ def _cards(evidence: Evidence) -> str:
     tone = "good" if judgement.observed is Observed.EXACTLY_ONCE else "bad"
     cards = [
         ("observed", judgement.observed.value.partition(":")[0], tone),
-        ("acknowledged", f"{counts.acknowledged:,} of {counts.sent:,}", ""),
+        (f"acknowledged, of {counts.sent:,}", f"{counts.acknowledged:,}", ""),
         ("lost", f"{lost:,}" if judgement.decided else "?", "bad" if lost else "good"),
         ("duplicated", f"{doubled:,}" if judgement.decided else "?", "bad" if doubled else "good"),
         ("longest gap", duration(_longest_gap(evidence)), ""),
