@@ -6,17 +6,31 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast import cli
+from holdfast.cluster.processes import wait_until
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Outcome, Run
 
 pytestmark = pytest.mark.slow
+BOUND_S = 30.0
 PREFIX = f"cli-{os.getpid()}"
+
+
+def shown(run: Run, *command: str, until: Callable[[str], bool]) -> str:
+    """Repeat a command until its output is as expected: metadata arrives a little later."""
+
+    def found() -> Outcome | None:
+        outcome = run(*command)
+        return outcome if outcome.status == 0 and until(outcome.output) else None
+
+    what = f"{' '.join(command)} to show the change"
+    return wait_until(found, timeout_s=BOUND_S, what=what).output
 
 
 def test_the_life_of_a_topic(run: Run, bootstrap: str) -> None:
@@ -30,19 +44,24 @@ def test_the_life_of_a_topic(run: Run, bootstrap: str) -> None:
     assert again.status == 1
     assert "exists already" in again.errors
     assert run("topics", *at, "--create", "--topic", name, "--if-not-exists").status == 0
-    assert name in run("topics", *at, "--list").output.splitlines()
-    lines = run("topics", *at, "--describe", "--topic", name).output.splitlines()
+    shown(run, "topics", *at, "--list", until=lambda output: name in output.splitlines())
+    describe = ["topics", *at, "--describe", "--topic", name]
+    lines = shown(run, *describe, until=lambda output: "Leader: none" not in output).splitlines()
     assert lines[0].startswith(f"Topic: {name}\tTopicId: ")
     assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: " in lines[0]
     assert "retention.ms=1000" in lines[0]
     assert lines[1].startswith(f"\tTopic: {name}\tPartition: 0\tLeader: ")
     assert run("topics", *at, "--alter", "--topic", name, "--partitions", "3").status == 0
-    grown = json.loads(run("topics", *at, "--describe", "--topic", name, "--json").output)
+    grown = json.loads(
+        shown(
+            run, *describe, "--json", until=lambda text: len(json.loads(text)[0]["partitions"]) == 3
+        )
+    )
     assert [found["partition"] for found in grown[0]["partitions"]] == [0, 1, 2]
     less = run("topics", *at, "--alter", "--topic", name, "--partitions", "1")
     assert (less.status, "INVALID_PARTITIONS" in less.errors) == (1, True)
     assert run("topics", *at, "--delete", "--topic", name).status == 0
-    assert name not in run("topics", *at, "--list").output.splitlines()
+    shown(run, "topics", *at, "--list", until=lambda output: name not in output.splitlines())
     assert run("topics", *at, "--delete", "--topic", name).status == 1
     assert run("topics", *at, "--delete", "--topic", name, "--if-exists").status == 0
 
@@ -84,7 +103,9 @@ def test_settings_are_changed_and_shown(run: Run, bootstrap: str) -> None:
     of_topic = ["configs", *at, "--entity-type", "topics", "--entity-name", name]
     done = run(*of_topic, "--alter", "--add-config", "retention.ms=5,segment.bytes=2000000")
     assert (done.status, done.output) == (0, f"Completed updating config for topic {name}.\n")
-    lines = run(*of_topic, "--describe").output.splitlines()
+    lines = shown(
+        run, *of_topic, "--describe", until=lambda output: "segment" in output
+    ).splitlines()
     assert lines[0] == f"Dynamic configs for topic {name} are:"
     assert lines[1].startswith("  retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:")
     assert len(lines) == 3
@@ -92,19 +113,21 @@ def test_settings_are_changed_and_shown(run: Run, bootstrap: str) -> None:
     assert everything[0] == f"All configs for topic {name} are:"
     assert len(everything) > 20
     assert run(*of_topic, "--alter", "--delete-config", "retention.ms,segment.bytes").status == 0
-    assert len(run(*of_topic, "--describe").output.splitlines()) == 1
+    shown(run, *of_topic, "--describe", until=lambda output: len(output.splitlines()) == 1)
     wrong = run(*of_topic, "--alter", "--add-config", "nope=1")
     assert (wrong.status, "INVALID_CONFIG" in wrong.errors) == (1, True)
 
 
 def test_settings_of_brokers(run: Run, bootstrap: str) -> None:
-    """Goal: the cluster's default is set and taken back. Method: min.insync.replicas' sibling."""
+    """Goal: the cluster's default is set and taken back. Method: log.retention.ms."""
     default = ["configs", "--bootstrap-server", bootstrap, "--entity-type", "brokers",
                "--entity-default"]  # fmt: skip
     done = run(*default, "--alter", "--add-config", "log.retention.ms=99")
     assert done.output == "Completed updating default config for brokers in the cluster.\n"
-    shown = json.loads(run(*default, "--describe", "--json").output)
-    found = {entry["name"]: entry["value"] for entry in shown[0]["configs"]}
+    described = json.loads(
+        shown(run, *default, "--describe", "--json", until=lambda output: "log.retention" in output)
+    )
+    found = {entry["name"]: entry["value"] for entry in described[0]["configs"]}
     assert found["log.retention.ms"] == "99"
     assert run(*default, "--alter", "--delete-config", "log.retention.ms").status == 0
 
