@@ -160,3 +160,31 @@ def test_a_wait_that_was_answered_in_time_does_not_expire() -> None:
         assert not kept.expired.is_set()
 
     run(scenario)
+
+
+def test_a_wait_that_breaks_costs_the_others_nothing() -> None:
+    """All that was woken in one turn was forgotten when the first of it raised."""
+
+    class Broken(Flag):
+        def try_complete(self) -> bool:
+            self.asked += 1
+            assert self.asked == 1, "broken on purpose"
+            return False
+
+    async def scenario(room: WaitingRoom) -> None:
+        complaints: list[dict[str, object]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        broken, others = Broken(), [Flag(), Flag()]
+        for key, wait in enumerate([broken, *others]):
+            room.park(wait, [key], 60_000)
+        for key in (0, 1, 2):
+            room.wake(key)
+        for other in others:
+            other.over = True
+        while not all(other.completed for other in others):
+            await asyncio.sleep(0)
+        assert len(complaints) == 1
+        assert room.parked == 1
+
+    run(scenario)

@@ -124,11 +124,21 @@ class WaitingRoom:
 
     def _ask_woken(self) -> None:
         woken, self._woken = self._woken, {}
-        for key in woken:
-            for parked in list(self._parked.get(key, ())):
-                # One that is in two woken queues may have been answered through the other.
-                if parked in self._parked.get(key, ()) and parked.wait.try_complete():
-                    self._forget(parked)
+        try:
+            while woken:
+                key = next(iter(woken))
+                self._ask(key)
+                del woken[key]
+        finally:
+            # A mistake in one wait must not cost the others their turn.
+            for key in list(woken)[1:]:
+                self.wake(key)
+
+    def _ask(self, key: Hashable) -> None:
+        for parked in list(self._parked.get(key, ())):
+            # One that is in two woken queues may have been answered through the other.
+            if parked in self._parked.get(key, ()) and parked.wait.try_complete():
+                self._forget(parked)
 
     def _expire(self, parked: _Parked) -> None:
         parked.timer = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.log.errors import StorageError
+from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.log import Log
 from holdfast.node.api.leader import current_leader, endpoints
 from holdfast.node.context import (
@@ -31,6 +31,7 @@ FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_DIVERGENCE = 12
 FIRST_VERSION_WITH_ADDRESSES = 16
 READ_COMMITTED = 1
+WAIT_MS_MAX = 60_000  # a wait outlives its connection: none may do so for weeks
 NOTHING = b""
 UNKNOWN_EPOCH = wire.EpochEndOffset()
 LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -75,7 +76,7 @@ class FetchWait:
         """Wait for any of its partitions to change, as long as the client allows."""
         self._deferred = deferred
         keys = [asked.partition.key for asked in self._asked if asked.partition is not None]
-        self._broker.waiting.park(self, keys, self._request.max_wait_ms)
+        self._broker.waiting.park(self, keys, min(self._request.max_wait_ms, WAIT_MS_MAX))
 
     def try_complete(self) -> bool:
         assert self._deferred is not None
@@ -139,7 +140,11 @@ class FetchWait:
             if offset < bound:
                 if request.min_bytes <= 1:
                     return True
-                available += min(log.bytes_between(offset, bound), wanted.partition_max_bytes)
+                try:
+                    found = log.bytes_between(offset, bound)
+                except (StorageError, CorruptFileError):
+                    return True  # the read says what is wrong
+                available += min(found, wanted.partition_max_bytes)
                 if available >= request.min_bytes:
                     return True
         return False
@@ -240,7 +245,9 @@ class FetchWait:
         if leaders and self._context.version >= FIRST_VERSION_WITH_ADDRESSES:
             response.node_endpoints = [
                 wire.NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
-                for node, host, port, rack in endpoints(self._broker, leaders)
+                for node, host, port, rack in endpoints(
+                    self._broker, leaders, self._context.listener
+                )
             ]
 
 

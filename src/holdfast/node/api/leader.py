@@ -19,10 +19,12 @@ def current_leader(broker: Broker, topic: str, index: int) -> tuple[int, int] | 
     return decided.leader, decided.leader_epoch
 
 
-def endpoints(broker: Broker, nodes: Iterable[int]) -> Iterator[tuple[int, str, int, str | None]]:
-    """Yield id, host, port and rack of each broker that has a listener for clients."""
+def endpoints(
+    broker: Broker, nodes: Iterable[int], listener: str
+) -> Iterator[tuple[int, str, int, str | None]]:
+    """Yield id, host, port and rack of each broker that has the listener the client came by."""
     for node in nodes:
         registered = broker.image.brokers.get(node)
-        endpoint = registered.endpoint(broker.client_listener) if registered else None
+        endpoint = registered.endpoint(listener) if registered else None
         if registered is not None and endpoint is not None:
             yield node, endpoint.host, endpoint.port, registered.rack

@@ -40,7 +40,16 @@ def decode_request(version: int, frame: memoryview, offset: int) -> wire.Produce
 class ProduceWait:
     """A request with acks=all, until the high watermark has passed what it appended."""
 
-    __slots__ = ("_broker", "_deferred", "_left", "_parts", "_response", "_step", "finished")
+    __slots__ = (
+        "_broker",
+        "_deferred",
+        "_left",
+        "_listener",
+        "_parts",
+        "_response",
+        "_step",
+        "finished",
+    )
 
     def __init__(
         self,
@@ -48,6 +57,7 @@ class ProduceWait:
         deferred: Deferred,
         response: wire.ProduceResponse,
         parts: list[tuple[Partition, int, Answer]],
+        listener: str,
     ) -> None:
         self.finished = False
         self._broker = broker
@@ -55,6 +65,7 @@ class ProduceWait:
         self._response = response
         self._parts: list[tuple[Partition, int, Answer] | None] = list(parts)
         self._left = len(parts)
+        self._listener = listener
         self._step = -1
 
     def begin(self, timeout_ms: int) -> None:
@@ -85,7 +96,7 @@ class ProduceWait:
         if not self._left:
             self.finished = True
             self._broker.waiting.keep(self, self._step)
-            _name_leaders(self._broker, self._response)
+            _name_leaders(self._broker, self._response, self._listener)
             self._deferred.answer(self._response)
 
     def expire(self) -> None:
@@ -122,7 +133,7 @@ def handle(
         return None
     if request.acks == -1 and parts:
         return _answer_when_replicated(broker, context, request.timeout_ms, response, parts)
-    _name_leaders(broker, response)
+    _name_leaders(broker, response, context.listener)
     return response
 
 
@@ -134,7 +145,7 @@ def _answer_when_replicated(
     parts: list[tuple[Partition, int, Answer]],
 ) -> Deferred:
     deferred = context.defer()
-    ProduceWait(broker, deferred, response, parts).begin(timeout_ms)
+    ProduceWait(broker, deferred, response, parts, context.listener).begin(timeout_ms)
     return deferred
 
 
@@ -214,7 +225,7 @@ def _refuse(answer: Answer, error: ErrorCode) -> None:
     answer.log_start_offset = -1
 
 
-def _name_leaders(broker: Broker, response: wire.ProduceResponse) -> None:
+def _name_leaders(broker: Broker, response: wire.ProduceResponse, listener: str) -> None:
     """Tell whoever came to the wrong broker where the leader is (KIP-951)."""
     leaders: dict[int, None] = {}
     for topic in response.responses:
@@ -229,5 +240,5 @@ def _name_leaders(broker: Broker, response: wire.ProduceResponse) -> None:
     if leaders:
         response.node_endpoints = [
             wire.NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
-            for node, host, port, rack in endpoints(broker, leaders)
+            for node, host, port, rack in endpoints(broker, leaders, listener)
         ]
