@@ -14,7 +14,7 @@ from holdfast.core.image import ImageDelta, MetadataImage, ResourceType
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.node.api import BROKER
-from holdfast.node.channel import ControllerChannel, controller_addresses
+from holdfast.node.channel import ControllerChannel, controller_addresses, report_bug
 from holdfast.node.context import Authorizer
 from holdfast.node.fetcher import FetchSettings
 from holdfast.node.isr import IsrChanges
@@ -49,7 +49,6 @@ class Broker:
         self.cluster_id = directories.cluster_id
         self.image = MetadataImage()  # changes only between handlers
         self.broker_epoch = NOT_REGISTERED
-        self.client_listener = settings.inter_broker_listener_name
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock)
         self.channel = self._controller_channel(f"broker-{settings.node_id}")
         # A channel of its own: heartbeats don't wait behind answers that wait for the disk.
@@ -72,6 +71,7 @@ class Broker:
             endpoint=self._endpoint,
             broker_epoch=lambda: self.broker_epoch,
             propose=self.isr_changes.propose,
+            fetcher_ended=self._loop_ended,
         )
         self.server = Server(
             runtime, settings, role="broker", owner=self, apis=BROKER, authorizer=authorizer
@@ -101,9 +101,9 @@ class Broker:
     async def start(self) -> None:
         """Bind, and begin to read the metadata log. Clients are held until `join` has returned."""
         await self.server.listen(self.settings.broker_listeners)
-        self.channel.start()
-        self._heartbeats.start()
-        self.observer.start()
+        self.channel.start(self._loop_ended)
+        self._heartbeats.start(self._loop_ended)
+        self.observer.start(self._loop_ended)
         self.lifecycle = Lifecycle(
             self.runtime,
             self.settings,
@@ -128,7 +128,7 @@ class Broker:
         """
         assert self.lifecycle is not None, "join comes after start"
         epoch = await self.lifecycle.register()
-        self.lifecycle.start()
+        self.lifecycle.start(self._loop_ended)
         await self.observer.applied(epoch)
         self._current = True
         self.partitions.start()
@@ -142,6 +142,7 @@ class Broker:
             if self.settings.controlled_shutdown_enable:
                 await self.lifecycle.shut_down()
             await self.lifecycle.close()
+        self._current = False  # what is decided from here on is for the others
         self.isr_changes.close()
         self.producer_ids.close()
         await self.partitions.close()
@@ -172,6 +173,13 @@ class Broker:
         self.partitions.directory_failed(directory)
         if not any(each.online for each in self.directories.directories) and not self.failed.done():
             self.failed.set_exception(StorageError(directory.path, directory.failure))
+
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        """A loop has died of a mistake of ours: a broker without it would only look alive."""
+        report_bug(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not self.failed.done():
+            self.failed.set_exception(failure)
 
     # -- what others ask -----------------------------------------------------------------------
 

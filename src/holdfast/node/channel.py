@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.config.node import NodeSettings
 from holdfast.runtime.dial import Connection, ConnectionLostError, dial
@@ -22,6 +22,9 @@ logger = logging.getLogger("holdfast.channel")
 WAITING_MAX: Final = 1000  # requests that wait for a connection; one more is refused at once
 BACKOFF_MS_MAX: Final = 1000
 CONNECT_TIMEOUT_MS: Final = 5000
+
+
+Ended: TypeAlias = Callable[[asyncio.Task[None]], None]
 
 
 class ControllerUnavailableError(ConnectionError):
@@ -76,11 +79,14 @@ class ControllerChannel:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def start(self) -> None:
-        """Begin to connect; needs a running loop."""
+    def start(self, ended: Ended | None = None) -> None:
+        """Begin to connect; needs a running loop.
+
+        `ended` is called when the loop ends, which without `close` is a mistake of ours.
+        """
         assert self._task is None, "started twice"
         self._task = asyncio.get_running_loop().create_task(self._stay_connected())
-        self._task.add_done_callback(report_bug)
+        self._task.add_done_callback(ended or report_bug)
 
     async def close(self) -> None:
         """Drop the connection; whatever waits for an answer fails."""

@@ -18,7 +18,7 @@ from holdfast.node.nudge import Nudge
 from holdfast.node.partition import Partition, PartitionKey
 from holdfast.runtime.dial import Connection, dial
 from holdfast.runtime.ports import Runtime
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import fetch as wire
 from holdfast.wire.messages import list_offsets
 
@@ -80,12 +80,15 @@ class Fetcher:
         source: int,
         endpoint: Callable[[int], tuple[str, int] | None],
         broker_epoch: Callable[[], int],
+        ended: Callable[[asyncio.Task[None]], None],
     ) -> None:
+        """`ended` is called when the loop ends, which without `close` is a mistake of ours."""
         self._runtime = runtime
         self._settings = settings
         self._source = source
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
+        self._ended = ended
         self._following: dict[PartitionKey, Following] = {}
         self._changed = Nudge()
         self._parked = False  # a fetch is at the leader
@@ -105,6 +108,7 @@ class Fetcher:
             self._drop_connection()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
 
     def remove(self, key: PartitionKey) -> None:
         self._following.pop(key, None)
@@ -184,7 +188,7 @@ class Fetcher:
         finally:
             self._parked = False
         if response.error_code != ErrorCode.NONE:
-            self._put_off(fetching, ErrorCode(response.error_code).name)
+            self._put_off(fetching, error_code(response.error_code).name)
             return
         for topic in response.responses:
             for data in topic.partitions:
@@ -222,8 +226,7 @@ class Fetcher:
 
     def _apply(self, following: Following, asked_at: int, data: wire.PartitionData) -> None:
         partition = following.partition
-        current = self._following.get(partition.key) is following and following.is_current
-        if not current or _log_end(following) != asked_at:
+        if not self._is_assigned(following) or _log_end(following) != asked_at:
             return  # a stale answer: what it says was true of another log or another epoch
         try:
             self._apply_current(following, data)
@@ -231,9 +234,13 @@ class Fetcher:
             logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's
             following.state = State.FAILED
 
+    def _is_assigned(self, following: Following) -> bool:
+        """Whether it is still to be fetched from here, in that epoch."""
+        return self._following.get(following.partition.key) is following and following.is_current
+
     def _apply_current(self, following: Following, data: wire.PartitionData) -> None:
         partition = following.partition
-        error = ErrorCode(data.error_code)
+        error = error_code(data.error_code)
         if error is ErrorCode.NONE and data.diverging_epoch.end_offset != -1:
             # Nothing else of such an answer counts: not its high watermark, not its log start.
             diverging = data.diverging_epoch
@@ -243,6 +250,10 @@ class Fetcher:
             error = partition.append_fetched(records, data.high_watermark, data.log_start_offset)
             if error is not ErrorCode.NONE:
                 self._put_off([following], f"what the leader sent is damaged: {error.name}")
+            elif records:
+                # To the end of the next request: an answer is filled from its beginning, and where
+                # all have much to fetch, the last ones would never get anything.
+                self._following[partition.key] = self._following.pop(partition.key)
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
             following.state = State.FENCED
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -270,9 +281,11 @@ class Fetcher:
         starts, latest = _offsets(begins), _offsets(ends)
         for following in looking:
             name = (following.partition.topic, following.partition.index)
+            if not self._is_assigned(following):
+                continue  # meanwhile it follows another, or its topic is deleted and its log closed
             if name not in starts or name not in latest:
                 self._put_off([following], "the leader did not say where its log begins and ends")
-            elif following.is_current:
+            else:
                 self._cut(following, starts[name], latest[name])
 
     def _cut(self, following: Following, start: int, end: int) -> None:
@@ -283,6 +296,8 @@ class Fetcher:
                 partition.truncate_to(end)
             elif start > partition.log.end:
                 partition.reset_to(start)
+            else:
+                self._put_off([following], "our offset is within the leader's log after all")
             following.state = State.FETCHING
         except StorageError as error:
             logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's

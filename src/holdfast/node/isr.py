@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.replication import Proposal, Reaction
 from holdfast.node.partition import Partition, PartitionKey
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import alter_partition as wire
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class IsrChanges:
             return
         response = None if failure is not None else done.result()
         if response is None or response.error_code != ErrorCode.NONE:
-            reason = failure if response is None else ErrorCode(response.error_code).name
+            reason = failure if response is None else error_code(response.error_code).name
             logger.warning("AlterPartition failed, trying again: %s", reason)
             self._again(sent)
             return
@@ -128,7 +128,7 @@ class IsrChanges:
             return True
         if leader is None:
             return True
-        error = ErrorCode(answer.error_code)
+        error = error_code(answer.error_code)
         logger.info(
             "%s: ISR %s refused: %s", partition, ",".join(map(str, proposal.isr)), error.name
         )

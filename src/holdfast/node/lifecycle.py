@@ -17,6 +17,7 @@ from holdfast.core.image import Endpoint
 from holdfast.node.channel import (
     ControllerChannel,
     ControllerUnavailableError,
+    Ended,
     report_bug,
 )
 from holdfast.node.nudge import Nudge
@@ -186,13 +187,16 @@ class Lifecycle:
 
     # -- staying -------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to beat; the broker stays fenced until `ready` has been called too."""
+    def start(self, ended: Ended = report_bug) -> None:
+        """Begin to beat; the broker stays fenced until `ready` has been called too.
+
+        `ended` as for the channel.
+        """
         assert self.broker_epoch >= 0, "not registered"
         assert self._task is None, "started twice"
         self._unfenced = asyncio.get_running_loop().create_future()
         self._task = asyncio.get_running_loop().create_task(self._beat())
-        self._task.add_done_callback(report_bug)
+        self._task.add_done_callback(ended)
 
     def ready(self) -> asyncio.Future[None]:
         """The node can serve: ask to be unfenced. Done once it is."""

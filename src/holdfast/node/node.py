@@ -83,14 +83,27 @@ class Node:
         RegistrationError: the controller refuses this broker. StorageError: the controller's own
         log can't be written any more.
         """
+        roles = [role for role in (self.broker, self.controller) if role is not None]
+        failures = [role.failed for role in roles if role.failed is not None]
         if self.broker is not None:
-            await self.broker.join()
+            await self._join(self.broker, failures)
         self.ready.set_result(None)
-        failures = [role.failed for role in (self.broker, self.controller) if role is not None]
-        waited = [failed for failed in failures if failed is not None]
-        done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(failures, return_when=asyncio.FIRST_COMPLETED)
         for failed in done:
             failed.result()
+
+    @staticmethod
+    async def _join(broker: Broker, failures: Sequence[asyncio.Future[None]]) -> None:
+        """Join, unless a role fails meanwhile: what is waited for would then never come."""
+        joining = asyncio.get_running_loop().create_task(broker.join())
+        try:
+            await asyncio.wait([joining, *failures], return_when=asyncio.FIRST_COMPLETED)
+            for failed in failures:
+                if failed.done():
+                    failed.result()
+            await joining
+        finally:
+            joining.cancel()
 
     async def _start_controller(self) -> None:
         self.controller = Controller(

@@ -18,6 +18,7 @@ from holdfast.core.names import METADATA_TOPIC
 from holdfast.node.channel import (
     ControllerChannel,
     ControllerUnavailableError,
+    Ended,
     report_bug,
 )
 from holdfast.node.metadata_log import CommittedBatch, decode_batches
@@ -65,12 +66,12 @@ class Observer:
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
-    def start(self) -> None:
-        """Begin to read; starts its channel too."""
+    def start(self, ended: Ended = report_bug) -> None:
+        """Begin to read; starts its channel too. `ended` as for the channel."""
         assert self._task is None, "started twice"
-        self._channel.start()
+        self._channel.start(ended)
         self._task = asyncio.get_running_loop().create_task(self._follow())
-        self._task.add_done_callback(report_bug)
+        self._task.add_done_callback(ended)
 
     async def close(self) -> None:
         """Stop reading; the image stays as it is."""

@@ -46,6 +46,7 @@ class Partitions:
         endpoint: Callable[[int], tuple[str, int] | None],
         broker_epoch: Callable[[], int],
         propose: Callable[[Partition, Proposal], None],
+        fetcher_ended: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self.held: dict[PartitionKey, Partition] = {}
         self.by_name: dict[tuple[str, int], Partition] = {}
@@ -60,6 +61,7 @@ class Partitions:
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
         self._propose = propose
+        self._fetcher_ended = fetcher_ended
         self._fetchers: dict[int, Fetcher] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -258,6 +260,7 @@ class Partitions:
                 source=source,
                 endpoint=self._endpoint,
                 broker_epoch=self._broker_epoch,
+                ended=self._fetcher_ended,
             )
         return fetcher
 
@@ -272,10 +275,10 @@ class Partitions:
         self._sweep = asyncio.get_running_loop().call_later(delay, self._swept)
 
     def _swept(self) -> None:
+        self._schedule_sweep()
         for partition in list(self.held.values()):
             partition.shrink_if_lagging()
             partition.acknowledgements.drop_finished()
-        self._schedule_sweep()
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """A log directory went offline: its replicas answer with an error, the others serve on."""
@@ -291,7 +294,10 @@ class Partitions:
                 partition.fail()
 
     async def close(self) -> None:
-        """Stop fetching and leading. The logs stay open: their directories close them."""
+        """Stop fetching and leading. The logs stay open: their directories close them.
+
+        `apply` must not be called any more.
+        """
         if self._sweep is not None:
             self._sweep.cancel()
         for fetcher in self._fetchers.values():

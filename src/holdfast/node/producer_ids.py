@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import allocate_producer_ids as wire
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ProducerIds:
             return
         response = done.result()
         if response.error_code != ErrorCode.NONE:
-            logger.warning("no block of producer ids: %s", ErrorCode(response.error_code).name)
+            logger.warning("no block of producer ids: %s", error_code(response.error_code).name)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry)
             return
         first, length = response.producer_id_start, response.producer_id_len

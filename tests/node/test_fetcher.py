@@ -1,0 +1,150 @@
+"""Following, where what happens meanwhile matters (KAFKA.md 4.2).
+
+Goal: a question whose partition is gone when the answer comes harms nobody, and no partition is
+left out because others always have more. Method: the real fetcher with real partitions over real
+logs on a disk in memory; the leader's answers are made by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tests.log.log_kit import NOW_MS, TOPIC_ID, make_batch, open_directories, virtual
+
+from holdfast.config.topic import TopicSettings
+from holdfast.log.directories import LogDirectories
+from holdfast.node.fetcher import Fetcher, FetchSettings, Following, State
+from holdfast.node.partition import Partition
+from holdfast.node.waiting import WaitingRoom
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.messages import list_offsets
+from holdfast.wire.messages.fetch import PartitionData
+
+SETTINGS = FetchSettings(
+    node=1,
+    backoff_ms=1000,
+    wait_ms_max=500,
+    min_bytes=1,
+    partition_bytes_max=1 << 20,
+    response_bytes_max=1 << 20,
+    client_id="test",
+    timeout_ms=1000,
+)
+EPOCH = 3
+
+
+def fetcher(runtime: Runtime) -> Fetcher:
+    return Fetcher(
+        runtime,
+        SETTINGS,
+        source=0,
+        endpoint=lambda _: None,
+        broker_epoch=lambda: 1,
+        ended=lambda _: None,
+    )
+
+
+def follower(runtime: Runtime, directories: LogDirectories, index: int) -> Partition:
+    partition = Partition(
+        node=1,
+        topic="t",
+        topic_id=TOPIC_ID,
+        index=index,
+        log=directories.create("t", index, TOPIC_ID, TopicSettings()),
+        settings=TopicSettings(),
+        lag_ms_max=1000,
+        clock=runtime.clock,
+        waiting=WaitingRoom(asyncio.get_running_loop(), runtime.clock),
+        propose=lambda _partition, _proposal: None,
+    )
+    partition.follow(0, EPOCH)
+    return partition
+
+
+class Leader:
+    """Answers ListOffsets with one offset; `meanwhile` happens before each answer."""
+
+    def __init__(self, offset: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.offset = offset
+        self.meanwhile = meanwhile
+
+    async def send(self, request: Any, *, version: int) -> list_offsets.ListOffsetsResponse:
+        assert version
+        await asyncio.sleep(0)
+        self.meanwhile()
+        return list_offsets.ListOffsetsResponse(
+            topics=[
+                list_offsets.ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        list_offsets.ListOffsetsPartitionResponse(
+                            partition_index=asked.partition_index, offset=self.offset
+                        )
+                        for asked in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+def looking(following: Fetcher, partition: Partition) -> Following:
+    made = Following(partition, EPOCH, State.LOOKING)
+    following._following[partition.key] = made
+    return made
+
+
+def test_a_topic_deleted_while_its_leader_is_asked_harms_nobody() -> None:
+    """The answer was applied to the closed log, and an assertion ended all following."""
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime)
+        fetching, partition = fetcher(runtime), follower(runtime, directories, 0)
+
+        def delete() -> None:
+            if directories.get("t", 0) is not None:
+                fetching.remove(partition.key)
+                partition.stop()
+                directories.delete("t", 0)
+
+        entry = looking(fetching, partition)
+        await fetching._look_up(Leader(7, delete), [entry])  # type: ignore[arg-type]
+        assert entry.state is State.LOOKING
+
+    virtual(body)
+
+
+def test_a_follower_that_is_told_nothing_new_waits_before_it_asks_again() -> None:
+    """Out of range, but within the leader's log: asked at once, it would ask without end."""
+
+    async def body(runtime: Runtime) -> None:
+        fetching = fetcher(runtime)
+        partition = follower(runtime, open_directories(runtime), 0)
+        entry = looking(fetching, partition)
+        await fetching._look_up(Leader(0), [entry])  # type: ignore[arg-type]
+        assert entry.state is State.FETCHING
+        assert entry.retry_at > asyncio.get_running_loop().time()
+
+    virtual(body)
+
+
+def test_who_got_records_is_asked_for_last_next_time() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, fetching = open_directories(runtime), fetcher(runtime)
+        partitions = [follower(runtime, directories, index) for index in range(3)]
+        for partition in partitions:
+            fetching._following[partition.key] = Following(partition, EPOCH)
+        records = make_batch(1, timestamp=NOW_MS)
+        entry = fetching._following[partitions[0].key]
+        fetching._apply(entry, 0, PartitionData(partition_index=0, records=records))
+        assert [each.partition.index for each in fetching._following.values()] == [1, 2, 0]
+        entry = fetching._following[partitions[1].key]
+        fetching._apply(entry, 0, PartitionData(partition_index=1, records=b""))
+        assert [each.partition.index for each in fetching._following.values()] == [1, 2, 0]
+        unknown = PartitionData(partition_index=1, error_code=12345)
+        fetching._apply(entry, 0, unknown)  # a code of a later version is a reason to wait only
+        assert entry.retry_at > asyncio.get_running_loop().time()
+
+    virtual(body)
