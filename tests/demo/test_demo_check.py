@@ -85,7 +85,6 @@ def history(directory: Path, events: list[DemoEvent], topic: str) -> dict[str, t
 def payments_run(tmp_path: Path) -> Path:
     plan = DemoPlan(
         kind="payments",
-        database=f"sqlite:///{tmp_path}/table.db",
         events=COUNT,
         rate=1,
         topic="payments",
@@ -107,7 +106,7 @@ def payments_run(tmp_path: Path) -> Path:
                 "value": event.value,
             }
         )  # fmt: skip
-    engine = open_engine(plan.database)
+    engine = open_engine(f"sqlite:///{tmp_path}/table.db")
     recipe = ledger.Ledger(4, 1000)
     with engine.begin() as connection:
         recipe.prepare(connection)
@@ -135,7 +134,6 @@ def lines_run(tmp_path: Path) -> Path:
         )  # fmt: skip
     plan = DemoPlan(
         kind="lines",
-        database=f"sqlite:///{tmp_path}/table.db",
         events=COUNT,
         rate=1,
         topic="lines",
@@ -145,7 +143,7 @@ def lines_run(tmp_path: Path) -> Path:
         sha256=digest.hex(),
     )
     plan.write(tmp_path)
-    engine = open_engine(plan.database)
+    engine = open_engine(f"sqlite:///{tmp_path}/table.db")
     with engine.begin() as connection:
         lines.Lines().prepare(connection)
         lines.Lines().write(connection, rows)
@@ -180,8 +178,14 @@ def test_clean_runs_pass(payments_run: Path) -> None:
     assert len(verdict.tables[0].rows) == 4
 
 
-def test_a_clean_run_of_lines_passes(lines_run: Path) -> None:
+def test_a_clean_run_of_lines_passes(
+    lines_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     assert check_demo(lines_run).kept
+    moved = tmp_path_factory.mktemp("elsewhere") / "moved"
+    lines_run.rename(moved)
+    assert check_demo(moved).kept
+    moved.rename(lines_run)
 
 
 @pytest.mark.parametrize(

@@ -124,12 +124,11 @@ class Demo:
         except OSError as error:
             raise DemoError(f"{directory}: {error.strerror}.") from error
         options = self._options
-        database = options.database or f"sqlite:///{self._places.table}"
         query = f"demo {directory.name}"
         if options.input is None:
             plan = DemoPlan(
                 kind="payments",
-                database=database,
+                database=options.database,
                 events=options.events,
                 rate=options.rate,
                 topic="payments",
@@ -138,14 +137,14 @@ class Demo:
                 accounts=options.accounts,
             )
         else:
-            plan = self._lines_plan(options.input.absolute(), database, query)
+            plan = self._lines_plan(options.input.absolute(), query)
         if options.database:
             refuse_used(options.database)
         plan.write(directory)
         self._now.events = plan.events
         return plan
 
-    def _lines_plan(self, path: Path, database: str, query: str) -> DemoPlan:
+    def _lines_plan(self, path: Path, query: str) -> DemoPlan:
         summary = demo_input.summarise(path, self._options.key, self._places.malformed)
         if not summary.well_formed:
             raise DemoError(
@@ -158,7 +157,7 @@ class Demo:
             )
         return DemoPlan(
             kind="lines",
-            database=database,
+            database=self._options.database,
             events=summary.well_formed,
             rate=self._options.rate,
             topic="lines",
@@ -202,7 +201,7 @@ class Demo:
         self._progress.step(f"the log was read back: {sum(ends.values()):,} records")
         # The driver's word first: the database is asked when it may have everything.
         run.until(
-            lambda: driver.rows >= plan.events and table_at(plan) == ends,
+            lambda: driver.rows >= plan.events and table_at(plan, self._places) == ends,
             SPARK_TIMEOUT_S,
             "the table to catch up",
         )

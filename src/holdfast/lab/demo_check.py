@@ -83,14 +83,15 @@ class TableFindings:
 def check_demo(directory: Path) -> DemoVerdict:
     """Judge a run's history and hold its table against it. DemoError: something is not there."""
     plan = DemoPlan.read(directory)
-    places = Places(directory)
+    places = Places(directory.absolute())
+    database = places.database(plan)
     try:
         evidence, log = _judge(places)
     except (HistoryError, OSError) as error:
         raise DemoError(f"The run's history can't be read: {error}.") from error
     promise = promise_for(acks="all", replication_factor=3, min_isr=2, idempotent=True, retries=1)
     checks = [_log_check(evidence, promise, plan)]
-    engine = sql.create_engine(plan.database)
+    engine = sql.create_engine(database)
     try:
         with engine.connect() as connection:
             checks += _table_checks(connection, plan, log)
@@ -102,7 +103,7 @@ def check_demo(directory: Path) -> DemoVerdict:
             else:
                 checks.append(_text_check(connection, plan))
     except SQLAlchemyError as error:
-        raise DemoError(f"The table can't be read ({plan.database}): {error}.") from error
+        raise DemoError(f"The table can't be read ({database}): {error}.") from error
     finally:
         engine.dispose()
     return DemoVerdict(

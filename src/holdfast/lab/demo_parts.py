@@ -52,7 +52,7 @@ def start_driver(
     arguments = [
         *("--bootstrap-server", cluster.bootstrap_servers),
         *("--topic", plan.topic),
-        *("--database", plan.database),
+        *("--database", places.database(plan)),
         *("--checkpoint", str(places.checkpoint)),
         *("--query", plan.query),
         # Spark takes all it can get, and brokers that share its cores must still send
@@ -125,9 +125,9 @@ def read_log(plan: DemoPlan, places: Places, cluster: LocalCluster) -> dict[int,
             raise DemoError(f"{error}.") from error
 
 
-def table_at(plan: DemoPlan) -> dict[int, int]:
+def table_at(plan: DemoPlan, places: Places) -> dict[int, int]:
     """Return how far the table is; nothing when it is not there, or locked just now."""
-    engine = sql.create_engine(plan.database)
+    engine = sql.create_engine(places.database(plan))
     try:
         with engine.connect() as connection:
             return next_offsets(connection, plan)

@@ -21,7 +21,6 @@ class DemoError(RuntimeError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPlan:
     kind: Literal["payments", "lines"]
-    database: str  # SQLAlchemy's URL
     events: int  # to be sent: payments, or well-formed lines
     rate: float
     topic: str
@@ -32,6 +31,7 @@ class DemoPlan:
     opening: int = 10_000_000  # hundredths; more than chance takes away
     input: str | None = None
     key: str | None = None
+    database: str | None = None  # SQLAlchemy's URL; None: SQLite in the run's directory
     malformed: int = 0
     sha256: str = ""  # over number and text of the well-formed lines
 
@@ -75,6 +75,10 @@ class Places:
     @property
     def table(self) -> Path:
         return self.directory / "table.db"
+
+    def database(self, plan: DemoPlan) -> str:
+        """Return SQLAlchemy's URL of the tables. A directory may have been moved since."""
+        return plan.database or f"sqlite:///{self.table}"
 
     @property
     def malformed(self) -> Path:

@@ -68,7 +68,7 @@ def _configuration(plan: DemoPlan) -> dict[str, str]:
         "brokers": "3, and a controller of its own",
         "topic": f"{plan.topic}: {plan.partitions} partitions, RF 3, min.insync.replicas 2",
         "producer": f"idempotent, acks=all, {plan.rate:,.0f} events/s",
-        "database": plan.database,
+        "database": plan.database or "SQLite, table.db",
     }
     if plan.kind == "payments":
         values["payments"] = f"{plan.accounts} accounts, seed {plan.seed}"

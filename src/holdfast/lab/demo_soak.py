@@ -50,7 +50,6 @@ def _plan(directory: Path) -> DemoPlan:
     places.history.mkdir(parents=True)
     plan = DemoPlan(
         kind="payments",
-        database=f"sqlite:///{places.table}",
         events=EVENTS,
         rate=RATE,
         topic="payments",
@@ -90,6 +89,9 @@ class _Scene:
             start_driver(self.plan, self.places, self.cluster, *options)
         )
 
+    def table_reaches(self, ends: dict[int, int]) -> Callable[[], bool]:
+        return lambda: table_at(self.plan, self.places) == ends
+
     def send_everything(self) -> None:
         self.producer.wait(send_bound_s(self.plan))
 
@@ -108,7 +110,9 @@ def kill_drivers(directory: Path) -> dict[str, Any]:
             open_gate(scene.producer, EVENTS)
             scene.send_everything()
             ends = read_log(scene.plan, scene.places, scene.cluster)
-            _until(lambda: table_at(scene.plan) == ends, "the table to catch up", last)
+            _until(
+                lambda: table_at(scene.plan, scene.places) == ends, "the table to catch up", last
+            )
             last.stop()
         verdict = check_demo(directory)
     except (DemoError, ClusterError) as error:
@@ -151,7 +155,7 @@ def append_control(directory: Path) -> dict[str, Any]:
             first.kill()
             second = scene.driver(*append, "--once")
             second.wait(START_TIMEOUT_S)
-        rows, distinct = _count(scene.plan.database)
+        rows, distinct = _count(scene.places.database(scene.plan))
     except (DemoError, ClusterError) as error:
         return result | {"verdict": str(error)}
     return result | {

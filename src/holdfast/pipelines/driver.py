@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.java import JavaError
 from holdfast.pipelines.session import HEAP_MB, local_session
@@ -86,6 +88,9 @@ def run(
     except FencedError as error:
         say("failed", error=str(error))
         return FENCED
+    except SQLAlchemyError as error:
+        say("failed", error=f"{options.database}: {error}")
+        return FAILED
     query = _start(session, options, frame, sink)
     say("started")
     status = _follow(query, sink, stopping)

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 from holdfast.pipelines.offsets import EARLIEST, LATEST, Offsets, OffsetsError, Partition, from_text
 
-TOPIC_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-
 KNOWN = (
     "subscribe",
     "assign",
