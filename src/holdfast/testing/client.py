@@ -88,7 +88,10 @@ class ClusterClient:
     async def ask(
         self, message: Request, *, node: int | None = None, version: int | None = None
     ) -> Any:
-        """Send one request to a node (None: whichever answers); OSError when none does."""
+        """Send one request to a node; OSError when it does not answer.
+
+        None: to one after another until one answers; those before may carry it out all the same.
+        """
         if node is None:
             return await self._ask_any(message, version)
         if node not in self._nodes:
