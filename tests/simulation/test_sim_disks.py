@@ -87,6 +87,30 @@ def test_a_leader_without_its_disk_goes_on_learning() -> None:
     play(story)
 
 
+def test_others_lead_what_lay_on_a_lost_disk() -> None:
+    """It answered KAFKA_STORAGE_ERROR for ever, although two others had all of it."""
+
+    async def story(cluster: SimulatedCluster, client: ClusterClient) -> None:
+        await client.create_topic("t", assignments=[[0, 1, 2], [0, 1, 2]])
+        for partition in (0, 1):
+            await produce(client, "t", partition)
+        lose(cluster, 0)
+        assert await refusal(client, "t", 1) is ErrorCode.KAFKA_STORAGE_ERROR
+        client.forget()
+        assert await produce(client, "t", 1) == 1
+        assert await produce(client, "t", 0) == 1
+        await cluster.until(
+            lambda: 0 in cluster.image.partition("t", 0).isr,  # type: ignore[union-attr]
+            "broker 0 follows what it still has",
+        )
+        assert not cluster.image.brokers[0].fenced
+        lost = cluster.image.partition("t", 1)
+        assert lost is not None
+        assert sorted(lost.isr) == [1, 2]
+
+    play(story)
+
+
 def test_what_lay_on_a_disk_that_is_lost_at_start_is_not_made_up_anew() -> None:
     """The only member of an ISR comes back without its disk: it must not lead an empty log."""
 
@@ -122,6 +146,7 @@ def test_a_topic_made_again_does_not_get_the_log_that_is_lost() -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
         assert (await client.ask(request)).responses[0].error_code == 0
         client.forget()
+        await cluster.until(lambda: cluster.image.is_active(0), "broker 0 is back")
         await client.create_topic("t", assignments=[[0]])
         assert await produce(client, "t") == 0
 

@@ -171,7 +171,10 @@ class Broker:
     def _directory_failed(self, directory: LogDirectory) -> None:
         """A disk is lost: the others serve on; without any this broker is of no use."""
         self.partitions.directory_failed(directory)
-        if not any(each.online for each in self.directories.directories) and not self.failed.done():
+        if any(each.online for each in self.directories.directories):
+            if self.lifecycle is not None:
+                self.lifecycle.step_back()  # what lay there, others have: they should lead it
+        elif not self.failed.done():
             self.failed.set_exception(StorageError(directory.path, directory.failure))
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:

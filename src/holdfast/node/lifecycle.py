@@ -99,6 +99,7 @@ class Lifecycle:
         self._registered = registered
         self._ready = False
         self._leaving = False
+        self._stepping_back = False
         self._task: asyncio.Task[None] | None = None
         self._nudge = Nudge()
         self._unfenced: asyncio.Future[None] | None = None
@@ -205,6 +206,15 @@ class Lifecycle:
         self._nudge.set()
         return self._unfenced
 
+    def step_back(self) -> None:
+        """Be fenced once, and come back: some of what this broker leads it can't serve any more.
+
+        Others of each ISR lead then. It is in the ISR again of what it still can follow.
+        """
+        if self._task is not None and not self._leaving:
+            self._stepping_back = True
+            self._nudge.set()
+
     async def close(self) -> None:
         """Stop beating, without a word to the controller."""
         if self._task is not None:
@@ -217,7 +227,7 @@ class Lifecycle:
     async def _beat(self) -> None:
         """Beat at once while there is something to reach, at the interval otherwise."""
         while True:
-            if self.fenced and self._ready and not self._leaving:
+            if self.fenced and self._ready and not self._leaving and not self._stepping_back:
                 # It is unfenced once it has read its own registration: beat just then.
                 applied = self._observer.applied(self.broker_epoch)
                 interval_ms = self._settings.broker_heartbeat_interval_ms
@@ -237,7 +247,7 @@ class Lifecycle:
     def _pause_ms(self) -> int:
         if self._leaving:
             return LEAVING_BEAT_MS
-        if self.fenced and self._ready:
+        if self._stepping_back or (self.fenced and self._ready):
             return min(RETRY_MS, self._settings.broker_heartbeat_interval_ms)
         return self._settings.broker_heartbeat_interval_ms
 
@@ -246,7 +256,7 @@ class Lifecycle:
             broker_id=self._settings.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._observer.image.offset,
-            want_fence=not self._ready,
+            want_fence=not self._ready or self._stepping_back,
             want_shut_down=self._leaving,
         )
 
@@ -268,6 +278,8 @@ class Lifecycle:
         if self.fenced != response.is_fenced:
             self.fenced = response.is_fenced
             logger.info("the broker is %s", "fenced" if self.fenced else "unfenced")
+        if self.fenced:
+            self._stepping_back = False
         if not self.fenced and self._unfenced is not None and not self._unfenced.done():
             self._unfenced.set_result(None)
         if response.should_shut_down and self._leaving:
