@@ -228,11 +228,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._seen |= latest
         self._planner.lost(moves.aged_out(begin, earliest) + moves.cut_short(begin, latest))
         if self._target is not None:
-            # AvailableNow: what came after the query was started is not read, partitions neither.
-            target = self._target
-            earliest = {p: o for p, o in earliest.items() if p in begin or p in target}
-            latest = {p: min(o, target.get(p, o)) for p, o in latest.items() if p in target}
+            earliest, latest = self._up_to_target(self._target, begin, present, earliest, latest)
         return earliest, latest
+
+    def _up_to_target(
+        self,
+        target: Offsets,
+        begin: Offsets,
+        present: Sequence[Partition],
+        earliest: Offsets,
+        latest: Offsets,
+    ) -> tuple[Offsets, Offsets]:
+        """AvailableNow: nothing that came after the query was started, and all that was there.
+
+        A partition whose leader is away may not be left out, or the query would end without it: its
+        end was known at the start, and reading it will wait.
+        """
+        away = [p for p in target if p in present and p not in begin and p not in earliest]
+        if away:
+            earliest = earliest | self._planner.listing.earliest(away, all_of_them=True)
+        return (
+            {p: offset for p, offset in earliest.items() if p in begin or p in target},
+            {p: min(offset, latest.get(p, offset)) for p, offset in target.items() if p in present},
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._planner.resolved(moves.LATEST, "startingOffsets")
