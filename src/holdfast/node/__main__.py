@@ -35,6 +35,9 @@ Runs one node in the foreground with Kafka's own keys. SIGTERM hands leadership 
 
 logger = logging.getLogger("holdfast.node")
 
+FILES_MAX = 1_048_576
+LOG_FILES_MAX = 8192
+
 
 class UsageError(Exception):
     """The command line does not say what to do."""
@@ -101,8 +104,31 @@ async def _run(node: Node) -> None:
         raise failure
 
 
+def _raise_file_limit() -> int:
+    """Take as many descriptors as there may be; return how many the logs may keep open.
+
+    Clients' connections need the other half. Where they took all, opening a file would fail, and
+    the disk would be taken for a broken one.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        except (OSError, ValueError) as error:
+            logger.warning("the limit on open files stays at %d: %s", soft, error)
+    limit = FILES_MAX if soft == resource.RLIM_INFINITY else soft
+    return min(LOG_FILES_MAX, limit // 2)
+
+
 async def _main(settings: NodeSettings) -> None:
-    await _run(Node(real_runtime(), settings, machine_name=gethostname()))
+    node = Node(
+        real_runtime(), settings, machine_name=gethostname(), file_limit=_raise_file_limit()
+    )
+    await _run(node)
 
 
 def _start(arguments: list[str]) -> None:

@@ -35,8 +35,12 @@ class Node:
         *,
         machine_name: str = "localhost",
         authorizer: Authorizer | None = None,
+        file_limit: int = 8192,
     ) -> None:
-        """`machine_name` is advertised for a listener that has no host of its own."""
+        """`machine_name` is advertised for a listener that has no host of its own.
+
+        `file_limit` is how many files the logs may keep open.
+        """
         self.runtime = runtime
         self.settings = settings
         self.directories = LogDirectories(
@@ -47,6 +51,7 @@ class Node:
             intervals=settings,
             settings_for=lambda _topic: TopicSettings.resolve(static=settings.properties),
             metadata_path=settings.metadata_log_dir,
+            file_limit=file_limit,
         )
         self._machine_name = machine_name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
