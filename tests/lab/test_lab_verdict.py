@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from holdfast.judge.checker import judge
-from holdfast.judge.history import Fault, LeaderChange
+from holdfast.judge.history import Fault
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
-from holdfast.lab.aftermath import handover_checks, lost_check, recovery_table
+from holdfast.lab.aftermath import lost_check, recovery_table
 from holdfast.lab.prove import Exit, Outcome, PartResult
 from holdfast.lab.report import Check
 from holdfast.lab.run import Run
@@ -120,23 +120,6 @@ def faults(*moments: tuple[float, str, int]) -> list[Any]:
         Fault(at_ms=at_ms, wall_ms=0, process="lab", action=action, node=node)
         for at_ms, action, node in moments
     ]
-
-
-def leader(at_ms: float, node: int) -> LeaderChange:
-    return LeaderChange(
-        at_ms=at_ms, wall_ms=0, process="o", topic="foo", partition=0, leader=node, epoch=0
-    )
-
-
-@pytest.mark.parametrize(
-    ("moves", "kept"), [([(1500.0, 0)], True), ([(2500.0, 0)], False), ([(1500.0, -1)], False)]
-)
-def test_a_handover_comes_before_the_exit(moves: list[tuple[float, int]], kept: bool) -> None:
-    events = [*faults((1000, "TERM", 1), (2000, "exit", 1)), leader(0, 1)]
-    events += [leader(at_ms, node) for at_ms, node in moves]
-    timeline = judge(sorted(events, key=lambda event: event.at_ms)).timeline
-    (check,) = handover_checks([(0, 1, 900.0)], timeline)
-    assert check.kept is kept
 
 
 def test_recovery_counts_only_what_was_sent_after_the_fault() -> None:

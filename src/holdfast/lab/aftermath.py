@@ -1,8 +1,8 @@
-"""What is reckoned from a finished history beside the judgement: recovery, handovers, loss."""
+"""What is reckoned from a finished history beside the judgement: recovery, exact loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from holdfast.judge.history import Acknowledged, Event, Fault, Refused, Send, Unknown
 from holdfast.judge.timeline import DOWN_ACTIONS, Timeline
@@ -21,38 +21,6 @@ def lost_check(expected: int, judgement: Judgement) -> Check:
         seen=str(lost),
         kept=lost == expected,
     )
-
-
-def handover_checks(handovers: Sequence[tuple[int, int, float]], timeline: Timeline) -> list[Check]:
-    """Check that each partition had another leader before the old one's process ended."""
-    checks = []
-    for partition, leader, since_ms in handovers:
-        exits = [
-            fault.at_ms
-            for fault in timeline.faults
-            if fault.action == "exit" and fault.node == leader and fault.at_ms > since_ms
-        ]
-        moves = [
-            change.at_ms
-            for (_, number), changes in timeline.leaders.items()
-            if number == partition
-            for change in changes
-            if change.at_ms > since_ms and change.leader not in {-1, leader}
-        ]
-        moved = bool(moves and exits and moves[0] <= exits[0])
-        seen = "no other leader, or no exit"
-        if moves and exits:
-            side = "before" if moved else "after"
-            seen = f"{duration(abs(exits[0] - moves[0]))} {side} it"
-        checks.append(
-            Check(
-                name=f"P{partition}, SIGTERM of its leader {leader}",
-                expected="another leader before the process ends",
-                seen=seen,
-                kept=moved,
-            )
-        )
-    return checks
 
 
 class _Recovery:

@@ -72,12 +72,13 @@ class Observer:
 
     def _run(self) -> None:
         while not self._stopping.wait(POLL_S):
-            view = self._look()
+            view = self.look()
             if view is not None:
                 self._compare(view)
                 self._recorder.flush()
 
-    def _look(self) -> View | None:
+    def look(self) -> View | None:
+        """Ask now, from any thread. None: no broker answers that isn't avoided."""
         order = [self._asked, *(node for node in self._addresses if node != self._asked)]
         for node in order:
             if node in self._down:

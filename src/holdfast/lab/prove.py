@@ -18,7 +18,7 @@ from holdfast.cluster import ClusterError
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.aftermath import handover_checks, lost_check, recovery_table
+from holdfast.lab.aftermath import lost_check, recovery_table
 from holdfast.lab.evidence import events_of, evidence_of, history_files
 from holdfast.lab.report import Check, ReportData, Section, Table, write_report
 from holdfast.lab.run import Run
@@ -177,7 +177,7 @@ def _run_part(
         part.steps(run)
     paths = history_files(run.history)
     evidence = evidence_of(paths)
-    checks = [*run.checks, *handover_checks(run.handovers, evidence.timeline)]
+    checks = list(run.checks)
     if run.lost_expected is not None:
         checks.append(lost_check(run.lost_expected, evidence.judgement))
     table = recovery_table(events_of(paths), evidence.timeline)

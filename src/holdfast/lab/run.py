@@ -51,7 +51,7 @@ class Run:
         self.history = directory / "history"
         self.checks: list[Check] = []
         self.lost_expected: int | None = None  # exactly so many; None: the promise decides
-        self.handovers: list[tuple[int, int, float]] = []  # (partition, old leader, not before)
+        self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         self._say = say
         self._workers: list[Worker] = []
         self._previous: dict[tuple[str, int], LeaderChange | IsrChange] = {}
@@ -98,10 +98,6 @@ class Run:
         self.cluster.down()
 
     # -- what is said --------------------------------------------------------------------------
-
-    def now_ms(self) -> float:
-        """The clock of the history."""
-        return time.monotonic() * 1000
 
     def note(self, text: str) -> None:
         self._recorder.record(Note, text=text)
@@ -270,7 +266,9 @@ class Run:
                 continue
             self.cluster.wait_dead(node)
             if action == "TERM":
-                self._print(describe(self._recorder.record(Fault, action="exit", node=node)))
+                event = self._recorder.record(Fault, action="exit", node=node)
+                self.after_exit[node] = self.observer.look()
+                self._print(describe(event))
                 self._recorder.flush()
 
     def sync_view(self) -> None:
@@ -405,9 +403,20 @@ class Run:
             f"replica lists {when}", lists_text(wanted), lists_text(seen), kept=seen == wanted
         )
 
-    def expect_handover(self, leader: int, partitions: Sequence[int], since_ms: float) -> None:
-        """Let the verdict check that leadership left this broker before its process ended."""
-        self.handovers += [(partition, leader, since_ms) for partition in partitions]
+    def expect_handover(self, node: int, partitions: Sequence[int]) -> None:
+        """Check that a node which left cleanly had handed over before its process ended.
+
+        In the first look after its exit others lead: had it just died, its session would still
+        run, and its name stand there.
+        """
+        view = self.after_exit.get(node)
+        leaders = {p: view.partitions[p].leader for p in partitions} if view is not None else {}
+        self.check(
+            f"SIGTERM of {node}: {names(partitions)}, in the first look after its exit",
+            "led by another",
+            ", ".join(f"P{p}: leader {leader}" for p, leader in leaders.items()) or "no answer",
+            kept=bool(leaders) and not {-1, node} & set(leaders.values()),
+        )
 
     def expect_lost(self, count: int) -> None:
         """Let the verdict be held against an exact number of lost events."""

@@ -31,7 +31,8 @@ def one_broker_down(directory: Path) -> dict[str, Any]:
     command = "holdfast prove one-broker-down"
     outcome = prove(scenario, scenario.defaults, directory, command=command)
     kept = {Exit.KEPT: True, Exit.BROKEN: False, Exit.NOT_MADE: None}[outcome.exit]
-    return {"kept": kept, "verdict": outcome.verdict}
+    failed = [c.name for result in outcome.results for c in result.checks if not c.kept]
+    return {"kept": kept, "verdict": outcome.verdict, "failed": failed}
 
 
 def random_kills(directory: Path) -> dict[str, Any]:

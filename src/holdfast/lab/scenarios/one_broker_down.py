@@ -37,13 +37,12 @@ def stop_and_restart(run: Run, producer: Worker, signal: str) -> None:
     parameters = run.parameters
     assignment = parameters.assignment()
     victim = assignment[VICTIM_PARTITION % parameters.partitions][0]
-    at_ms = run.now_ms()
     run.fault(signal, victim)
     word = f"{victim} is down (SIG{signal})"
     run.expect(word, without(assignment, {victim}), parameters.session_s + 15)
-    if signal == "TERM":
-        led = [p for p, replicas in assignment.items() if replicas[0] == victim]
-        run.expect_handover(victim, [p for p in led if len(assignment[p]) > 1], at_ms)
+    led = [p for p, replicas in assignment.items() if replicas[0] == victim and len(replicas) > 1]
+    if signal == "TERM" and led:
+        run.expect_handover(victim, led)
     serving = [
         p for p, replicas in assignment.items() if len(set(replicas) - {victim}) >= needed(run)
     ]
