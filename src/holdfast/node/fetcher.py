@@ -243,8 +243,11 @@ class Fetcher:
         error = error_code(data.error_code)
         if error is ErrorCode.NONE and data.diverging_epoch.end_offset != -1:
             # Nothing else of such an answer counts: not its high watermark, not its log start.
-            diverging = data.diverging_epoch
+            diverging, before = data.diverging_epoch, _position(following)
             partition.truncate_for(diverging.epoch, diverging.end_offset)
+            if _position(following) == before:
+                # It must not be, and if it is, asking the same at once would never end.
+                self._put_off([following], f"told to cut at {diverging}, which changes nothing")
         elif error is ErrorCode.NONE:
             records = memoryview(data.records or b"")
             error = partition.append_fetched(records, data.high_watermark, data.log_start_offset)
@@ -322,6 +325,12 @@ class Fetcher:
                 for name, partitions in topics.items()
             ],
         )
+
+
+def _position(following: Following) -> tuple[int, int]:
+    """What a fetch says of our log: its end, and its last epoch."""
+    log = following.partition.log
+    return (log.end, log.latest_epoch) if log is not None else (-1, -1)
 
 
 def _log_end(following: Following) -> int:

@@ -57,7 +57,8 @@ class Partitions:
         self._waiting = waiting
         self._lag_ms_max = lag_ms_max
         self._fetch = fetch
-        self._settings_of = settings_of
+        self._resolve = settings_of
+        self._resolved: dict[str, TopicSettings] = {}  # of the image as it is
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
         self._propose = propose
@@ -95,6 +96,7 @@ class Partitions:
 
     def start(self) -> None:
         """Take up everything that the image assigns to this broker: it has caught up."""
+        self._resolved.clear()
         self._set_strays_aside()
         brokers = self._brokers()
         for decided in list(self._metadata.partitions()):
@@ -104,6 +106,7 @@ class Partitions:
 
     def apply(self, delta: ImageDelta) -> None:
         """Act on what has changed in the image, which holds it already."""
+        self._resolved.clear()
         for topic in delta.topics_deleted:
             for gone in topic.partitions:
                 self._give_up(gone.key)
@@ -125,7 +128,7 @@ class Partitions:
         topics = {name for kind, name in delta.configs_changed if kind == image.ResourceType.TOPIC}
         for partition in self.held.values():
             if everything or partition.topic in topics:
-                partition.configure(self._settings_of(partition.topic))
+                partition.configure(self._settings(partition.topic))
 
     def _take_up(
         self,
@@ -161,7 +164,7 @@ class Partitions:
             topic_id=decided.topic_id,
             index=decided.index,
             log=self._open_log(decided, is_new=is_new),
-            settings=self._settings_of(decided.topic),
+            settings=self._settings(decided.topic),
             lag_ms_max=self._lag_ms_max,
             clock=self._runtime.clock,
             waiting=self._waiting,
@@ -172,7 +175,7 @@ class Partitions:
         return partition
 
     def _open_log(self, decided: image.Partition, *, is_new: bool) -> Log | None:
-        settings = self._settings_of(decided.topic)
+        settings = self._settings(decided.topic)
         log = self._directories.get(decided.topic, decided.index)
         try:
             if log is None:
@@ -245,6 +248,13 @@ class Partitions:
                 uuid_text(log.topic_id),
                 path,
             )
+
+    def _settings(self, topic: str) -> TopicSettings:
+        """A topic's settings, resolved once for all of its partitions."""
+        found = self._resolved.get(topic)
+        if found is None:
+            found = self._resolved[topic] = self._resolve(topic)
+        return found
 
     def _brokers(self) -> dict[int, tuple[bool, int]]:
         return {b.broker_id: (b.active, b.epoch) for b in self._metadata.brokers.values()}
