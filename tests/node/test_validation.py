@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import pack_into
 
 import pytest
+from crc32c import crc32c
 
 from holdfast.config.topic import TopicSettings
 from holdfast.node.validation import prepare
@@ -134,3 +135,15 @@ def test_log_append_time_stamps_the_batch_and_corrects_its_crc() -> None:
     assert header.max_timestamp == NOW_MS
     assert header.base_timestamp == 5, "readers take the maximum; the deltas stay true"
     assert crc_matches(ready)
+
+
+def test_a_batch_has_a_million_records_at_most() -> None:
+    """Compressed, they may be a few bytes each; whoever looks inside makes objects of them."""
+    for count, expected in ((1_000_000, None), (1_000_001, ErrorCode.INVALID_RECORD)):
+        data = batch()
+        pack_into(">i", data, 23, count - 1)
+        pack_into(">i", data, 57, count)
+        pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+        ready, problem = prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
+        assert (ready is None) is (expected is not None)
+        assert (problem.error if problem else None) is expected

@@ -21,7 +21,7 @@ from holdfast.wire.batch import (
 from holdfast.wire.batch_header import CODEC_MASK, TRANSACTIONAL
 from holdfast.wire.errors import ErrorCode, WireError
 
-_ATTRIBUTES_AND_TIMESTAMPS = Struct(">h4xqq")  # from byte 21 of a batch on
+_FROM_ATTRIBUTES = Struct(">hiqq")  # attributes, last offset delta, timestamps: from byte 21 on
 
 CODECS = {
     "uncompressed": Codec.NONE,
@@ -31,6 +31,9 @@ CODECS = {
     "zstd": Codec.ZSTD,
 }
 RECORD_ERRORS_MAX = 100  # named in one answer
+RECORDS_MAX = 1_000_000
+"""In one batch. A few bytes may inflate to any number, and looking for a timestamp, recompressing
+or checking keys makes an object of each."""
 
 
 class Problem(NamedTuple):
@@ -55,10 +58,15 @@ def prepare(
         return None, Problem(error, _MESSAGES.get(error, error.name))
     assert records is not None
     batch = memoryview(records)
-    attributes, base_timestamp, max_timestamp = _ATTRIBUTES_AND_TIMESTAMPS.unpack_from(batch, 21)
+    attributes, last_delta, base_timestamp, max_timestamp = _FROM_ATTRIBUTES.unpack_from(batch, 21)
     if attributes & TRANSACTIONAL:
         return None, Problem(
             ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this cluster yet."
+        )
+    if last_delta >= RECORDS_MAX:
+        return None, Problem(
+            ErrorCode.INVALID_RECORD,
+            f"A batch of {last_delta + 1} records; {RECORDS_MAX} are taken: make smaller batches.",
         )
     problem = _check_timestamp(base_timestamp, max_timestamp, settings, now_ms)
     if problem is not None:
