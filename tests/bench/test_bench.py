@@ -74,9 +74,10 @@ def test_the_table_shows_ratios_against_the_floor(monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(str(BENCH))
     import table  # noqa: PLC0415  found through the line above
 
-    def figures(requests: float) -> dict[str, dict[str, float]]:
+    def figures(rate: float, cpu: float) -> dict[str, dict[str, float]]:
         names = [name for name, *_ in table._THROUGHPUT]
-        return {name: {"median": requests} for name in [*names, "requests_per_s"]}
+        values = {name: {"median": rate} for name in [*names, "requests_per_s"]}
+        return values | {"cpu_ms_per_mb": {"median": cpu}}
 
     text = table.render(
         {
@@ -84,12 +85,12 @@ def test_the_table_shows_ratios_against_the_floor(monkeypatch: pytest.MonkeyPatc
             "took_s": 1,
             "machine": {"cpus": 2, "python": "3", "commit": "c", "load_average": [0.5, 0, 0]},
             "cases": {
-                "produce": {"floor": figures(200), "holdfast": figures(150)},
+                "produce": {"floor": figures(200, 1), "holdfast": figures(150, 4)},
                 "start": {"holdfast": {"ready_s": {"median": 0.25}}},
             },
         }
     )
 
     assert "| produce | floor |" in text
-    assert "| 0.75 |" in text
+    assert "| 0.75 | 0.25 |" in text
     assert "ready_s 0.25" in text
