@@ -147,3 +147,26 @@ def test_start_goes_on_without_a_directory_that_fails() -> None:
             open_directories(after_crash(runtime), PATHS)
 
     virtual(body)
+
+
+@pytest.mark.parametrize("unreadable", [True, False])
+def test_an_active_segment_that_cannot_say_its_age_refuses_appends(unreadable: bool) -> None:
+    """After a clean stop its first batch is read for that; what is wrong there is a refusal."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log, 2)
+        append(log)
+        await directories.close()
+        directories, log = reopened(runtime)
+        disk, path = memory_disk(runtime), f"{log.directory}/{0:020}.log"
+        if unreadable:
+            disk.inject(DiskFault(operations={"read"}, prefix=path))
+        else:
+            disk.corrupt(path, 16, b"\xff")
+        with pytest.raises(StorageError):
+            append(log)
+        assert log.end == 3
+        assert log.offline is unreadable
+
+    virtual(body)

@@ -275,8 +275,13 @@ class Log:
 
     def _writable(self, size: int, first: int, last: int, timestamp: int) -> Segment:
         """Return the segment for so many bytes, rolling if it is full or old (KAFKA.md 3.2)."""
-        if self._segments.active.size and self._is_over(size, last, timestamp):
-            self._roll()
+        try:
+            if self._segments.active.size and self._is_over(size, last, timestamp):
+                self._roll()
+        except OSError as error:
+            raise self.home.fail(error) from error
+        except CorruptFileError as error:  # in its first batch, which says how old it is
+            raise StorageError(self.home.path, str(error)) from error
         if not self._segments.active.reaches(last):
             # A hole as wide as an index can count lies before what a leader sent.
             self._segments.move_active(first, self.settings)
