@@ -188,11 +188,6 @@ class LogDirectories:
     def _load_replica(
         self, directory: LogDirectory, name: str, key: tuple[str, int], remembered: Remembered
     ) -> None:
-        if key in self._logs:
-            raise DirectoryError(
-                f"{key[0]}-{key[1]} lies in {self._logs[key].home.path} and in {directory.path}:"
-                " move one of the two away"
-            )
         path = f"{directory.path}/{name}"
         settings = self._settings_for(key[0])
         try:
@@ -200,6 +195,15 @@ class LogDirectories:
         except CorruptFileError as error:
             logger.warning("%s: the topic's id is not known", error)
             topic_id = NULL_UUID
+        other = self._logs.get(key)
+        if other is not None:
+            # As when its topic was deleted and made again while one of the disks was lost.
+            raise DirectoryError(
+                f"{key[0]}-{key[1]} lies in {other.home.path} (topic id"
+                f" {uuid_text(other.topic_id)}) and in {directory.path} (topic id"
+                f" {uuid_text(topic_id)}): move away the one whose id is not the topic's, or, if"
+                " they have one id, the copy"
+            )
         loaded = Recovery(self._runtime, directory.files, path, settings, remembered).run()
         self._enter(
             Log(
