@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.judge.checker import Evidence, judge
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
+from holdfast.lab.drawing import Drawing
 from holdfast.lab.page import render_page
 from holdfast.lab.report import Check, ReportData, Section, Table, write_report
 from holdfast.testing.histories import Story
@@ -142,6 +143,13 @@ def test_drawings_show_faults_leaders_and_rates() -> None:
         "leaders and in-sync replicas over time",
         "nodes over time",
     }
+
+
+def test_a_point_alone_is_drawn() -> None:
+    drawing = Drawing(judge(history()).timeline, 100, "points")
+    drawing.path([(1, 2), None, (3, 4), (5, 6), None, None, (7, 8)], "line")
+    dot = "m-1.5 0h3"
+    assert f'd="M1.0 2.0 {dot} M3.0 4.0 L5.0 6.0 M7.0 8.0 {dot}"' in drawing.render()
 
 
 def test_the_cursor_gets_the_same_values() -> None:

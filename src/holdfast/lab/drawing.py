@@ -51,13 +51,12 @@ class Drawing:
     ) -> None:
         """A line through these places, interrupted where there is none."""
         commands = []
-        pen_down = False
-        for place in places:
+        for before, place, after in zip([None, *places], places, [*places[1:], None], strict=False):
             if place is None:
-                pen_down = False
                 continue
-            commands.append(f"{'L' if pen_down else 'M'}{place[0]:.1f} {place[1]:.1f}")
-            pen_down = True
+            commands.append(f"{'M' if before is None else 'L'}{place[0]:.1f} {place[1]:.1f}")
+            if before is None and after is None:
+                commands.append("m-1.5 0h3")  # alone between gaps: a dot, or nothing is seen
         extra = f' style="{style}"' if style else ""
         self.add(f'<path d="{" ".join(commands)}" class="{kind}"{extra}/>')
 
