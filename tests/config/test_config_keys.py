@@ -68,7 +68,6 @@ def test_bad_texts_are_refused_by_name(name: str, text: str, says: str) -> None:
     [
         ("cleanup.policy", "compact"),
         ("cleanup.policy", "delete,compact"),
-        ("compression.type", "zstd"),
         ("flush.messages", "1"),
         ("preallocate", "true"),
         ("remote.storage.enable", "true"),

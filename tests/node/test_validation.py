@@ -72,8 +72,6 @@ def test_each_fault_has_its_error(data: bytearray | None, expected: ErrorCode) -
         (TopicSettings(segment_bytes=70), batch(), ErrorCode.RECORD_LIST_TOO_LARGE),
         (TopicSettings(message_timestamp_before_max_ms=5), batch(timestamp=NOW_MS - 6),
          ErrorCode.INVALID_TIMESTAMP),
-        (TopicSettings(cleanup_policy=("compact",)), batch(), ErrorCode.NONE),
-        (TopicSettings(cleanup_policy=("compact",)), batch(keys=False), ErrorCode.INVALID_RECORD),
         (TopicSettings(message_timestamp_type="LogAppendTime"), batch(timestamp=NOW_MS * 2),
          ErrorCode.NONE),
     ],

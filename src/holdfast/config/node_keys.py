@@ -9,7 +9,6 @@ from holdfast.config.topic_keys import (
     NO_COMPACTION,
     NO_FLUSH,
     NO_PREALLOCATION,
-    NO_RECOMPRESSION,
 )
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -89,8 +88,6 @@ LOG: Final = (
         "producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         update=_CLUSTER,
-        honoured=("producer",),
-        reason=NO_RECOMPRESSION,
     ),
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, update=_CLUSTER, effect=False),
     Key("log.cleaner.backoff.ms", _LONG, "15000", low=0, update=_CLUSTER, effect=False),

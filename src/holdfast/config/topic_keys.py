@@ -15,7 +15,6 @@ _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 _LONG_MAX: Final = "9223372036854775807"
 
 NO_COMPACTION: Final = "log compaction is not built yet"
-NO_RECOMPRESSION: Final = "batches are kept as the producer compressed them"
 NO_TIERS: Final = "tiered storage is not built"
 NO_FLUSH: Final = "a write is not held back for the disk; durability comes from replicas"
 NO_PREALLOCATION: Final = "files grow as they are written, nothing is preallocated"
@@ -37,8 +36,6 @@ TOPIC_KEYS: Final = (
         _STRING,
         "producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        honoured=("producer",),
-        reason=NO_RECOMPRESSION,
     ),
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, effect=False),
     Key("delete.retention.ms", _LONG, "86400000", low=0, effect=False),

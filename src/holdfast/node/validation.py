@@ -1,7 +1,7 @@
 """What a client wants appended, checked and made ready under the topic's settings (KAFKA.md 2.3).
 
 Owns the rules that need settings or records. The cheap ones look at the batch's header; records are
-walked only when a setting asks for it (a compacted topic, another compression).
+walked only when compression.type asks for another codec.
 """
 
 from __future__ import annotations
@@ -30,18 +30,16 @@ CODECS = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-RECORD_ERRORS_MAX = 100  # named in one answer
 RECORDS_MAX = 1_000_000
-"""In one batch. A few bytes may inflate to any number, and looking for a timestamp, recompressing
-or checking keys makes an object of each."""
+"""In one batch. A few bytes may inflate to any number, and looking for a timestamp or recompressing
+makes an object of each."""
 
 
 class Problem(NamedTuple):
-    """Why a batch is refused; `records` names the records at fault by their place in it."""
+    """Why a batch is refused."""
 
     error: ErrorCode
     message: str
-    records: tuple[tuple[int, str], ...] = ()
 
 
 def prepare(
@@ -72,18 +70,11 @@ def prepare(
     if problem is not None:
         return None, problem
     wanted = CODECS.get(settings.compression_type)
-    must_look = "compact" in settings.cleanup_policy
-    recompress = wanted is not None and wanted != attributes & CODEC_MASK
-    if must_look or recompress:
+    if wanted is not None and wanted != attributes & CODEC_MASK:
         try:
-            problem = _check_keys(batch) if must_look else None
-            if recompress and problem is None:
-                assert wanted is not None
-                batch = memoryview(_recompressed(batch, wanted))
+            batch = memoryview(_recompressed(batch, wanted))
         except WireError as damage:
             return None, Problem(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
-        if problem is not None:
-            return None, problem
     if settings.message_timestamp_type == "LogAppendTime":
         assign_log_append_time(batch, now_ms)
     return batch, None
@@ -112,15 +103,6 @@ def _check_timestamp(
         f"broker takes now ({now_ms}) with {bound}."
     )
     return Problem(ErrorCode.INVALID_TIMESTAMP, message)
-
-
-def _check_keys(batch: memoryview) -> Problem | None:
-    keyless = [n for n, record in enumerate(read_records(batch)) if record.key is None]
-    if not keyless:
-        return None
-    text = "Compacted topic cannot accept message without key."
-    named = tuple((index, text) for index in keyless[:RECORD_ERRORS_MAX])
-    return Problem(ErrorCode.INVALID_RECORD, text, named)
 
 
 def _recompressed(batch: memoryview, codec: Codec) -> bytearray:

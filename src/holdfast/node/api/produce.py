@@ -184,10 +184,6 @@ def _append(
         assert problem is not None
         answer.error_code = problem.error
         answer.error_message = problem.message
-        answer.record_errors = [
-            wire.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
-            for index, text in problem.records
-        ]
         return
     appended = partition.append(batch, acks)
     if appended.error is not ErrorCode.NONE:
