@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from holdfast.cluster import LocalCluster
@@ -75,8 +75,19 @@ class Topics:
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions, and wait until every broker knows them."""
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        deadline = time.monotonic() + 30
+        for address in self.bootstrap.split(","):
+            # A new client has nobody else to ask.
+            while self._known_by(address, topic) < partitions:
+                assert time.monotonic() < deadline, f"{address} does not know the new partitions"
         self._producer = self._fresh_producer()  # the old one remembers how many there were
+
+    @staticmethod
+    def _known_by(address: str, topic: str) -> int:
+        found = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=10)
+        return len(found.topics[topic].partitions)
 
     def age_out(self, topic: str, partition: int, values: list[bytes]) -> int:
         """Write `values` so that they are deleted, and one record more; return where that is."""
@@ -100,9 +111,17 @@ class Topics:
             assert time.monotonic() < deadline, "nothing was deleted"
 
     def write(self, topic: str, partition: int, values: list[bytes], key: bytes = b"k") -> None:
+        """Write records and see each of them acknowledged."""
+        failed: list[str] = []
+
+        def answered(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                failed.append(error.str())
+
         for value in values:
-            self._producer.produce(topic, value, key, partition)
-        assert self._producer.flush(30) == 0
+            self._producer.produce(topic, value, key, partition, on_delivery=answered)
+        assert self._producer.flush(60) == 0
+        assert not failed
 
 
 @pytest.fixture(scope="session")
