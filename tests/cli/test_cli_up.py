@@ -35,7 +35,11 @@ def test_a_cluster_from_up_to_down(tmp_path: Path) -> None:
     """Goal: the whole round as documented. Method: up --detach, look, kill, start, down, again."""
     directory = tmp_path / "cluster"
     at = ["--data-dir", str(directory)]
-    up = holdfast("up", "--detach", "--port", "0", *at, "--config", "num.partitions=4")
+    misspelt = ["--config", "num.partition=5"]
+    refused = holdfast("up", "--detach", *at, "--config", "num.partitions=many", status=1)
+    assert "num.partitions=many" in refused.stderr
+    up = holdfast("up", "--detach", "--port", "0", *at, "--config", "num.partitions=4", *misspelt)
+    assert "num.partition is not a known key" in up.stderr
     assert str(directory) in up.stdout
     assert "broker.session.timeout.ms=3000" in up.stdout
     values = json.loads((directory / "cluster.json").read_text())

@@ -74,7 +74,9 @@ def test_it_has_a_session_of_its_own_and_its_output_is_kept(
     pid, _ = child
     assert os.getsid(pid) == pid
     log = tmp_path / "log"
-    processes.wait_until(lambda: log.read_text() == "up\n", timeout_s=BOUND_S, what="output")
+    processes.wait_until(
+        lambda: log.read_text().endswith("\nup\n"), timeout_s=BOUND_S, what="output"
+    )
 
 
 def test_the_start_time_is_the_systems(child: tuple[int, str]) -> None:
@@ -100,4 +102,6 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("".join(f"line {number}\n" for number in range(10_000)))
     assert processes.log_tail(log, 2) == "line 9998\nline 9999"
+    log.write_text(f"of one before\n{processes.START_MARK}\nmine\n")
+    assert processes.log_tail(log) == "mine"
     assert "No such file" in processes.log_tail(tmp_path / "missing")

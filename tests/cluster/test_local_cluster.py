@@ -156,10 +156,32 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     """Goal: the error names port and node before anything starts. Method: listen on it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        cluster = LocalCluster.create(tmp_path, brokers=1, port=port)
         with pytest.raises(ClusterError, match=rf"Port {port} of node 0.*--port"):
-            cluster.start()
+            LocalCluster.create(tmp_path, brokers=1, port=port)
+        cluster = LocalCluster.create(tmp_path, brokers=1, port=0)
+        before = cluster.record
+        with pytest.raises(ClusterError, match=rf"Port {port} of node 0.*--port"):
+            cluster.move(port)
+        assert cluster.record == before
+    with (
+        socket.create_server(("127.0.0.1", cluster.node(0).port)),
+        pytest.raises(ClusterError, match=r"Port \d+ of node 0.*--port"),
+    ):
+        cluster.start()
     assert not cluster.status().running
+
+
+def test_a_setting_that_no_node_can_use(tmp_path: Path) -> None:
+    """Goal: a refused --config is no dead end: nothing of it stays. Method: at first, and later."""
+    for config in ({"num.partitions": "abc"}, {"zookeeper.connect": "a:2181"}):
+        with pytest.raises(ClusterError, match=next(iter(config))):
+            LocalCluster.create(tmp_path, brokers=1, port=0, config=config)
+    cluster = LocalCluster.create(tmp_path, brokers=1, port=0)
+    files = [Path(node.config_file) for node in cluster.nodes]
+    before = [file.read_text() for file in files]
+    with pytest.raises(ClusterError, match=r"num\.partitions=abc"):
+        cluster.configure({"num.io.threads": "2", "num.partitions": "abc"})
+    assert [file.read_text() for file in files] == before
 
 
 def test_a_directory_of_something_else(tmp_path: Path) -> None:
@@ -175,12 +197,17 @@ def test_a_node_that_can_not_start_says_why(tmp_path: Path) -> None:
     """Goal: the error carries the node's own words, and nothing is left running. Method: a value
     that can't be honoured.
     """
-    cluster = LocalCluster.create(
-        tmp_path, brokers=1, port=0, config={"log.segment.bytes": "a lot"}
-    )
+    cluster = LocalCluster.create(tmp_path, brokers=1, port=0)
+    file = Path(cluster.node(0).config_file)
+    good = file.read_text()
+    file.write_text(good + "log.segment.bytes=a lot\n")
     with pytest.raises(ClusterError, match=r"log\.segment\.bytes"):
         cluster.start()
     assert not cluster.status().running
+    file.write_text(good + "num.partitions=many\n")  # only the last attempt's words are shown
+    with pytest.raises(ClusterError, match=r"num\.partitions") as caught:
+        cluster.start()
+    assert "log.segment.bytes" not in str(caught.value)
 
 
 def test_the_data_of_another_cluster(tmp_path: Path) -> None:

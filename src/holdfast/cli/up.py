@@ -71,18 +71,21 @@ def up(
     """
     directory = data_dir(data_dir_option)
     make = _opened if layout.exists(directory) else _created
+    settings = key_values(config or [], "--config")
     cluster = make(
         directory,
         brokers=brokers,
         controllers=controllers,
         combined=combined,
         port=port,
-        settings=key_values(config or [], "--config"),
+        settings=settings,
     )
     _interrupt_on_signals()
     try:
         cluster.start(wait=False)
         _announce(cluster, new=make is _created)
+        if settings:
+            _warn(cluster, settings)
         _wait(cluster)
         if not detach:
             _stay(cluster)
@@ -169,6 +172,14 @@ def _announce(cluster: LocalCluster, *, new: bool) -> None:
     local = plan.profile_in(Path(record.nodes[0].config_file).read_text())
     print("  local profile  " + ", ".join(f"{key}={value}" for key, value in local.items()))
     sys.stdout.flush()
+
+
+def _warn(cluster: LocalCluster, settings: dict[str, str]) -> None:
+    """Say which of these settings do nothing: a misspelt key would go unnoticed in a log."""
+    text = Path(cluster.nodes[0].config_file).read_text()
+    for warning in plan.refuse_unusable(text):
+        if warning.partition(" ")[0] in settings:
+            print(f"warning: --config {warning}", file=sys.stderr)
 
 
 def _data_dir_flag(given: Path | None) -> str:

@@ -85,10 +85,15 @@ class LocalCluster:
             if layout.exists(path):
                 raise ClusterError(f"{path} already holds a cluster.")
             record = plan.plan_nodes(path, nodes.new_cluster_id(), shape, ports)
-            for node in record.nodes:
+            texts = {node: plan.properties(record, node, shape) for node in record.nodes}
+            for node, text in texts.items():  # a refusal leaves nothing behind
+                if config:
+                    plan.refuse_unusable(text)
+                nodes.check_ports(node)
+            for node, text in texts.items():
                 file = Path(node.config_file)
                 file.parent.mkdir(exist_ok=True)
-                file.write_text(plan.properties(record, node, shape))
+                file.write_text(text)
             layout.write(path, record)
         return cls(path)
 
@@ -141,18 +146,26 @@ class LocalCluster:
         return nodes.state_of(self.node(node_id))
 
     def configure(self, config: Mapping[str, str]) -> None:
-        """Set keys in every node's properties file; a node reads it when it starts."""
+        """Set keys in every node's properties file; a node reads it when it starts.
+
+        ClusterError, and nothing is changed, when a node could not use them.
+        """
         if not config:
             return
         with layout.locked(self.directory):
-            for node in self.nodes:
-                file = Path(node.config_file)
-                file.write_text(plan.with_config(file.read_text(), config))
+            files = [Path(node.config_file) for node in self.nodes]
+            texts = [plan.with_config(file.read_text(), config) for file in files]
+            for text in texts:
+                plan.refuse_unusable(text)
+            for file, text in zip(files, texts, strict=True):
+                file.write_text(text)
 
     def move(self, port: int) -> None:
         """Give a cluster that isn't running other ports, counted from `port`."""
         with layout.locked(self.directory):
             record = plan.moved(self.record, port)
+            for node in record.nodes:
+                nodes.check_ports(node)
             for node in record.nodes:
                 file = Path(node.config_file)
                 text = plan.with_config(file.read_text(), plan.addresses(record, node))

@@ -18,6 +18,9 @@ from holdfast.cluster.layout import (
     NodeRecord,
     render_properties,
 )
+from holdfast.config.key import ConfigError
+from holdfast.config.node import NodeSettings
+from holdfast.config.properties import parse_properties
 
 HOST = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
 PORT = 9092
@@ -180,6 +183,19 @@ def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
             ("From --config", shape.config),
         ]
     )
+
+
+def refuse_unusable(text: str) -> list[str]:
+    """Return what a node would warn of as it reads this properties file.
+
+    ClusterError if it would refuse to start: said before anything is written, so that a value that
+    can't be honoured doesn't stay in a cluster's directory.
+    """
+    try:
+        _, warnings = NodeSettings.from_properties(parse_properties(text))
+    except ConfigError as error:
+        raise ClusterError(f"--config {error}.") from None
+    return warnings
 
 
 def with_config(text: str, config: Mapping[str, str]) -> str:

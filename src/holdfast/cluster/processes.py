@@ -26,6 +26,8 @@ SIGNALS: Mapping[str, signals.Signals] = {
     "CONT": signals.SIGCONT,
 }
 POLL_S = 0.005
+LOG_TAIL_BYTES = 16_384
+START_MARK = "--- a new process writes from here on ---"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -43,6 +45,8 @@ def spawn(arguments: Sequence[str], *, log_file: Path) -> int:
     A Ctrl-C in our terminal doesn't reach it and it lives on when we end. `posix_spawn` because it
     takes a millisecond, however large this process has grown.
     """
+    with log_file.open("a") as file:
+        file.write(f"{START_MARK}\n")  # an error's tail shows nothing of earlier processes
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -131,13 +135,14 @@ def wait_until(
 
 
 def log_tail(log_file: Path, lines: int = 12) -> str:
-    """Return the last lines of a log, for an error message. Never fails."""
+    """Return the last lines that the last process wrote, for an error message. Never fails."""
     try:
         with log_file.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 16_384))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError as error:
         return f"({log_file}: {error.strerror})"
+    text = text.rpartition(f"{START_MARK}\n")[2]
     return "\n".join(text.splitlines()[-lines:])
 
 
