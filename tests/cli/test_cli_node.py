@@ -120,6 +120,16 @@ def test_settings_that_can_not_be_honoured(tmp_path: Path, override: str, said: 
     assert said in refused("node", "--config", config, "--override", override)
 
 
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    """Goal: whatever is named as the file, one line says what is wrong. Method: bytes."""
+    path = tmp_path / "server.properties"
+    path.write_bytes(b"node.id=1\n\xb9\xff")
+    done = run("node", "--config", path)
+    assert done.returncode == 2
+    assert "is no text in UTF-8 at byte 10" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_controllers_port_in_use(tmp_path: Path) -> None:
     """Goal: the error names the port. Method: listen on it."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -91,6 +91,8 @@ def test_the_format_is_told_by_name_or_content(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such file"):
         format_of(tmp_path / "nothing")
+    with pytest.raises(InputError, match="it is no file"):
+        format_of(tmp_path)
 
 
 def test_the_summary_counts_digests_and_keeps_aside(file: Path, tmp_path: Path) -> None:

@@ -242,6 +242,17 @@ def _leaders(consumer: Any, settings: Settings, consumption: Consumption) -> dic
 def _started(consumer: Any, consumption: Consumption, partition: int) -> TopicPartition:
     start = consumption.start
     if start.stored:
+        # Asked for now, with a bound: a consumer that has to find it out would wait for ever where
+        # the cluster has no groups.
+        try:
+            consumer.committed(
+                [TopicPartition(consumption.topic, partition)], consumption.timeout_s
+            )
+        except KafkaException as error:
+            raise CommandError(
+                f"-o stored: the group's offsets can't be had: {error.args[0].str()}. "
+                "Has this cluster groups (holdfast's own has none yet)? -m SECONDS waits longer."
+            ) from None
         return TopicPartition(consumption.topic, partition, OFFSET_STORED)
     if start.timestamp_ms is not None:
         asked = TopicPartition(consumption.topic, partition, start.timestamp_ms)

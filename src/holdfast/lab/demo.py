@@ -146,6 +146,8 @@ class Demo:
 
     def _lines_plan(self, path: Path, query: str) -> DemoPlan:
         summary = demo_input.summarise(path, self._options.key, self._places.malformed)
+        if not (summary.well_formed or summary.malformed):
+            raise DemoError(f"--input {path}: there is no event in it; it is empty.")
         if not summary.well_formed:
             raise DemoError(
                 f"--input {path}: no line of it is well formed; {summary.malformed:,} are not, "

@@ -66,7 +66,8 @@ class LinesDigest:
 def format_of(path: Path) -> Format:
     """Tell the format by the name's ending, else by the first character that says something."""
     if not path.is_file():
-        raise InputError(f"--input {path}: there is no such file.")
+        what = "it is no file" if path.exists() else "there is no such file"
+        raise InputError(f"--input {path}: {what}.")
     ending = path.suffix.lower()
     if ending in {".csv", ".tsv"}:
         return "csv"

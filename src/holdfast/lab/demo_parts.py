@@ -144,7 +144,9 @@ def refuse_used(database: str) -> None:
         used = sql.inspect(engine).has_table("holdfast_query")
         engine.dispose()
     except (SQLAlchemyError, ImportError) as error:
-        raise DemoError(f"--database {database}: {error}") from error
+        reason = getattr(error, "orig", None) or error  # the driver's own words, no more
+        shown = str(reason).splitlines()[0]
+        raise DemoError(f"--database {database}: {shown}") from error
     if used:
         raise DemoError(f"--database {database}: it holds tables of an earlier run; name another.")
 

@@ -68,6 +68,11 @@ def _settings(options: dict[str, list[str]]) -> NodeSettings:
             properties = parse_properties(file.read())
     except OSError as error:
         raise UsageError(f"--config {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"--config {path} is no text in UTF-8 at byte {error.start}: "
+            "is it a properties file? Write other letters as \\uXXXX"
+        ) from error
     for override in options.get("--override", []):
         key, equals, value = override.partition("=")
         if not equals:
