@@ -27,6 +27,11 @@ logger = logging.getLogger("holdfast.fetcher")
 VERSION = 17
 LIST_OFFSETS_VERSION = 7
 EARLIEST, LATEST = -2, -1
+# After an election a follower may hear of it before the leader does. That is over in an instant, so
+# the first retry is soon, and only the later ones wait for replica.fetch.backoff.ms.
+NOT_YET_LEADING = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+TOO_EARLY_MS = 20
+TOO_EARLY_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ class Following:
     leader_epoch: int
     state: State = State.FETCHING
     retry_at: float = 0.0  # loop time, seconds; not asked for before
+    too_early: int = 0  # how often the leader had not yet heard that it leads
 
     @property
     def is_current(self) -> bool:
@@ -196,6 +202,12 @@ class Fetcher:
                 if entry is not None:
                     self._apply(*entry, data)
 
+    def _wait_ms(self) -> int:
+        """How long the leader may hold the fetch back: not beyond the next retry of another."""
+        retry_s = self._until_retry(asyncio.get_running_loop().time())
+        longest = self._settings.wait_ms_max
+        return longest if retry_s is None else min(longest, int(retry_s * 1000) + 1)
+
     def _request(self, fetching: list[Following]) -> wire.FetchRequest:
         topics: dict[bytes, list[wire.FetchPartition]] = {}
         for following in fetching:
@@ -215,7 +227,7 @@ class Fetcher:
             replica_state=wire.ReplicaState(
                 replica_id=self._settings.node, replica_epoch=self._broker_epoch()
             ),
-            max_wait_ms=self._settings.wait_ms_max,
+            max_wait_ms=self._wait_ms(),
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_bytes_max,
             topics=[
@@ -261,11 +273,18 @@ class Fetcher:
             following.state = State.FENCED
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
             following.state = State.LOOKING
+        elif error in NOT_YET_LEADING:
+            # Until we ask again the high watermark stands still, and with it every acks=all.
+            wait_ms = min(TOO_EARLY_MS << following.too_early, self._settings.backoff_ms)
+            following.too_early = min(following.too_early + 1, TOO_EARLY_MAX)
+            self._put_off([following], error.name, wait_ms)
         else:
             self._put_off([following], error.name)
 
-    def _put_off(self, following: list[Following], why: str) -> None:
-        retry_at = asyncio.get_running_loop().time() + self._settings.backoff_ms / 1000
+    def _put_off(self, following: list[Following], why: str, wait_ms: int | None = None) -> None:
+        """Ask for these again after `wait_ms`, replica.fetch.backoff.ms when it is not given."""
+        wait_ms = self._settings.backoff_ms if wait_ms is None else wait_ms
+        retry_at = asyncio.get_running_loop().time() + wait_ms / 1000
         for each in following:
             each.retry_at = retry_at
         names = ", ".join(str(f.partition) for f in following[:5])
