@@ -38,6 +38,7 @@ GOOD = Story().send(0).ack(0, 0).final(0)
 LOSSY = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0)
 DOUBLE = Story().send(0).ack(0, 0).final(0, 0)
 WORSE = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 0)
+SILENT = Story().send(0).final()
 UNREAD = Story().send(0).ack(0, 0)
 BAD_CHECK = Check(name="P0", expected="leader 0", seen="leader 1", kept=False)
 
@@ -76,6 +77,7 @@ def prove(
         (LOSSY, LOSSY, Exit.BROKEN, "Broken (Main: lost)"),
         (DOUBLE, LOSSY, Exit.BROKEN, "duplicated"),
         (UNREAD, LOSSY, Exit.BROKEN, "Broken"),
+        (SILENT, LOSSY, Exit.NOT_MADE, "No event was acknowledged"),
         (GOOD, GOOD, Exit.NOT_MADE, "control did not fail"),
         (GOOD, DOUBLE, Exit.NOT_MADE, "control did not fail"),
         (GOOD, WORSE, Exit.NOT_MADE, "control did not fail as it must"),
@@ -106,7 +108,15 @@ def test_a_check_that_fails_breaks_the_promise(
     assert "1 of 1 checks" in outcome.verdict
 
 
-@pytest.mark.parametrize("stories", [{}, {"main": GOOD}, {"main": LOSSY}])
+def test_what_is_broken_stays_broken_when_the_control_can_not_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = prove(tmp_path, monkeypatch, {"main": LOSSY})
+    assert outcome.exit is Exit.BROKEN
+    assert outcome.error == "the cluster did not start"
+
+
+@pytest.mark.parametrize("stories", [{}, {"main": GOOD}])
 def test_a_run_that_can_not_be_made_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stories: dict[str, Story]
 ) -> None:

@@ -197,14 +197,21 @@ def _run_part(
 
 
 def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, str]:
-    if error is not None:
-        return Exit.NOT_MADE, f"The run could not be made: {error}"
     proofs = [result for result in results if result.part.breaks_with is None]
     controls = [result for result in results if result.part.breaks_with is not None]
     for result in proofs:
+        # What was seen broken stays broken, whatever became of the parts behind it.
         if not result.as_it_must:
             names = ", ".join(each.value for each in result.broken) or "not all was as it must be"
             return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
+    if error is not None:
+        return Exit.NOT_MADE, f"The run could not be made: {error}"
+    for result in proofs:
+        if not result.evidence.judgement.counts.acknowledged:
+            return Exit.NOT_MADE, (
+                f"No event was acknowledged, so none could be lost: this run proves nothing "
+                f"({result.part.title}). {result.sentence()}"
+            )
     for result in controls:
         if not result.as_it_must:
             return Exit.NOT_MADE, (
