@@ -121,7 +121,7 @@ def lines_run(tmp_path: Path) -> Path:
     made, rows = [], []
     for number in range(2, COUNT + 2):
         text = f'{{"n": {number}, "name": "Zoë {number}"}}'
-        digest.add(number, text)
+        digest.add(number, f"k{number}", text)
         made.append(line_event(number, text, f"k{number}", partitions=3))
     where = history(tmp_path, made, "lines")
     for number, event in enumerate(made, 2):
@@ -167,7 +167,7 @@ CONTENT = "Every row says what its event says"
 ENDS = "The table is where the log ends"
 BALANCES = "Each balance is its opening plus what the ledger moved"
 MONEY = "Money neither appeared nor disappeared"
-TEXT = "The table's text is the file's, line by line"
+TEXT = "The table's keys and text are the file's, line by line"
 IN_LOG = "Every event was acknowledged, and is in the log once"
 
 
@@ -216,6 +216,9 @@ def test_damage_to_the_ledger_is_seen(
         ("INSERT INTO lines SELECT * FROM lines WHERE rowid = 7", {ONCE, TEXT}),
         ("UPDATE lines SET text = text || ' ' WHERE rowid = 7", {CONTENT, TEXT}),
         ("UPDATE lines SET line_number = 99 WHERE rowid = 7", {CONTENT, TEXT}),
+        ("UPDATE lines SET key = 'other' WHERE rowid = 7", {TEXT}),
+        ("UPDATE lines SET key = NULL WHERE rowid = 7", {TEXT}),
+        ("UPDATE lines SET text = x'ff00' WHERE rowid = 7", {CONTENT, TEXT}),
     ],
 )
 def test_damage_to_the_lines_is_seen(lines_run: Path, statement: str, names: set[str]) -> None:

@@ -42,7 +42,7 @@ class Malformed:
 
 @dataclass(slots=True)
 class Summary:
-    """What was in a file: counts, and a digest over number and text of the well-formed lines."""
+    """What was in a file: counts, and a digest over the well-formed lines."""
 
     well_formed: int = 0
     malformed: int = 0
@@ -51,13 +51,16 @@ class Summary:
 
 
 class LinesDigest:
-    """One digest over many lines in the order of their numbers, however they are stored."""
+    """One digest over many lines in the order of their numbers, however they are stored.
+
+    It covers number, key and text; the key is in JSON, so that no key and an empty one differ.
+    """
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
 
-    def add(self, number: int, text: str) -> None:
-        self._hash.update(f"{number}\t{text}\n".encode())
+    def add(self, number: int, key: str | None, text: str) -> None:
+        self._hash.update(f"{number}\t{json.dumps(key)}\t{text}\n".encode())
 
     def hex(self) -> str:
         return self._hash.hexdigest()
@@ -203,6 +206,6 @@ def summarise(path: Path, key: str | None, aside: Path) -> Summary:
                 kept.write(json.dumps(entry, ensure_ascii=False) + "\n")
             else:
                 summary.well_formed += 1
-                digest.add(line.number, line.text)
+                digest.add(line.number, line.key, line.text)
     summary.sha256 = digest.hex()
     return summary
