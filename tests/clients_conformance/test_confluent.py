@@ -47,6 +47,16 @@ def create(
     )
     admin = admin_of(target)  # kept: its futures fail when it goes
     admin.create_topics([topic])[name].result(timeout=BOUND_S)
+    wait_until_known(target, name)
+
+
+def wait_until_known(target: Target, name: str) -> None:
+    """Wait until every broker knows the topic: the controller's answer is ahead of their images."""
+    deadline = time.monotonic() + BOUND_S
+    for address in target.bootstrap.split(","):
+        admin = AdminClient({"bootstrap.servers": address})
+        while admin.list_topics(name, timeout=BOUND_S).topics[name].error is not None:
+            assert time.monotonic() < deadline, f"{address} does not hear of {name}"
 
 
 def produce(target: Target, topic: str, values: list[bytes], **settings: object) -> list[Any]:

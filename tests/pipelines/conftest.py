@@ -11,6 +11,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,14 +140,15 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """Return the URL of a server of our own on a Unix socket, run by an unprivileged user."""
     found = _server_programs()
     if found is None:
         pytest.skip(
             "PostgreSQL's server is not on this machine (Debian: apt-get install postgresql)"
         )
-    directory = Path(tmp_path_factory.mktemp("postgresql"))
+    # Not pytest's own directory: each session that starts closes that to other users.
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-postgresql-"))
     prefix = _as_unprivileged(directory)
     data, sockets = directory / "data", directory / "s"
 
@@ -165,6 +167,7 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"postgresql+psycopg://holdfast@/postgres?host={sockets}"
     finally:
         run(str(found / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")
+        shutil.rmtree(directory)
 
 
 def _server_programs() -> Path | None:
