@@ -1,7 +1,7 @@
 """Proves a scenario: states the promise, runs every part, judges, writes verdict and report.
 
-The exit codes are those of `holdfast prove`: kept, broken, or the run could not be made, which
-includes a control that did not fail and a history that decides nothing.
+The exit codes are those of `holdfast prove`: kept, broken, which includes a log that could not be
+read to its end, or the run could not be made, which includes a control that did not fail.
 """
 
 from __future__ import annotations
