@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.config.properties import format_properties
+
 DESCRIPTION = "cluster.json"
 LOCK = ".cluster.lock"
 FORMAT = 1
@@ -213,5 +215,5 @@ def render_properties(sections: Sequence[tuple[str, Mapping[str, str]]]) -> str:
     for title, values in sections:
         if not values:
             continue
-        lines += [f"# {title}", *(f"{key}={value}" for key, value in values.items()), ""]
+        lines += [f"# {title}", *format_properties(dict(values)).splitlines(), ""]
     return "\n".join(lines)

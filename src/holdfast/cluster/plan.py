@@ -20,7 +20,7 @@ from holdfast.cluster.layout import (
 )
 from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
-from holdfast.config.properties import parse_properties
+from holdfast.config.properties import format_properties, parse_properties
 
 HOST = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
 PORT = 9092
@@ -201,7 +201,7 @@ def refuse_unusable(text: str) -> list[str]:
 def with_config(text: str, config: Mapping[str, str]) -> str:
     """Return a properties file's text with these keys set, replacing what it says of them."""
     kept = [line for line in text.splitlines() if line.partition("=")[0].strip() not in config]
-    added = [f"{key}={value}" for key, value in config.items()]
+    added = format_properties(dict(config)).splitlines()
     return "\n".join([*kept, *added]) + "\n"
 
 
