@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.control.control_world import controller, play
+from tests.control.control_world import controller, creation, play
 
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
@@ -50,6 +50,32 @@ def test_a_follower_that_was_too_early_asks_again_soon() -> None:
             lambda: leader.image.topics["t"].partitions[0].leader == first, "the leader knows"
         )
         await client.produce("t", 0, [b"at once"], acks=-1, node=first)
+
+    play(story, replica_fetch_backoff_ms="60000", replica_lag_time_max_ms="300000")
+
+
+def test_a_new_topic_is_replicated_although_its_leader_hears_of_it_last() -> None:
+    """Seen as a second without an answer at the start of every topic, in one run of three."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("before")
+        for late in (0, 1, 2):
+            name = f"t{late}"
+            cluster.world.fabric.cut("controller", f"broker-{late}")
+            asker = (late + 1) % 3
+            await client.ask(creation(name, partitions=3), node=asker)
+            hearing = cluster.nodes[asker].broker
+            assert hearing is not None
+            await cluster.until(lambda n=name, b=hearing: n in b.image.topics, "two know")  # type: ignore[misc]
+            await asyncio.sleep(0.3)
+            cluster.world.fabric.heal_all()
+            leader = cluster.nodes[late].broker
+            assert leader is not None
+            await cluster.until(lambda n=name, b=leader: n in b.image.topics, "all know")  # type: ignore[misc]
+            led = [one.index for one in leader.image.topics[name].partitions if one.leader == late]
+            assert led, "of three partitions each broker leads one"
+            await client.produce(name, led[0], [b"at once"], acks=-1, node=late)
 
     play(story, replica_fetch_backoff_ms="60000", replica_lag_time_max_ms="300000")
 

@@ -27,9 +27,14 @@ logger = logging.getLogger("holdfast.fetcher")
 VERSION = 17
 LIST_OFFSETS_VERSION = 7
 EARLIEST, LATEST = -2, -1
-# After an election a follower may hear of it before the leader does. That is over in an instant, so
-# the first retry is soon, and only the later ones wait for replica.fetch.backoff.ms.
-NOT_YET_LEADING = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+# A follower may hear of an election or of a new topic before the leader does. That is over in an
+# instant, so the first retry is soon; only the later ones wait for replica.fetch.backoff.ms.
+NOT_YET_LEADING = (
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 TOO_EARLY_MS = 20
 TOO_EARLY_MAX = 10
 
