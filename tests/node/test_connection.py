@@ -169,6 +169,25 @@ def test_who_does_not_speak_the_protocol_is_alone_to_be_closed(
     asyncio.run(scenario())
 
 
+def test_a_scanner_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REFUSALS_LOGGED_EVERY_S", 3600.0)
+
+    async def scenario() -> None:
+        async with served() as (_, group, connect):
+            for _ in range(20):
+                reader, writer = await connect()
+                writer.write(pack(">i", 3))
+                assert await reader.read() == b""
+            assert group.refused == 20, "every one is counted"
+            lines = [line for line in caplog.messages if "closing the connection" in line]
+            assert len(lines) == 1, "the first is told at once, the others wait for the next line"
+
+    with caplog.at_level("WARNING", logger="holdfast.connection"):
+        asyncio.run(scenario())
+
+
 def test_reading_stops_at_the_bound_of_unanswered_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOTS_MAX", 10)
 

@@ -27,6 +27,7 @@ BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame
 SLOTS_MAX = 1000  # requests without an answer yet; past it, reading stops
 UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past it, reading stops
 JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
+REFUSALS_LOGGED_EVERY_S = 1.0  # a scanner must not fill the node's log
 
 _LENGTH = Struct(">i")
 _KEY = Struct(">h")
@@ -44,10 +45,30 @@ class Connections:
         self.frame_bytes_max = frame_bytes_max
         self.held = True  # until the node is ready, requests stay unread
         self.open: dict[Connection, None] = {}
+        self.refused = 0  # connections closed on because they don't speak the protocol (a metric)
+        self._refused_logged = 0
+        self._log_refusals_at = float("-inf")  # loop time, seconds
 
     def accept(self) -> Connection:
         """Make the protocol of one accepted connection."""
         return Connection(self)
+
+    def refuse(self, peer: str, why: str) -> None:
+        """Note that a connection is closed on; log it, unless one was logged just now."""
+        self.refused += 1
+        now = asyncio.get_running_loop().time()
+        if now < self._log_refusals_at:
+            return
+        silent = self.refused - self._refused_logged - 1
+        self._log_refusals_at = now + REFUSALS_LOGGED_EVERY_S
+        self._refused_logged = self.refused
+        logger.warning(
+            "closing the connection of %s on listener %s: %s%s",
+            peer,
+            self.listener,
+            why,
+            f" ({silent} more since the last such line)" if silent else "",
+        )
 
     def release(self) -> None:
         """The node is ready: answer everybody who has connected meanwhile."""
@@ -223,9 +244,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, why: str) -> None:
         """Close on a peer that does not speak the protocol; everybody else goes on."""
-        logger.warning(
-            "closing the connection of %s on listener %s: %s", self.peer, self.group.listener, why
-        )
+        self.group.refuse(self.peer, why)
         self.abort()
 
     # -- answers out ---------------------------------------------------------------------------
