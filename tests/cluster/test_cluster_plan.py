@@ -50,8 +50,41 @@ def test_a_broker_knows_its_voters_and_listeners() -> None:
     assert "advertised.listeners" not in controller
 
 
-def test_combined_puts_the_controller_into_broker_0() -> None:
-    """Goal: no process more than brokers. Method: plan two combined brokers."""
+def test_three_controllers_of_their_own() -> None:
+    """Goal: voters have ids and ports in a row, and every node knows all. Method: ask for three."""
+    shape = Shape(controllers=3)
+    record = planned(shape)
+    assert [(node.id, node.port) for node in record.controllers] == [
+        (100, 9192),
+        (101, 9193),
+        (102, 9194),
+    ]
+    voters = "100@127.0.0.1:9192,101@127.0.0.1:9193,102@127.0.0.1:9194"
+    for node in record.nodes:
+        found = keys(plan.properties(record, node, shape))
+        assert found["controller.quorum.voters"] == voters
+    moved = plan.moved(record, 19_092)
+    assert [node.port for node in moved.nodes] == [19_092, 19_093, 19_094, 19_192, 19_193, 19_194]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "combined", "asked", "voters"),
+    [
+        (1, False, None, 1),
+        (2, False, None, 1),
+        (1, True, None, 1),
+        (5, False, 5, 5),
+        (3, True, 3, 3),
+    ],
+)
+def test_how_many_controllers(brokers: int, combined: bool, asked: int | None, voters: int) -> None:
+    """Goal: small clusters have one, others what was asked for. Method: by shape."""
+    shape = Shape(brokers=brokers, combined=combined, controllers=asked)
+    assert len(planned(shape).controllers) == voters
+
+
+def test_combined_puts_controllers_into_the_first_brokers() -> None:
+    """Goal: no process more than brokers. Method: plan combined brokers, move them."""
     shape = Shape(brokers=2, combined=True)
     record = planned(shape)
     assert [node.id for node in record.nodes] == [0, 1]
@@ -61,6 +94,14 @@ def test_combined_puts_the_controller_into_broker_0() -> None:
     second = keys(plan.properties(record, record.node(1), shape))
     assert second["process.roles"] == "broker"
     assert second["controller.quorum.voters"] == "0@127.0.0.1:9192"
+    three = planned(Shape(brokers=4, controllers=3, combined=True))
+    assert [(node.id, node.voter_port) for node in three.controllers] == [
+        (0, 9192),
+        (1, 9193),
+        (2, 9194),
+    ]
+    moved = plan.moved(three, 9392)
+    assert [node.controller_port for node in moved.nodes] == [9492, 9493, 9494, None]
 
 
 @pytest.mark.parametrize(("brokers", "replicated"), [(1, False), (2, False), (3, True), (5, True)])
@@ -94,8 +135,9 @@ def test_settings_are_changed_in_a_file_that_is_there() -> None:
     [
         ({"brokers": 0}, "--brokers"),
         ({"brokers": 101}, "--brokers"),
-        ({"controllers": 3}, "--controllers 3.*quorum"),
-        ({"controllers": 0}, "--controllers"),
+        ({"controllers": 0}, "--controllers 0"),
+        ({"controllers": 10}, "--controllers 10"),
+        ({"controllers": 3, "brokers": 2, "combined": True}, "--combined.*2 brokers"),
         ({"racks": ["a"]}, "1 racks for 3 brokers"),
     ],
 )

@@ -8,18 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.addressing import WHO_HELP, addressed
 from holdfast.cli.options import AsJson, DataDir, data_dir
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import to_json
 from holdfast.cluster.nodes import ClusterStatus
 from holdfast.cluster.processes import State
 
-NodeId = Annotated[int, typer.Argument(metavar="NODE", help="Id of the node, as in `status`.")]
+CLUSTER_FACTS = (
+    *("topics", "partitions", "under_replicated", "leaderless"),
+    *("active_controller", "controller_epoch"),
+)
+NODE_FACTS = ("serving", "resident_bytes", "leaders", "in_sync", "replicas")
+CONTROLLER_FACTS = ("active", "lag")
 SIGNALS = ("KILL", "TERM", "STOP", "CONT")
 
 
 def down(data_dir_option: DataDir = None) -> None:
-    """Stop every node of the cluster: brokers first, then the controller.
+    """Stop every node of the cluster: brokers first, then controllers.
 
     Each gets SIGTERM and hands over its leaderships; one that doesn't end in time is killed.
     The data stays: `holdfast up` with the same directory goes on where this one ended.
@@ -62,28 +68,29 @@ def is_healthy(seen: ClusterStatus) -> bool:
 
 
 def status_to_json(cluster: LocalCluster, seen: ClusterStatus) -> dict[str, Any]:
-    """Return the description of the cluster with what was seen of it."""
+    """Return the description of the cluster with what was seen of it. Absent facts are null."""
     values = to_json(cluster.record)
     values["directory"] = str(cluster.directory)
     values["healthy"] = is_healthy(seen)
-    for key in ("topics", "partitions", "under_replicated", "leaderless"):
+    for key in CLUSTER_FACTS:
         values[key] = getattr(seen, key)
     for node, found in zip(values["nodes"], seen.nodes, strict=True):
         node["state"] = str(found.state)
-        for key in ("serving", "resident_bytes", "leaders", "in_sync", "replicas"):
+        facts = NODE_FACTS + (CONTROLLER_FACTS if found.node.is_controller else ())
+        for key in facts:
             node[key] = getattr(found, key)
     values["nodes"] = values.pop("nodes")  # last: it is the longest
     return values
 
 
 def kill(
-    node: NodeId,
+    who: Annotated[list[str], typer.Argument(metavar="NODE...", help=WHO_HELP)],
     signal: Annotated[
         str, typer.Option("--signal", "-s", metavar="|".join(SIGNALS), help="What to send.")
     ] = "KILL",
     data_dir_option: DataDir = None,
 ) -> None:
-    """Send a signal to one node, and wait until it has taken effect.
+    """Send a signal to nodes, and wait until it has taken effect.
 
     KILL is a crash, TERM a controlled shutdown, STOP freezes the process, CONT lets it go on.
     """
@@ -93,12 +100,25 @@ def kill(
             f"--signal {signal} is not one of {', '.join(SIGNALS)}.", code=EXIT_USAGE
         )
     cluster = LocalCluster.open(data_dir(data_dir_option))
-    cluster.kill(node, name)
-    print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
+    suited = {"CONT": (State.STOPPED,)}.get(name, (State.RUNNING, State.STOPPED))
+    nodes = addressed(cluster, who, suited)
+    for node in nodes:  # all at once, so that they go together
+        cluster.kill(node, name, wait=False)
+    for node in nodes:
+        cluster.wait_signalled(node, name)
+        print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
 
 
-def start(node: NodeId, data_dir_option: DataDir = None) -> None:
-    """Start one node that was killed or ended, and wait until it serves."""
+def start(
+    who: Annotated[list[str], typer.Argument(metavar="NODE...", help=WHO_HELP)],
+    data_dir_option: DataDir = None,
+) -> None:
+    """Start nodes that were killed or ended, and wait until they serve."""
     cluster = LocalCluster.open(data_dir(data_dir_option))
-    started = cluster.start_node(node)
-    print(f"Node {node} serves on {started.address} as process {started.pid}.")
+    nodes = addressed(cluster, who, (State.DEAD,))
+    for node in nodes:
+        cluster.start_node(node, wait=False)
+    for node in nodes:
+        cluster.wait_serving(node)
+        started = cluster.node(node)
+        print(f"Node {node} serves on {started.address} as process {started.pid}.")

@@ -23,9 +23,10 @@ def render(seen: ClusterStatus) -> Group:
         table.add_column(title, no_wrap=True)
     for title in ("MEMORY", "LEADERS", "IN SYNC"):
         table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("CONTROLLER", no_wrap=True)
     for node in seen.nodes:
         table.add_row(*_row(node))
-    return Group(table, Text(), _summary(seen))
+    return Group(table, Text(), _quorum(seen), _summary(seen))
 
 
 def _row(status: NodeStatus) -> list[str | Text]:
@@ -43,7 +44,22 @@ def _row(status: NodeStatus) -> list[str | Text]:
         "" if status.resident_bytes is None else f"{status.resident_bytes / 1e6:.0f} MB",
         "" if status.leaders is None else str(status.leaders),
         in_sync,
+        _controller(status),
     ]
+
+
+def _controller(status: NodeStatus) -> str:
+    if status.active:
+        return "active"
+    if not status.node.is_controller or status.lag is None:
+        return ""
+    return "in sync" if status.lag == 0 else f"{status.lag} records behind"
+
+
+def _quorum(seen: ClusterStatus) -> Text:
+    if seen.active_controller is None:
+        return Text()
+    return Text(f"controller {seen.active_controller} is active, epoch {seen.controller_epoch}")
 
 
 def _summary(seen: ClusterStatus) -> Text:

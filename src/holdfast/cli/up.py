@@ -27,10 +27,16 @@ Brokers = Annotated[
     typer.Option("--brokers", metavar="N", help="Brokers, with ids from 0.", show_default="3"),
 ]
 Controllers = Annotated[
-    int, typer.Option("--controllers", metavar="N", help="Controllers, with ids from 100.")
+    int | None,
+    typer.Option(
+        "--controllers",
+        metavar="N",
+        help="Controllers, with ids from 100: 3 go on without one of them, 5 without two.",
+        show_default="3; 1 with fewer than 3 brokers",
+    ),
 ]
 Combined = Annotated[
-    bool, typer.Option("--combined", help="Run the controller inside broker 0's process.")
+    bool, typer.Option("--combined", help="Run the controllers inside the first brokers.")
 ]
 Port = Annotated[
     int | None,
@@ -56,14 +62,14 @@ Detach = Annotated[
 def up(
     *,
     brokers: Brokers = None,
-    controllers: Controllers = 1,
+    controllers: Controllers = None,
     combined: Combined = False,
     data_dir_option: DataDir = None,
     port: Port = None,
     config: Config = None,
     detach: Detach = False,
 ) -> None:
-    """Start a cluster on this machine: brokers on ports from 9092 on, and a controller beside them.
+    """Start a cluster on this machine: brokers on ports from 9092 on, controllers from 9192 on.
 
     Without --detach it stays in the foreground with a live status; Ctrl-C stops the cluster
     cleanly. A directory that holds a cluster already is resumed with its data and its ports;
@@ -112,7 +118,7 @@ def _created(
     directory: Path,
     *,
     brokers: int | None,
-    controllers: int,
+    controllers: int | None,
     combined: bool,
     port: int | None,
     settings: dict[str, str],
@@ -131,7 +137,7 @@ def _opened(
     directory: Path,
     *,
     brokers: int | None,
-    controllers: int,
+    controllers: int | None,
     combined: bool,
     port: int | None,
     settings: dict[str, str],
@@ -139,14 +145,13 @@ def _opened(
     """Open the cluster that is there. An option that contradicts it is an error, not ignored."""
     cluster = LocalCluster.open(directory)
     record = cluster.record
-    is_combined = any(node.is_broker and node.is_controller for node in record.nodes)
     contradiction = None
     if brokers not in (None, len(record.brokers)):
         contradiction = f"--brokers {brokers}, but it has {len(record.brokers)}"
-    elif controllers != len(record.controllers):
+    elif controllers not in (None, len(record.controllers)):
         contradiction = f"--controllers {controllers}, but it has {len(record.controllers)}"
-    elif combined and not is_combined:
-        contradiction = "--combined, but its controller is a process of its own"
+    elif combined and not record.is_combined:
+        contradiction = "--combined, but its controllers are processes of their own"
     if contradiction:
         raise CommandError(
             f"{directory} holds a cluster already: {contradiction}. "

@@ -91,6 +91,11 @@ class ClusterRecord:
         return tuple(node for node in self.nodes if node.is_controller)
 
     @property
+    def is_combined(self) -> bool:
+        """True if controllers share brokers' processes."""
+        return any(node.is_broker and node.is_controller for node in self.nodes)
+
+    @property
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self.brokers)
 

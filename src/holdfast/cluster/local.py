@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from holdfast.cluster import layout, nodes, plan, probe, processes
 from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
@@ -20,6 +20,9 @@ from holdfast.cluster.nodes import KILL_TIMEOUT_S, STOP_TIMEOUT_S, ClusterStatus
 from holdfast.cluster.plan import LOCAL_PROFILE
 from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
+
+if TYPE_CHECKING:
+    from holdfast.cluster.quorum import QuorumState
 
 __all__ = ["LOCAL_PROFILE", "ClusterStatus", "LocalCluster", "NodeStatus"]
 
@@ -60,7 +63,7 @@ class LocalCluster:
         directory: str | Path,
         *,
         brokers: int = 3,
-        controllers: int = 1,
+        controllers: int | None = None,
         combined: bool = False,
         port: int = plan.PORT,
         config: Mapping[str, str] | None = None,
@@ -68,8 +71,10 @@ class LocalCluster:
     ) -> LocalCluster:
         """Write the directory of a new cluster; nothing is started.
 
-        Broker n listens on `port` + n, the controller on `port` + 100; with port 0 all of them are
-        free ports. `config` goes to every node, before the local profile. `racks`: one a broker.
+        Broker n listens on `port` + n, controller n on `port` + 100 + n; with port 0 all of them
+        are free ports. `controllers`: None for three with three or more brokers, else one; with
+        `combined` they run inside the first brokers. `config` goes to every node, before the local
+        profile. `racks`: one a broker.
         """
         shape = plan.Shape(
             brokers=brokers,
@@ -239,8 +244,12 @@ class LocalCluster:
         node = self.node(node_id)
         if not processes.send(node.pid, node.process, processes.SIGNALS[signal]):
             raise ClusterError(f"Node {node_id} is not running.")
-        if not wait:
-            return
+        if wait:
+            self.wait_signalled(node_id, signal, timeout_s=timeout_s)
+
+    def wait_signalled(self, node_id: int, signal: str, *, timeout_s: float | None = None) -> None:
+        """Wait until a signal that was sent to a node has taken effect."""
+        node = self.node(node_id)
         expected = {"STOP": State.STOPPED, "CONT": State.RUNNING}.get(signal, State.DEAD)
         bound_s = STOP_TIMEOUT_S if signal == "TERM" else KILL_TIMEOUT_S
         processes.wait_until(
@@ -257,9 +266,12 @@ class LocalCluster:
         killed: list[int] = []
         with layout.locked(self.directory):
             record = self.record
-            brokers = record.brokers
-            others = [node for node in record.nodes if not node.is_broker]
-            for group in (brokers, others):
+            groups = (
+                [node for node in record.nodes if not node.is_controller],
+                [node for node in record.nodes if node.is_broker and node.is_controller],
+                [node for node in record.nodes if not node.is_broker],
+            )
+            for group in groups:
                 killed += nodes.stop(group, timeout_s)
             # Whoever watches these processes learns from this that they were stopped on purpose.
             for node in record.nodes:
@@ -391,10 +403,30 @@ class LocalCluster:
             what=f"brokers {sorted(wanted)} and no others to be live",
         )
 
+    def quorum(self) -> QuorumState | None:
+        """Ask the controllers that run which of them is active; None: none of them is."""
+        from holdfast.cluster import quorum  # noqa: PLC0415 - `up` starts without our client
+
+        running = [n for n in self.record.controllers if nodes.state_of(n) is State.RUNNING]
+        return quorum.ask((node.host, node.voter_port) for node in running)
+
+    def wait_for_active_controller(
+        self, *, other_than: int | None = None, timeout_s: float = WAIT_TIMEOUT_S
+    ) -> QuorumState:
+        """Wait until a controller is active, and not the one named."""
+
+        def found() -> QuorumState | None:
+            state = self.quorum()
+            return None if state is None or state.leader in {-1, other_than} else state
+
+        other = "" if other_than is None else f" other than {other_than}"
+        return processes.wait_until(found, timeout_s=timeout_s, what=f"an active controller{other}")
+
     def status(self) -> ClusterStatus:
-        """Look at every process, and ask a broker for the rest."""
+        """Look at every process, and ask a broker and the controllers for the rest."""
         record = self.record
         snapshot = self._ask(None)
+        quorum = self.quorum()
         partitions = [
             state
             for topic in (snapshot.topics.values() if snapshot else ())
@@ -404,7 +436,11 @@ class LocalCluster:
         return ClusterStatus(
             cluster_id=record.cluster_id,
             bootstrap_servers=record.bootstrap_servers,
-            nodes=tuple(nodes.node_status(node, snapshot, partitions) for node in record.nodes),
+            nodes=tuple(
+                nodes.node_status(node, snapshot, partitions, quorum) for node in record.nodes
+            ),
+            active_controller=None if quorum is None else quorum.leader,
+            controller_epoch=None if quorum is None else quorum.epoch,
             topics=len(snapshot.topics) if snapshot is not None else None,
             partitions=len(partitions) if known else None,
             under_replicated=sum(len(s.isr) < len(s.replicas) for s in partitions)

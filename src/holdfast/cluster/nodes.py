@@ -15,11 +15,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, plan, probe, processes
 from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
 from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
+
+if TYPE_CHECKING:
+    from holdfast.cluster.quorum import QuorumState
 
 STOP_TIMEOUT_S = 15.0
 KILL_TIMEOUT_S = 5.0
@@ -40,6 +44,8 @@ class NodeStatus:
     leaders: int | None = None
     in_sync: int | None = None
     replicas: int | None = None
+    active: bool | None = None  # a controller: it is the active one; None: nobody says who is
+    lag: int | None = None  # a controller: records that the active one has and it hasn't
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,8 @@ class ClusterStatus:
     partitions: int | None = None
     under_replicated: int | None = None
     leaderless: int | None = None
+    active_controller: int | None = None  # None: there is none, or nobody says
+    controller_epoch: int | None = None
 
     @property
     def running(self) -> bool:
@@ -177,23 +185,27 @@ def with_log(error: ClusterError, node: NodeRecord) -> ClusterError:
 
 
 def node_status(
-    node: NodeRecord, snapshot: probe.Snapshot | None, partitions: Sequence[PartitionState]
+    node: NodeRecord,
+    snapshot: probe.Snapshot | None,
+    partitions: Sequence[PartitionState],
+    quorum: QuorumState | None,
 ) -> NodeStatus:
     state = state_of(node)
-    memory = None if node.pid is None or state is State.DEAD else processes.resident_bytes(node.pid)
-    if not node.is_broker:
-        return NodeStatus(
-            node=node,
-            state=state,
-            resident_bytes=memory,
-            serving=state is State.RUNNING and is_serving(node),
-        )
-    if snapshot is None:
-        return NodeStatus(node=node, state=state, resident_bytes=memory)
-    return NodeStatus(
+    seen = NodeStatus(
         node=node,
         state=state,
-        resident_bytes=memory,
+        resident_bytes=None
+        if node.pid is None or state is State.DEAD
+        else processes.resident_bytes(node.pid),
+    )
+    if node.is_controller and quorum is not None:
+        seen = replace(seen, active=node.id == quorum.leader, lag=quorum.lag(node.id))
+    if not node.is_broker:
+        return replace(seen, serving=state is State.RUNNING and is_serving(node))
+    if snapshot is None:
+        return seen
+    return replace(
+        seen,
         serving=node.id in snapshot.brokers,
         leaders=sum(partition.leader == node.id for partition in partitions),
         in_sync=sum(node.id in partition.isr for partition in partitions),

@@ -24,7 +24,10 @@ from holdfast.config.properties import format_properties, parse_properties
 
 HOST = "127.0.0.1"  # a literal: librdkafka would try ::1 first for "localhost"
 PORT = 9092
-CONTROLLER_PORT_DISTANCE = 100  # the controller of a cluster on 9092 listens on 9192
+CONTROLLER_PORT_DISTANCE = 100  # the controllers of a cluster on 9092 listen from 9192 on
+CONTROLLERS_MAX = 9
+# What survives the loss of one controller; fewer where the data has no such protection either.
+QUORUM_SIZE = 1
 PORT_MAX = 65_535
 
 # Makes faults quick to see. A node that is started by hand has Kafka's own defaults.
@@ -32,6 +35,10 @@ LOCAL_PROFILE: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    # A dead active controller is replaced in little more than the first of these.
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "250",
 }
 REPLICATED_PROFILE: Mapping[str, str] = {
     "default.replication.factor": "3",
@@ -46,8 +53,8 @@ class Shape:
     """What the user asked for. ClusterError when that can't be had."""
 
     brokers: int = 3
-    controllers: int = 1
-    combined: bool = False
+    controllers: int | None = None  # None: three with three or more brokers, else one
+    combined: bool = False  # controllers run inside the first brokers' processes
     racks: Sequence[str] | None = None
     config: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,11 +63,15 @@ class Shape:
             raise ClusterError(
                 f"--brokers {self.brokers}: a local cluster has 1 to {FIRST_CONTROLLER} brokers."
             )
-        if self.controllers != 1:
+        if not 1 <= self.voters <= CONTROLLERS_MAX:
             raise ClusterError(
-                f"--controllers {self.controllers}: one controller is what there is for now. "
-                "Several voters need the controller quorum, which is not built yet; "
-                "a second one that doesn't vote would protect nothing."
+                f"--controllers {self.controllers}: a local cluster has 1 to {CONTROLLERS_MAX}; "
+                "three go on without one of them, five without two."
+            )
+        if self.combined and self.voters > self.brokers:
+            raise ClusterError(
+                f"--controllers {self.controllers} --combined: each runs inside a broker, and "
+                f"there are {self.brokers} brokers."
             )
         if self.racks is not None and len(self.racks) != self.brokers:
             raise ClusterError(
@@ -68,41 +79,57 @@ class Shape:
             )
 
     @property
+    def voters(self) -> int:
+        """How many controllers there are, asked for or not."""
+        if self.controllers is not None:
+            return self.controllers
+        return QUORUM_SIZE if self.brokers >= REPLICATED_FROM_BROKERS else 1
+
+    @property
     def ports_needed(self) -> int:
-        """Ports of brokers first, then the one of the controller."""
-        return self.brokers + 1
+        """Ports of brokers first, then those of the controllers."""
+        return self.brokers + self.voters
 
 
 def standard_ports(port: int, shape: Shape) -> list[int]:
     """Return the ports of a cluster whose first broker listens on `port`."""
-    last = port + max(shape.brokers - 1, CONTROLLER_PORT_DISTANCE)
+    first_controller = port + CONTROLLER_PORT_DISTANCE
+    last_controller = first_controller + shape.voters - 1
+    last = max(port + shape.brokers - 1, last_controller)
     if not (port >= 1 and last <= PORT_MAX):
         raise ClusterError(
             f"--port {port}: the cluster needs ports {port} to {port + shape.brokers - 1} and "
-            f"{port + CONTROLLER_PORT_DISTANCE}, which must lie between 1 and {PORT_MAX}."
+            f"{first_controller} to {last_controller}, which must lie between 1 and {PORT_MAX}."
         )
-    return [*(port + index for index in range(shape.brokers)), port + CONTROLLER_PORT_DISTANCE]
+    return [
+        *range(port, port + shape.brokers),
+        *range(first_controller, last_controller + 1),
+    ]
 
 
 def plan_nodes(
     directory: Path, cluster_id: str, shape: Shape, ports: Sequence[int]
 ) -> ClusterRecord:
-    """Lay out brokers 0, 1, 2... and the controller: a process of its own, or inside broker 0."""
+    """Lay out brokers 0, 1, 2... and controllers: 100, 101... or inside the first brokers."""
     assert len(ports) == shape.ports_needed
-    *broker_ports, controller_port = ports
+    broker_ports, controller_ports = ports[: shape.brokers], ports[shape.brokers :]
+    shared = dict(enumerate(controller_ports)) if shape.combined else {}
     nodes = [
         _node(
             directory,
             index,
-            (BROKER, CONTROLLER) if shape.combined and index == 0 else (BROKER,),
+            (BROKER, CONTROLLER) if index in shared else (BROKER,),
             port,
-            controller_port=controller_port if shape.combined and index == 0 else None,
+            controller_port=shared.get(index),
             rack=None if shape.racks is None else shape.racks[index],
         )
         for index, port in enumerate(broker_ports)
     ]
     if not shape.combined:
-        nodes.append(_node(directory, FIRST_CONTROLLER, (CONTROLLER,), controller_port))
+        nodes += [
+            _node(directory, FIRST_CONTROLLER + index, (CONTROLLER,), port)
+            for index, port in enumerate(controller_ports)
+        ]
     return ClusterRecord(cluster_id=cluster_id, nodes=tuple(nodes))
 
 
@@ -152,13 +179,22 @@ def addresses(record: ClusterRecord, node: NodeRecord) -> dict[str, str]:
 
 def moved(record: ClusterRecord, port: int) -> ClusterRecord:
     """Return the cluster with its first broker on `port` and the others where they follow."""
-    shape = Shape(brokers=len(record.brokers))
-    *ports, controller_port = standard_ports(port, shape)
-    nodes = []
-    for node in record.nodes:
-        at = ports.pop(0) if node.is_broker else controller_port
-        inside = controller_port if node.is_broker and node.is_controller else None
-        nodes.append(replace(node, port=at, controller_port=inside))
+    shape = Shape(
+        brokers=len(record.brokers),
+        controllers=len(record.controllers),
+        combined=record.is_combined,
+    )
+    ports = iter(standard_ports(port, shape))
+    at = {node.id: next(ports) for node in record.brokers}
+    voter_at = {node.id: next(ports) for node in record.controllers}
+    nodes = [
+        replace(
+            node,
+            port=at[node.id] if node.is_broker else voter_at[node.id],
+            controller_port=voter_at.get(node.id) if node.is_broker else None,
+        )
+        for node in record.nodes
+    ]
     return replace(record, nodes=tuple(nodes))
 
 

@@ -1,0 +1,136 @@
+"""Who is the active controller, and how far the others are: DescribeQuorum, as any tool asks it.
+
+Owns the asking and plain values of the answer. Never looks into a node's files, and never tries
+twice: who waits for something asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from holdfast.clients.driver import DriverError, Peer
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ReplicaState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+
+TOPIC = "__cluster_metadata"
+CLIENT_ID = "holdfast-cluster"
+ASK_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumReplica:
+    """One voter or observer as the active controller sees it. Times in ms since 1970; -1: never."""
+
+    id: int
+    directory_id: bytes
+    log_end: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumState:
+    """The metadata quorum at one moment."""
+
+    leader: int
+    epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+    @property
+    def leader_log_end(self) -> int:
+        """Where the active controller's log ends; -1 when it isn't among the voters."""
+        return next((each.log_end for each in self.voters if each.id == self.leader), -1)
+
+    def lag(self, node_id: int) -> int | None:
+        """Records that a node lacks; None: the active controller doesn't know it."""
+        for each in (*self.voters, *self.observers):
+            if each.id == node_id:
+                return max(0, self.leader_log_end - each.log_end) if each.log_end >= 0 else None
+        return None
+
+
+class RefusedError(Exception):
+    """The node answered, but not with the quorum's state; the text is the code's name."""
+
+
+def request() -> DescribeQuorumRequest:
+    """Return the only request that there is to make."""
+    partition = RequestPartitionData(partition_index=0)
+    return DescribeQuorumRequest(
+        topics=[RequestTopicData(topic_name=TOPIC, partitions=[partition])]
+    )
+
+
+def read(response: DescribeQuorumResponse) -> QuorumState:
+    """Return the state that an answer holds. RefusedError: it holds an error code instead."""
+    if response.error_code:
+        raise _refused(response.error_code, response.error_message)
+    if not response.topics or not response.topics[0].partitions:
+        raise RefusedError("an answer without the metadata partition")
+    found = response.topics[0].partitions[0]
+    if found.error_code:
+        raise _refused(found.error_code, found.error_message)
+    return QuorumState(
+        leader=found.leader_id,
+        epoch=found.leader_epoch,
+        high_watermark=found.high_watermark,
+        voters=tuple(_replica(each) for each in found.current_voters),
+        observers=tuple(_replica(each) for each in found.observers),
+    )
+
+
+def ask(
+    addresses: Iterable[tuple[str, int]], *, timeout_s: float = ASK_TIMEOUT_S
+) -> QuorumState | None:
+    """Ask controllers or brokers one by one; of what they answer the highest epoch counts.
+
+    A controller that is cut off may believe for a moment that it still is the active one, so all
+    are asked. None: nobody knows of an active controller.
+    """
+    best: QuorumState | None = None
+    for host, port in addresses:
+        found = ask_one(host, port, timeout_s=timeout_s)
+        if found is not None and (best is None or found.epoch > best.epoch):
+            best = found
+    return best
+
+
+def ask_one(host: str, port: int, *, timeout_s: float = ASK_TIMEOUT_S) -> QuorumState | None:
+    """Ask one node. None: it doesn't answer, isn't the active controller, or knows none."""
+    try:
+        peer = Peer(host, port, CLIENT_ID, timeout_s=timeout_s)
+    except DriverError:
+        return None
+    try:
+        return read(peer.send(request()))
+    except (DriverError, RefusedError):
+        return None
+    finally:
+        peer.close()
+
+
+def _replica(state: ReplicaState) -> QuorumReplica:
+    return QuorumReplica(
+        id=state.replica_id,
+        directory_id=state.replica_directory_id,
+        log_end=state.log_end_offset,
+        last_fetch_ms=state.last_fetch_timestamp,
+        last_caught_up_ms=state.last_caught_up_timestamp,
+    )
+
+
+def _refused(code: int, message: str | None) -> RefusedError:
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    return RefusedError(f"{name} ({message})" if message else name)
