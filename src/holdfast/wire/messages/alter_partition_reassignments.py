@@ -1,0 +1,53 @@
+"""AlterPartitionReassignments (key 45), versions 0 and 1 (KIP-455).
+
+Null replicas cancel the partition's reassignment. Version 1 lets the caller forbid that the number
+of replicas changes.
+"""
+
+from __future__ import annotations
+
+from holdfast.wire.schema import (
+    Request,
+    Response,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    string,
+)
+
+
+class ReassignablePartition(Struct):
+    partition_index: int = int32()
+    replicas: list[int] | None = array(int32, nullable=0, default=None)
+
+
+class ReassignableTopic(Struct):
+    name: str = string()
+    partitions: list[ReassignablePartition] = array(ReassignablePartition)
+
+
+class AlterPartitionReassignmentsRequest(Request, key=45, versions=(0, 1), flexible=0):
+    timeout_ms: int = int32(default=60000)
+    allow_replication_factor_change: bool = boolean(since=1, default=True)
+    topics: list[ReassignableTopic] = array(ReassignableTopic)
+
+
+class ReassignablePartitionResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+
+
+class ReassignableTopicResponse(Struct):
+    name: str = string()
+    partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
+
+
+class AlterPartitionReassignmentsResponse(Response, key=45, versions=(0, 1), flexible=0):
+    throttle_time_ms: int = int32()
+    allow_replication_factor_change: bool = boolean(since=1, default=True, ignorable=True)
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+    responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)
