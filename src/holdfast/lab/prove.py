@@ -186,7 +186,7 @@ def _run_part(
         parameters=parameters,
         evidence=evidence,
         checks=tuple(checks),
-        tables=tuple(each for each in (table,) if each is not None),
+        tables=tuple(each for each in (*run.tables, table) if each is not None),
         broken=evidence.judgement.broken(base.promise.forbids),
         history=run.history,
     )

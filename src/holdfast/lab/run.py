@@ -23,7 +23,7 @@ from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange,
 from holdfast.judge.timeline import DOWN_ACTIONS
 from holdfast.lab.observer import Observer, View
 from holdfast.lab.page import describe
-from holdfast.lab.report import Check
+from holdfast.lab.report import Check, Table
 from holdfast.lab.scenario import TOPIC, LabError, Parameters
 from holdfast.lab.wants import Want, lists_text, matches, names, want
 from holdfast.lab.workload import HistoryTail, Worker
@@ -50,6 +50,7 @@ class Run:
         self.topic = TOPIC
         self.history = directory / "history"
         self.checks: list[Check] = []
+        self.tables: list[Table] = []  # of what the steps have measured, for the report
         self.lost_expected: int | None = None  # exactly so many; None: the promise decides
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         self._say = say
@@ -60,6 +61,9 @@ class Run:
             self.cluster = LocalCluster.create(
                 directory / "cluster",
                 brokers=parameters.brokers,
+                controllers=parameters.controllers,
+                combined=parameters.combined,
+                racks=parameters.racks,
                 port=0,
                 config=parameters.node_config,
             )

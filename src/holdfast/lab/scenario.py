@@ -22,8 +22,20 @@ TOPIC = "foo"
 
 # Short sessions show faults quickly; "kafka" leaves Kafka's own defaults (session 9 s, lag 30 s).
 PROFILES: Mapping[str, Mapping[str, str]] = {
-    "lab": {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
-    "kafka": {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"},
+    "lab": {
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.fetch.timeout.ms": "1000",
+        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.election.backoff.max.ms": "250",
+    },
+    "kafka": {
+        "broker.session.timeout.ms": "9000",
+        "broker.heartbeat.interval.ms": "2000",
+        "controller.quorum.fetch.timeout.ms": "2000",
+        "controller.quorum.election.timeout.ms": "1000",
+        "controller.quorum.election.backoff.max.ms": "1000",
+    },
 }
 
 
@@ -39,6 +51,9 @@ class Parameters:
     replication_factor: int = 3
     min_isr: int = 2
     brokers: int = 3
+    controllers: int | None = None  # None: as many as `holdfast up` starts
+    combined: bool = False  # controllers inside the first brokers
+    racks: tuple[str, ...] | None = None  # one a broker
     partitions: int = 3
     rate: float = 200.0
     duration_s: float = 2.0  # of each steady stretch between faults
@@ -94,6 +109,11 @@ class Parameters:
     def session_s(self) -> float:
         """How long a dead broker is thought alive."""
         return int(self.node_config["broker.session.timeout.ms"]) / 1000
+
+    @property
+    def quorum_s(self) -> float:
+        """How long followers wait for a silent active controller before they want another."""
+        return int(self.node_config["controller.quorum.fetch.timeout.ms"]) / 1000
 
     @property
     def promise(self) -> Promise:
