@@ -72,13 +72,15 @@ class LogDirectories:
         settings_for: Callable[[str], TopicSettings],
         metadata_path: str | None = None,
         file_limit: int = 8192,
+        make_log: Callable[..., Log] = Log,
     ) -> None:
         """Nothing is touched until `load`.
 
         `settings_for(topic)` gives the settings with which a replica is loaded; replace
         `log.settings` when the topic's configuration is known. `metadata_path` is
         metadata.log.dir; it need not be one of `paths`, but then the node does not start
-        without it. Left out, the metadata log is in the first of `paths`.
+        without it. Left out, the metadata log is in the first of `paths`. `make_log` is for who
+        wants to watch what replicas do: it makes a kind of `Log`.
         """
         assert paths or metadata_path, "a node without a directory"
         self.on_offline: Callable[[LogDirectory], None] | None = None  # called between handlers
@@ -94,6 +96,7 @@ class LogDirectories:
         ]
         self._for_topics = self.directories[: len(set(paths))]
         self._metadata_path = metadata_path
+        self._make_log = make_log
         self._logs: dict[tuple[str, int], Log] = {}
         self._broker_epochs: list[int] = []  # of each directory's last clean shutdown
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -206,7 +209,7 @@ class LogDirectories:
             )
         loaded = Recovery(self._runtime, directory.files, path, settings, remembered).run()
         self._enter(
-            Log(
+            self._make_log(
                 directory,
                 path,
                 key[0],
@@ -281,7 +284,7 @@ class LogDirectories:
             ).run()
         except OSError as error:
             raise directory.fail(error) from error
-        log = Log(
+        log = self._make_log(
             directory,
             path,
             topic,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directories import LogDirectories
+from holdfast.log.log import Log
 from holdfast.node.api import CONTROLLER
 from holdfast.node.broker import Broker
 from holdfast.node.context import AllowAll, Authorizer
@@ -36,10 +37,12 @@ class Node:
         machine_name: str = "localhost",
         authorizer: Authorizer | None = None,
         file_limit: int = 8192,
+        make_log: Callable[..., Log] = Log,
     ) -> None:
         """`machine_name` is advertised for a listener that has no host of its own.
 
-        `file_limit` is how many files the logs may keep open.
+        `file_limit` is how many files the logs may keep open. `make_log` makes each replica, for
+        who wants to watch them.
         """
         self.runtime = runtime
         self.settings = settings
@@ -52,6 +55,7 @@ class Node:
             settings_for=lambda _topic: TopicSettings.resolve(static=settings.properties),
             metadata_path=settings.metadata_log_dir,
             file_limit=file_limit,
+            make_log=make_log,
         )
         self._machine_name = machine_name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
