@@ -85,8 +85,7 @@ def test_a_controller_keeps_one_session_timer() -> None:
 
     async def story(cluster: SimulatedCluster) -> None:
         def sweeps() -> int:
-            waiting = cluster.world.loop._scheduled
-            return sum("_sweep_sessions" in repr(timer._args) for timer in waiting)
+            return sum("_sweep_sessions" in repr(one) for one in cluster.world.loop.timers())
 
         assert sweeps() == 1
         for _ in range(3):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.runtime.ports import Runtime
+from holdfast.testing.links import Weather
 from holdfast.testing.network import Fabric
 from holdfast.testing.runtime import World
 
@@ -180,7 +181,7 @@ def test_pieces_have_no_borders() -> None:
         loop = asyncio.get_running_loop()
         server = two.accepted[0]
         server.transport.set_protocol(Counting())
-        fabric.delay_us = (0, 50_000)
+        fabric.weather = Weather(delay_us=(0, 50_000))
         for n in range(200):
             loop.call_later(n / 100, two.client.transport.write, b"0123456789")
         await asyncio.sleep(10)

@@ -148,6 +148,11 @@ class Worker(Protocol):
         ...
 
 
+def never(_point: str) -> bool:
+    """Provoke nothing: what every real process has."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """One of each; a node gets it when it is made and passes it down."""
@@ -157,3 +162,6 @@ class Runtime:
     network: Network
     disk: Disk
     worker: Worker
+    # True: take the rare branch of that name now. Only a simulation ever says so; each name
+    # stands once in the code and in `testing.provoke.POINTS`.
+    provoke: Callable[[str], bool] = never

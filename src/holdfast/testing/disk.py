@@ -77,7 +77,7 @@ def _apply(entries: dict[str, _Inode | _Directory], change: _Change) -> None:
 class DiskFault:
     """What goes wrong: these operations on paths with this prefix raise OSError(`code`).
 
-    The first `after` of them still work; then `times` fail (None: all).
+    The first `after` of them still work; then each fails by the chance `rate`, until `times` have.
     """
 
     operations: Collection[Operation]
@@ -85,17 +85,20 @@ class DiskFault:
     code: int = errno.EIO
     after: int = 0
     times: int | None = None
+    rate: float = 1.0
+    struck: int = field(default=0, init=False)  # how often it has
 
-    def strikes(self, operation: Operation, path: str) -> bool:
+    def strikes(self, operation: Operation, path: str, draw: random.Random) -> bool:
         if operation not in self.operations or not path.startswith(self.prefix):
             return False
         if self.after > 0:
             self.after -= 1
             return False
+        if self.times == 0 or (self.rate < 1 and draw.random() >= self.rate):
+            return False
         if self.times is not None:
-            if self.times == 0:
-                return False
             self.times -= 1
+        self.struck += 1
         return True
 
 
@@ -222,11 +225,13 @@ class MemoryDisk:
 
     def inject(self, fault: DiskFault) -> DiskFault:
         """Lay a fault in; it stays through crashes until `heal`."""
+        self.fold("inject", fault.prefix, fault.code, *sorted(fault.operations))
         self._platter.faults.append(fault)
         return fault
 
     def heal(self) -> None:
         """Take all faults out. What failed syncs have lost stays lost."""
+        self.fold("heal disk")
         self._platter.faults.clear()
 
     @property
@@ -375,7 +380,8 @@ class MemoryDisk:
         if self._dead:
             _fail(errno.EIO, path)
         for fault in self._platter.faults:
-            if fault.strikes(operation, path):
+            if fault.strikes(operation, path, self._platter.draw):
+                self.fold("disk fault", operation, path, fault.code)
                 _fail(fault.code, path)
 
     def take_room(self, path: str, count: int) -> None:

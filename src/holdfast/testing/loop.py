@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import heapq
+import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -19,6 +22,8 @@ T = TypeVar("T")
 
 _STEPS_MAX = 100_000  # turns of the loop without time moving on
 _TIME_MAX_S = 24 * 3600.0
+_CANCELLED_KEPT = 200  # cancelled timers that may lie in the heap, if they are the lesser part
+_YOUNG_OBJECTS = 50_000  # between two looks of the collector: a run leaves few cycles
 
 _process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
@@ -49,6 +54,8 @@ class Process:
         self.name = name
         self._loop = loop
         self.alive = True
+        self.running = True  # neither dead nor paused: what the loop asks before each callback
+        self._held: list[_Call] = []  # due while it was paused
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._failed: list[asyncio.Task[Any]] = []
         self._context = contextvars.copy_context()
@@ -65,11 +72,25 @@ class Process:
 
     def kill(self) -> None:
         self.alive = False
+        self.running = False
+        self._held.clear()
 
-    def perform(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Run one callback of this process, unless it is dead."""
+    def pause(self) -> None:
+        """Stop it as SIGSTOP does: whatever comes due waits, the kernel goes on without it."""
         if self.alive:
-            callback(*arguments)
+            self.running = False
+
+    def resume(self) -> None:
+        """Let it go on as SIGCONT does: all that has come due meanwhile runs now, in order."""
+        if self.alive and not self.running:
+            self.running = True
+            held, self._held = self._held, []
+            self._loop.give_back(held)
+
+    def hold(self, handle: _Call) -> None:
+        """Take a callback that came due while this process does not run; the dead drop it."""
+        if self.alive:
+            self._held.append(handle)
 
     def ended(self, task: asyncio.Task[Any]) -> None:
         """Take note of a task's end, without looking at its exception as who awaits it does."""
@@ -97,35 +118,51 @@ def current_process() -> Process | None:
     return _process.get()
 
 
-class _Jump:
-    """Stands where the loop expects a selector: instead of waiting, time moves on."""
+class _Call(asyncio.TimerHandle):
+    """A callback, due now or at some time, and whose it is. No context: the simulator's own."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    __slots__ = ("process",)
+
+    def __init__(  # not the parent's: it would copy contexts and look for a debug mode
+        self,
+        when: float,
+        callback: Callable[..., object],
+        arguments: tuple[Any, ...],
+        loop: VirtualLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._when = when
+        self._scheduled = False
+        self._callback = callback
+        self._args = arguments
         self._loop = loop
-
-    def select(self, timeout: float | None) -> list[object]:
-        self._loop.jump(timeout)
-        return []
+        self._context = context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self.process = None if context is None else context.get(_process)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """asyncio's own loop over virtual time. See `run`."""
 
-    _scheduled: list[asyncio.TimerHandle]
-    _clock_resolution: float
+    _ready: deque[_Call]
+    _scheduled: list[tuple[float, int, _Call]]  # a heap; the number keeps order among equals
+    _timer_cancelled_count: int
+    _stopping: bool
 
     def __init__(self, *, steps_max: int = _STEPS_MAX, time_max_s: float = _TIME_MAX_S) -> None:
         super().__init__()
         self._now = 0.0
+        self._timers = 0
         self._steps = 0
         self._steps_max: Final = steps_max
         self._time_max_s: Final = time_max_s
-        self._clock_resolution = 1e-9
-        self._selector = _Jump(self)
         self.processes: list[Process] = []
         self.failures: list[str] = []
         self._muted = False
-        self.trace: Final = Trace(self.time)
+        self.shuffle: random.Random | None = None  # draws which process has the next turn
+        self.trace: Final = Trace()
         self.set_exception_handler(self._note_failure)
         self.set_task_factory(_make_task)  # type: ignore[arg-type] # typeshed wants no options
 
@@ -140,34 +177,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Seconds since the run began."""
         return self._now
 
-    def jump(self, timeout: float | None) -> None:
-        """Move time on to the next timer; called when the loop would wait."""
-        if timeout is None:
-            raise DeadlockError(f"nothing will ever happen again. {self._waiting()}")
-        if timeout <= 0:
-            self._steps += 1
-            if self._steps > self._steps_max:
-                raise LivelockError(
-                    f"{self._steps} turns of the loop at {self._now:.6f} s. {self._waiting()}"
-                )
-            return
-        self._steps = 0
-        # Not now + timeout: the sum may fall just short of the timer's own number.
-        self._now = max(self._now, min(self._scheduled[0].when(), self._now + timeout + 1e-6))
-        if self._now > self._time_max_s:
-            raise LivelockError(f"{self._now:.0f} s have gone by. {self._waiting()}")
-        self.trace.fold("time")
-
     def call_soon(  # type: ignore[override] # typeshed's TypeVarTuple says no more than this
         self,
         callback: Callable[..., object],
         *arguments: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        owner = _process.get() if context is None else context.get(_process)
-        if owner is None:
-            return super().call_soon(callback, *arguments, context=context)
-        return super().call_soon(owner.perform, callback, *arguments, context=context)
+        if context is None:
+            context = contextvars.copy_context()
+        handle = _Call(self._now, callback, arguments, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override] # typeshed's TypeVarTuple says no more than this
         self,
@@ -176,10 +196,107 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *arguments: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        owner = _process.get() if context is None else context.get(_process)
-        if owner is None:
-            return super().call_at(when, callback, *arguments, context=context)
-        return super().call_at(when, owner.perform, callback, *arguments, context=context)
+        if context is None:
+            context = contextvars.copy_context()
+        return self._schedule(_Call(when, callback, arguments, self, context))
+
+    def call_later(  # type: ignore[override] # typeshed's TypeVarTuple says no more than this
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *arguments: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *arguments, context=context)
+
+    def at(self, when: float, callback: Callable[..., object], *arguments: Any) -> None:
+        """Schedule for the simulator itself: what belongs to no process outlives them all."""
+        self._schedule(_Call(when, callback, arguments, self, None))
+
+    def timers(self) -> list[asyncio.TimerHandle]:
+        """Return every timer that is set, those of the dead too."""
+        return [timer for _, _, timer in sorted(self._scheduled) if not timer.cancelled()]
+
+    def give_back(self, held: list[_Call]) -> None:
+        """Make due again what a process held back while it was paused."""
+        self._ready.extend(held)
+
+    def _schedule(self, timer: _Call) -> _Call:
+        timer._scheduled = True  # noqa: SLF001 - the fields of its parent, which this loop reads
+        self._timers += 1
+        heapq.heappush(self._scheduled, (timer._when, self._timers, timer))  # noqa: SLF001
+        return timer
+
+    def _run_once(self) -> None:
+        """One turn: what is due now; or else time moves on to the next timer."""
+        ready = self._ready
+        if ready or self._stopping:
+            self._steps += 1
+            if self._steps > self._steps_max:
+                raise LivelockError(
+                    f"{self._steps} turns of the loop at {self._now:.6f} s. {self._waiting()}"
+                )
+        else:
+            self._jump()
+        if self.shuffle is not None and len(ready) > 1:
+            self._mix(self.shuffle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:  # noqa: SLF001 - as its own loop does
+                continue
+            process = handle.process
+            if process is None or process.running:
+                self._perform(handle)
+            else:
+                process.hold(handle)
+
+    def _perform(self, handle: _Call) -> None:
+        context = handle._context  # noqa: SLF001 - as its own loop does
+        try:
+            if context is None:
+                handle._callback(*handle._args)  # noqa: SLF001
+            else:
+                context.run(handle._callback, *handle._args)  # noqa: SLF001
+        except (SystemExit, KeyboardInterrupt, SimulationError):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as its own loop does
+            self.call_exception_handler(
+                {"message": f"Exception in {handle!r}", "exception": error, "handle": handle}
+            )
+
+    def _jump(self) -> None:
+        """Move time on to the next timer, and make due all that are due then."""
+        timers = self._scheduled
+        if self._timer_cancelled_count > max(_CANCELLED_KEPT, len(timers) // 2):
+            timers[:] = [entry for entry in timers if not entry[2]._cancelled]  # noqa: SLF001
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0][2]._cancelled:  # noqa: SLF001
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)[2]._scheduled = False  # noqa: SLF001
+        if not timers:
+            raise DeadlockError(f"nothing will ever happen again. {self._waiting()}")
+        self._steps = 0
+        self._now = max(self._now, timers[0][0])
+        if self._now > self._time_max_s:
+            raise LivelockError(f"{self._now:.0f} s have gone by. {self._waiting()}")
+        self.trace.tick(self._now)
+        while timers and timers[0][0] <= self._now:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False  # noqa: SLF001
+            self._ready.append(timer)
+
+    def _mix(self, draw: random.Random) -> None:
+        """Give the processes their turns in another order; each keeps its own."""
+        turns: dict[Process | None, list[_Call]] = {}
+        for handle in self._ready:
+            turns.setdefault(handle.process, []).append(handle)
+        if len(turns) > 1:
+            order = list(turns.values())
+            draw.shuffle(order)
+            self._ready.clear()
+            for turn in order:
+                self._ready.extend(turn)
 
     def run_in_executor(  # type: ignore[override] # whatever it is given, it refuses
         self, *_arguments: Any
@@ -213,9 +330,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """UnhandledError, if anything was raised and never handled."""
         if self.failures:
             raise UnhandledError("\n".join(self.failures))
-
-    def _process_events(self, _events: list[object]) -> None:
-        """Nothing: there is no selector."""
 
     def _write_to_self(self) -> None:
         """Nothing: no other thread could wake this loop."""
@@ -268,6 +382,8 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
     SimulationError's kinds: it can't end, or something was raised that nobody handled.
     """
     used = loop or VirtualLoop()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_YOUNG_OBJECTS, *thresholds[1:])
     try:
         try:
             result = used.run_until_complete(main())
@@ -279,5 +395,6 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
         raise
     finally:
         used.close()
+        gc.set_threshold(*thresholds)
     used.complain()
     return result

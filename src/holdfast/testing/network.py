@@ -1,7 +1,8 @@
 """A network in memory: hosts, links with a delay each way, cuts, resets, hosts that go away.
 
 Owns when bytes arrive, and whether. Every chance comes from the seed. As over TCP, a cut holds
-bytes back and loses none; a connection ends only by its ends, by a reset, or with a host.
+bytes back and loses none; a connection ends only by its ends, by a reset, with a host, or because
+its sender waited for an acknowledgement for too long.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from holdfast.runtime.ports import Listener, ProtocolT
-from holdfast.testing.loop import current_process
+from holdfast.testing.links import GIVE_UP_S, Link, Weather
+from holdfast.testing.loop import VirtualLoop, current_process
 from holdfast.testing.stream import MemoryTransport
 
 _CONNECT_TIMEOUT_S = 127.0  # Linux gives up on a connection that nobody answers
 _EPHEMERAL_PORT = 40_000
 _LOOPBACK_S = 1e-5
 _SELF = frozenset({"", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::"})  # noqa: S104 - names
-_SPLIT_CHANCE = 0.2
+_HEADER_BYTES = 66  # of a segment, as a throttled link counts them
 
 Fold = Callable[..., None]
 
@@ -36,41 +38,45 @@ class _Mark(Enum):
     RESET = auto()
 
 
-class _Link:
-    """From one host to another: whether it is cut, and what it holds back meanwhile."""
-
-    def __init__(self) -> None:
-        self.cut = False
-        self.held: list[Callable[[], None]] = []
-
-
 class _Pipe:
-    """One direction of one connection: pieces arrive in order, each by a timer of its own."""
+    """One direction of one connection: pieces arrive in order, each at a time of its own."""
 
     def __init__(self, fabric: Fabric, source: str, target: str) -> None:
         self._fabric = fabric
         self._source = source
         self._target = target
-        self._pieces: deque[bytes | _Mark] = deque()
+        self._link = fabric.link(source, target)
+        self._pieces: deque[tuple[float, bytes | _Mark]] = deque()  # when each is due
         self._last_s = 0.0
         self._ended = False
+        self._swallowed = False
+        self._stalls = 0  # numbers the times when nothing got through
+        self._stalled = False
         self.opened: Callable[[bool], MemoryTransport | None] | None = None
         self._to: MemoryTransport | None = None
         self.back: _Pipe | None = None
+        self.sender: MemoryTransport | None = None
 
     def open(self, *, accepted: bool = True) -> None:
         """Carry the first packet; `opened` is called when it arrives, and makes the end there."""
         self._put(_Mark.OPEN if accepted else _Mark.REFUSED)
 
     def carry(self, data: bytes) -> None:
-        draw = self._fabric.draw
+        fabric = self._fabric
         # Boundaries between sends mean nothing to TCP, so they must not survive here.
-        if len(data) > 1 and draw.random() < _SPLIT_CHANCE:
-            at = draw.randrange(1, len(data))
+        if len(data) > 1 and fabric.draw.random() < fabric.split:
+            at = fabric.draw.randrange(1, len(data))
             self._put(data[:at])
             self._put(data[at:])
         else:
             self._put(data)
+
+    def acknowledge(self, count: int) -> None:
+        """What came the other way was read: its sender's window opens, once he can be told."""
+        if self._fabric.is_cut(self._link, self._target):
+            self._link.held.append(lambda: self.acknowledge(count))
+        elif self._to is not None:
+            self._to.was_read(count)
 
     def finish(self) -> None:
         if not self._ended:
@@ -87,16 +93,44 @@ class _Pipe:
         self._ended = True
         self._pieces.clear()
 
+    def swallow(self) -> None:
+        """From now on nothing of this connection gets through, and nobody is told."""
+        self._swallowed = True
+        if self._pieces:
+            self._pieces.clear()
+            self._stall()
+
     def _put(self, piece: bytes | _Mark) -> None:
-        self._pieces.append(piece)
-        now = asyncio.get_running_loop().time()
-        self._last_s = max(self._last_s, now + self._fabric.delay_s(self._source, self._target))
-        self._fabric.at(self._last_s, self._arrive)
+        if self._swallowed:
+            self._stall()
+            return
+        fabric = self._fabric
+        now = fabric.loop.time()
+        size = _HEADER_BYTES + (len(piece) if isinstance(piece, bytes) else 0)
+        transit_s = fabric.transit_s(self._link, self._source == self._target, now, size)
+        if transit_s is None:
+            fabric.fold("give up", self._source, self._target)
+            self._swallowed = True
+            self._stall()
+            return
+        arrives = max(self._last_s, now + transit_s)
+        waiting = bool(self._pieces) and self._pieces[-1][0] == arrives
+        self._pieces.append((arrives, piece))
+        if not waiting:  # or the timer of the one before takes it along
+            self._last_s = arrives
+            fabric.loop.at(arrives, self._arrive)
 
     def _arrive(self) -> None:
-        if self._fabric.holds(self._source, self._target, self._arrive) or not self._pieces:
+        if self._fabric.is_cut(self._link, self._target):
+            self._link.held.append(self._arrive)
+            self._stall()
             return
-        piece = self._pieces.popleft()
+        now = self._fabric.loop.time()
+        self._stalled = False
+        while self._pieces and self._pieces[0][0] <= now:
+            self._deliver(self._pieces.popleft()[1])
+
+    def _deliver(self, piece: bytes | _Mark) -> None:
         if piece is _Mark.OPEN or piece is _Mark.REFUSED:
             assert self.opened is not None, "somebody opens it"
             self._to = self.opened(piece is _Mark.OPEN)
@@ -111,6 +145,21 @@ class _Pipe:
         else:
             assert isinstance(piece, bytes)
             self._to.arrive(piece)
+
+    def _stall(self) -> None:
+        """Nothing gets through. If that lasts, the sender's kernel gives up."""
+        if not self._stalled:
+            self._stalled = True
+            self._stalls += 1
+            loop = self._fabric.loop
+            loop.at(loop.time() + self._fabric.give_up_s, self._give_up, self._stalls)
+
+    def _give_up(self, stall: int) -> None:
+        if self._stalled and stall == self._stalls and self.sender is not None:
+            self._swallowed = True
+            self._pieces.clear()
+            if not self.sender.vanished:
+                self.sender.arrive_failure(_error(errno.ETIMEDOUT))
 
 
 class _Attempt:
@@ -148,8 +197,8 @@ class _Attempt:
             self._in.open(accepted=False)
             return None
         context = listener.context.copy()
-        self._server = MemoryTransport(
-            context.run(listener.factory),
+        self._server = self._in.sender = MemoryTransport(
+            listener.factory,
             self._in,
             context,
             self._names(self._there, self._port, self._here, self._local_port),
@@ -170,16 +219,14 @@ class _Attempt:
         if not accepted:
             self.done.set_exception(_error(errno.ECONNREFUSED))
             return None
-        client = MemoryTransport(
-            self._context.run(self.factory),
+        client = self._out.sender = MemoryTransport(
+            self.factory,
             self._out,
             self._context,
             self._names(self._here, self._local_port, self._there, self._port),
             self._fabric.fold,
         )
         self._fabric.enter(client, self._here, self._there, self._out)
-        assert self._server is not None, "who accepts has made its end"
-        client.other, self._server.other = self._server, client
         client.open(lambda: self._finish(client))
         return client
 
@@ -222,18 +269,21 @@ class Fabric:
         self,
         seed: int | str = 0,
         *,
-        delay_us: tuple[int, int] = (50, 500),
+        weather: Weather | None = None,
         fold: Fold = lambda *_: None,
     ) -> None:
         self.draw: Final = random.Random(f"network/{seed}")
-        self.delay_us = delay_us  # bounds of a link's delay; may change at any time
+        self.weather = weather or Weather()  # of all links that have none of their own
+        self.split = 0.1  # chance that what was sent at once arrives in two pieces
+        self.give_up_s = GIVE_UP_S  # after which a sender that nobody acknowledges gives up
         self.fold: Final = fold
         self.listeners: dict[tuple[str, int], _MemoryListener] = {}
-        self._links: dict[tuple[str, str], _Link] = {}
+        self._links: dict[tuple[str, str], Link] = {}
         self._hosts: dict[str, int] = {}  # name -> number, which gives the address
         self._next_port: dict[str, int] = {}
         self._dark: set[str] = set()  # without power; asked for members only
         self._ends: dict[MemoryTransport, tuple[str, str, _Pipe]] = {}
+        self._loop: VirtualLoop | None = None
 
     def host(self, name: str) -> HostNetwork:
         """Return the network port of a host; made anew for each process on it.
@@ -250,19 +300,49 @@ class Fabric:
                     self._release(link)
         return HostNetwork(self, name)
 
+    @property
+    def loop(self) -> VirtualLoop:
+        found = self._loop
+        if found is None:
+            found = self._loop = VirtualLoop.running()
+        return found
+
     # What goes wrong.
 
     def cut(self, source: str, target: str) -> None:
         """From now on nothing gets from `source` to `target`; it waits."""
-        self._link(source, target).cut = True
+        self.link(source, target).cut = True
         self.fold("cut", source, target)
 
     def heal(self, source: str, target: str) -> None:
         """Let through again what waited, and all that follows."""
-        link = self._link(source, target)
+        link = self.link(source, target)
         link.cut = False
         self.fold("heal", source, target)
         self._release(link)
+
+    def change_weather(self, source: str, target: str, weather: Weather | None) -> None:
+        """Give one direction of a link a weather of its own; None: as everywhere again."""
+        self.link(source, target).weather = weather
+        self.fold("weather", source, target, str(weather))
+
+    def clog(self, source: str, target: str, seconds: float) -> None:
+        """Whatever is sent within the next seconds arrives after them, all at once."""
+        until_s = self.loop.time() + seconds
+        link = self.link(source, target)
+        link.clogged_until_s = max(link.clogged_until_s, until_s)
+        self.fold("clog", source, target, f"{until_s:.6f}")
+
+    def forget(self, one: str, other: str) -> None:
+        """Swallow all that the present connections between two hosts carry, both ways.
+
+        Neither end is told, as when a firewall between them forgets: half-open connections. New
+        ones work. Who has sent something learns of it when his kernel gives up.
+        """
+        self.fold("forget", one, other)
+        for here, there, pipe in list(self._ends.values()):
+            if {here, there} == {one, other}:
+                pipe.swallow()
 
     def isolate(self, name: str) -> None:
         """Cut a host from all others, both ways."""
@@ -272,6 +352,7 @@ class Fabric:
                 self.cut(other, name)
 
     def heal_all(self) -> None:
+        """Mend every cut. The weather stays."""
         for source, target in list(self._links):
             self.heal(source, target)
 
@@ -304,20 +385,16 @@ class Fabric:
 
     # For the other classes of this module.
 
-    def holds(self, source: str, target: str, arrive: Callable[[], None]) -> bool:
-        """True if a link lets nothing through now; `arrive` is called when it does again."""
-        link = self._link(source, target)
-        if link.cut or target in self._dark:
-            link.held.append(arrive)
-            return True
-        return False
+    def is_cut(self, link: Link, target: str) -> bool:
+        """True if a link lets nothing through now; what it holds then comes when it is mended."""
+        return link.cut or target in self._dark
 
-    def delay_s(self, source: str, target: str) -> float:
-        return _LOOPBACK_S if source == target else self.draw.randint(*self.delay_us) / 1e6
-
-    def at(self, when: float, callback: Callable[[], None]) -> None:
-        """Schedule for the network itself: what is under way outlives the process that sent it."""
-        asyncio.get_running_loop().call_at(when, callback, context=contextvars.Context())
+    def transit_s(self, link: Link, loopback: bool, now: float, size: int) -> float | None:
+        """Seconds until a segment arrives; None: never, its sender gives up."""
+        if loopback:
+            return _LOOPBACK_S
+        weather = link.weather or self.weather
+        return link.transit_s(weather, now, size, self.draw, self.give_up_s)
 
     def resolve(self, name: str, asking: str) -> str:
         """Name of the host that a name or an address means to the host `asking`."""
@@ -344,17 +421,17 @@ class Fabric:
             del self._ends[old]
         self._ends[end] = (here, there, pipe)
 
-    def _link(self, source: str, target: str) -> _Link:
+    def link(self, source: str, target: str) -> Link:
         found = self._links.get((source, target))
         if found is None:
-            found = self._links[source, target] = _Link()
+            found = self._links[source, target] = Link()
         return found
 
-    def _release(self, link: _Link) -> None:
+    def _release(self, link: Link) -> None:
         held, link.held = link.held, []
-        now = asyncio.get_running_loop().time()
+        low, high = (link.weather or self.weather).delay_us
         for arrive in held:
-            self.at(now + self.draw.randint(*self.delay_us) / 1e6, arrive)
+            self.loop.at(self.loop.time() + self.draw.randint(low, high) / 1e6, arrive)
 
 
 class HostNetwork:

@@ -14,8 +14,9 @@ from holdfast.runtime.ports import Runtime
 from holdfast.testing.disk import MemoryDisk
 from holdfast.testing.loop import Process, VirtualLoop, run
 from holdfast.testing.network import Fabric
+from holdfast.testing.provoke import Provocations
 from holdfast.testing.trace import Trace
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.worker import JOB_US, MemoryWorker
 
 T = TypeVar("T")
 
@@ -24,18 +25,38 @@ _SKEW_MS = 500
 
 
 class VirtualClock:
-    """The loop's time, as one machine's clock shows it: wrong by some amount."""
+    """The loop's time, as one machine's clock shows it: wrong by some amount, and ever more.
+
+    Timers are the loop's own and don't drift; a part in ten thousand is nothing to them.
+    """
 
     def __init__(self, loop: VirtualLoop, *, skew_ms: int, booted_ms: int) -> None:
         self._loop = loop
         self.skew_ms = skew_ms  # of the wall clock; may change at any time
         self._booted_ms = booted_ms
+        self._rate = 1.0
+        self._changed_s = 0.0  # when the rate was set, and what had gone by until then
+        self._gone_s = 0.0
 
     def wall_ms(self) -> int:
-        return _EPOCH_MS + self.skew_ms + int(self._loop.time() * 1000)
+        return _EPOCH_MS + self.skew_ms + self._gone_ms()
 
     def monotonic_ms(self) -> int:
-        return self._booted_ms + int(self._loop.time() * 1000)
+        return self._booted_ms + self._gone_ms()
+
+    def step(self, by_ms: int) -> None:
+        """Set the wall clock forward or back, as an administrator or NTP does."""
+        self.skew_ms += by_ms
+
+    def drift(self, parts_per_million: int) -> None:
+        """From now on both clocks run faster (or slower) than time does. Neither jumps."""
+        now = self._loop.time()
+        self._gone_s += (now - self._changed_s) * self._rate
+        self._changed_s = now
+        self._rate = 1 + parts_per_million / 1e6
+
+    def _gone_ms(self) -> int:
+        return int((self._gone_s + (self._loop.time() - self._changed_s) * self._rate) * 1000)
 
 
 class SeededRandom:
@@ -72,6 +93,9 @@ class Machine:
         self.process: Process | None = None
         self.runtime: Runtime | None = None
         self._boots = 0
+        self._worker: MemoryWorker | None = None
+        self._job_us = JOB_US
+        self._wipes = 0
 
     def boot(self) -> Runtime:
         """Begin a process here that runs nothing yet; return its ports."""
@@ -80,12 +104,14 @@ class Machine:
         self._boots += 1
         seed = f"{world.seed}/{self.name}/{self._boots}"
         self.process = Process(f"{self.name}#{self._boots}", world.loop)
+        self._worker = MemoryWorker(seed, delay_us=self._job_us, fold=self._fold)
         self.runtime = Runtime(
             clock=self.clock,
             random=SeededRandom(seed),
             network=world.fabric.host(self.name),
             disk=self.disk,
-            worker=MemoryWorker(seed, fold=self._fold),
+            worker=self._worker,
+            provoke=world.provocations.port(self.name),
         )
         world.trace.fold("start", self.process.name)
         return self.runtime
@@ -108,6 +134,49 @@ class Machine:
         self._die()
         self._world.fabric.kill(self.name, silently=True)
         self.disk = self.disk.power_cut(torn=torn)
+
+    def pause(self) -> None:
+        """SIGSTOP: its process does nothing; its kernel goes on taking what arrives."""
+        assert self.process is not None, f"nothing runs on {self.name}"
+        self._world.trace.fold("pause", self.process.name)
+        self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT: all that came due meanwhile happens now. Nothing, if it isn't paused."""
+        if self.process is not None:
+            self._world.trace.fold("resume", self.process.name)
+            self.process.resume()
+
+    def slow_disk(self, job_us: tuple[int, int] = JOB_US) -> None:
+        """From now on a sync or another job of the worker takes as long as these bounds say.
+
+        Stays through crashes. Without bounds: as fast as usual again.
+        """
+        self._fold("slow disk", *job_us)
+        self._job_us = job_us
+        if self._worker is not None:
+            self._worker.delay_us = job_us
+
+    def wipe_disk(self) -> None:
+        """Put a new, empty disk into a machine on which nothing runs."""
+        assert self.process is None or not self.process.alive, f"{self.name} runs"
+        self._wipes += 1
+        self._fold("wipe disk")
+        self.disk = MemoryDisk(
+            f"{self._world.seed}/{self.name}/wiped {self._wipes}",
+            now_ms=self.clock.wall_ms,
+            fold=self._fold,
+        )
+
+    def step_clock(self, by_ms: int) -> None:
+        """Set the wall clock forward or back."""
+        self._fold("step clock", by_ms)
+        self.clock.step(by_ms)
+
+    def drift_clock(self, parts_per_million: int) -> None:
+        """Let both clocks run fast or slow from now on."""
+        self._fold("drift clock", parts_per_million)
+        self.clock.drift(parts_per_million)
 
     def exited(self) -> None:
         """Take note that the process has ended by itself, so that another may start."""
@@ -132,6 +201,7 @@ class World:
         self.trace: Final[Trace] = self.loop.trace
         self.fabric: Final = Fabric(seed, fold=self.trace.fold)
         self.random: Final = random.Random(f"world/{seed}")  # for the test's own choices
+        self.provocations: Final = Provocations(seed, fold=self.trace.fold)
         self._machines: dict[str, Machine] = {}
 
     def machine(self, name: str) -> Machine:

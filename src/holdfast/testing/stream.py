@@ -26,6 +26,10 @@ class Wire(Protocol):
 
     def carry(self, data: bytes) -> None: ...
 
+    def acknowledge(self, count: int) -> None:
+        """Tell the other end that so many of its bytes were read."""
+        ...
+
     def finish(self) -> None:
         """Carry the end of the stream, behind all data."""
         ...
@@ -40,7 +44,7 @@ class MemoryTransport(asyncio.Transport):
 
     def __init__(
         self,
-        protocol: asyncio.BaseProtocol,
+        factory: Callable[[], asyncio.BaseProtocol],
         wire: Wire,
         context: contextvars.Context,
         extra: dict[str, Any],
@@ -48,11 +52,13 @@ class MemoryTransport(asyncio.Transport):
     ) -> None:
         super().__init__(extra)
         self._loop = asyncio.get_running_loop()
-        self._protocol = protocol
+        self._factory = factory
+        self._protocol = asyncio.BaseProtocol()  # until its process makes the real one
         self._wire = wire
         self._context = context
         self._fold = fold
-        self.other: MemoryTransport | None = None
+        here, there = extra["sockname"], extra["peername"]
+        self._names = f"{here[0]}:{here[1]}", f"{there[0]}:{there[1]}"
         self._window = WINDOW_BYTES
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
@@ -156,12 +162,20 @@ class MemoryTransport(asyncio.Transport):
             self._schedule_receive()
 
     def arrive_reset(self) -> None:
-        self._lose(ConnectionResetError("Connection reset by peer"), tell=False)
+        self.arrive_failure(ConnectionResetError("Connection reset by peer"))
+
+    def arrive_failure(self, error: OSError) -> None:
+        """The kernel has given this connection up."""
+        self._lose(error, tell=False)
 
     def open(self, connected: Callable[[], None] | None = None) -> None:
-        """Tell the protocol, then begin to read; `connected` runs right after the protocol."""
+        """Make the protocol and tell it, then begin to read; `connected` runs right after.
+
+        The process does that when it has a turn: who is paused accepts all the same, as kernels do.
+        """
 
         def begin() -> None:
+            self._protocol = self._factory()
             self._protocol.connection_made(self)
             if connected is not None:
                 connected()
@@ -207,13 +221,13 @@ class MemoryTransport(asyncio.Transport):
             self._wire.carry(bytes(piece))
         if self._protocol_paused and self._unsent_bytes <= self._low:
             self._protocol_paused = False
-            self._soon(self._protocol.resume_writing)
+            self._soon(self._resume_writing)
         if self._unsent or self._lost:
             return
         if self._closing:
             self._wire.finish()
             self._lost = True
-            self._soon(self._protocol.connection_lost, None)
+            self._soon(self._tell_lost, None)
         elif self._eof_written:
             self._wire.finish()
 
@@ -226,7 +240,8 @@ class MemoryTransport(asyncio.Transport):
         """The other end has read: the window opens."""
         self._window += count
         assert self._window <= WINDOW_BYTES, "more was read than was sent"
-        self._soon(self._pump)
+        if self._unsent or self._protocol_paused:
+            self._soon(self._pump)
 
     # Receiving.
 
@@ -246,8 +261,7 @@ class MemoryTransport(asyncio.Transport):
             except Exception as error:  # noqa: BLE001 - asyncio's transports do just this
                 self._fail(error)
                 return
-            assert self.other is not None, "a connection has two ends"
-            self.other.was_read(count)
+            self._wire.acknowledge(count)
             if self._unread or self._end_arrived:
                 self._schedule_receive()
         elif self._end_arrived and not self._end_told:
@@ -258,7 +272,7 @@ class MemoryTransport(asyncio.Transport):
         protocol = self._protocol
         if not isinstance(protocol, asyncio.BufferedProtocol):
             data = self._take(_RECEIVE_BYTES_MAX)
-            self._fold("receive", *self._names(), data)
+            self._fold("receive", *self._names, data)
             assert isinstance(protocol, asyncio.Protocol), "neither kind of protocol"
             protocol.data_received(data)
             return len(data)
@@ -266,7 +280,7 @@ class MemoryTransport(asyncio.Transport):
         if len(buffer) == 0:
             raise RuntimeError("get_buffer() returned an empty buffer")
         data = self._take(len(buffer))
-        self._fold("receive", *self._names(), data)
+        self._fold("receive", *self._names, data)
         buffer[: len(data)] = data
         buffer.release()
         protocol.buffer_updated(len(data))
@@ -318,12 +332,14 @@ class MemoryTransport(asyncio.Transport):
         self._unread.clear()
         if tell:
             self._wire.reset()
-        self._soon(self._protocol.connection_lost, error)
+        self._soon(self._tell_lost, error)
 
     def _soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         if not self.vanished:
-            self._loop.call_soon(callback, *arguments, context=self._context.copy())
+            self._loop.call_soon(callback, *arguments, context=self._context)
 
-    def _names(self) -> tuple[str, str]:
-        here, there = self.get_extra_info("sockname"), self.get_extra_info("peername")
-        return f"{here[0]}:{here[1]}", f"{there[0]}:{there[1]}"
+    def _resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+    def _tell_lost(self, error: Exception | None) -> None:
+        self._protocol.connection_lost(error)

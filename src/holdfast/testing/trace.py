@@ -15,38 +15,63 @@ from zlib import crc32
 from holdfast.runtime.ports import Buffer
 
 Part: TypeAlias = str | int | Buffer
+_Event: TypeAlias = tuple[float, int, str, tuple[str | int, ...]]
 
 _KEPT = 1000
+_PLAIN = (str, int)
 
 
 class Trace:
     """Fold events in; compare `digest` between runs."""
 
-    def __init__(self, now: Callable[[], float], *, kept: int = _KEPT) -> None:
-        self._now = now
+    def __init__(self, *, kept: int = _KEPT) -> None:
+        self._now = 0.0
+        self._ticks = 0
         self._hash = hashlib.blake2b(digest_size=16)
-        self._last: deque[str] = deque(maxlen=kept)
+        self._fresh: list[_Event] = []  # not hashed yet: many at a time cost less
+        self._last: deque[_Event] = deque(maxlen=kept)
+        self._kept = kept
         self.count = 0
+        self.tell: Callable[[str], None] | None = None  # called with each event's line
+
+    def tick(self, now: float) -> None:
+        """Time has moved on. Every event takes in how often it did."""
+        self._now = now
+        self._ticks += 1
 
     def fold(self, kind: str, *parts: Part) -> None:
         """Add one event. Bytes go in by length and CRC, so that a line stays readable."""
-        words = [f"{self._now():.6f}", kind]
-        for part in parts:
-            if isinstance(part, (str, int)):
-                words.append(str(part))
-            else:
-                words.append(f"{len(part)}:{crc32(part):08x}")
-        line = " ".join(words)
-        self._hash.update(line.encode())
-        self._hash.update(b"\n")
-        self._last.append(line)
+        words = tuple([part if isinstance(part, _PLAIN) else _brief(part) for part in parts])
+        event = (self._now, self._ticks, kind, words)
+        self._fresh.append(event)
         self.count += 1
+        if len(self._fresh) >= self._kept:
+            self._take_in()
+        if self.tell is not None:
+            self.tell(_line(event))
 
     @property
     def digest(self) -> str:
-        """Hash of all events so far, in hexadecimal."""
+        """Hash of all events so far, in hexadecimal. To ask for it changes nothing."""
+        self._take_in()
         return self._hash.hexdigest()
 
     def last(self) -> list[str]:
         """Return the last events, oldest first."""
-        return list(self._last)
+        self._take_in()
+        return [_line(event) for event in self._last]
+
+    def _take_in(self) -> None:
+        for event in self._fresh:
+            self._hash.update(repr(event).encode())
+        self._last.extend(self._fresh)
+        self._fresh.clear()
+
+
+def _brief(data: Buffer) -> str:
+    return f"{len(data)}:{crc32(data):08x}"
+
+
+def _line(event: _Event) -> str:
+    now, _, kind, words = event
+    return " ".join([f"{now:.6f}", kind, *map(str, words)])

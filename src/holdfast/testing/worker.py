@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.runtime.ports import T, WorkerFullError
 
+JOB_US = (20, 3_000)  # bounds of a job's time on a healthy disk
 _QUEUE_MAX = 100_000
 
 
@@ -23,7 +24,7 @@ class MemoryWorker:
         self,
         seed: int | str = 0,
         *,
-        delay_us: tuple[int, int] = (20, 3_000),
+        delay_us: tuple[int, int] = JOB_US,
         queue_max: int = _QUEUE_MAX,
         fold: Callable[..., None] = lambda *_: None,
     ) -> None:

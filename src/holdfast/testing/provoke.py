@@ -1,0 +1,61 @@
+"""Rare branches taken on purpose, in simulation only.
+
+Owns the list of the points where a node asks `runtime.provoke(name)`, how likely each says yes,
+and how often it did. Must never make a node do what could not happen to it anyway.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+# What happens at each point when it is provoked. A test holds the list against the code.
+POINTS: Final[Mapping[str, str]] = {}
+
+
+class Provocations:
+    """Chances for all points of one run; off until `chances` is set."""
+
+    def __init__(self, seed: int | str, *, fold: Callable[..., None] = lambda *_: None) -> None:
+        self._draw = random.Random(f"provoke/{seed}")
+        self._fold = fold
+        self._chances: dict[str, float] = {}
+        self.counts: dict[str, int] = dict.fromkeys(POINTS, 0)  # how often each was provoked
+
+    @property
+    def chances(self) -> Mapping[str, float]:
+        """How likely each point is provoked when it is passed; those not named never are."""
+        return self._chances
+
+    @chances.setter
+    def chances(self, chances: Mapping[str, float]) -> None:
+        unknown = chances.keys() - POINTS.keys()
+        assert not unknown, f"no such points: {sorted(unknown)}"
+        self._chances = dict(chances)
+
+    def pick(self, *, share: float = 0.5, chance_max: float = 0.2) -> Mapping[str, float]:
+        """Switch on a random share of the points, each with a chance of its own. Returns them."""
+        self.chances = {
+            name: self._draw.random() * chance_max
+            for name in sorted(POINTS)
+            if self._draw.random() < share
+        }
+        return self._chances
+
+    def stop(self) -> None:
+        """Provoke nothing any more."""
+        self._chances = {}
+
+    def port(self, machine: str) -> Callable[[str], bool]:
+        """What a process on a machine gets as `Runtime.provoke`."""
+
+        def provoke(point: str) -> bool:
+            chance = self._chances.get(point)
+            if chance is None or self._draw.random() >= chance:
+                return False
+            self.counts[point] += 1
+            self._fold("provoke", machine, point)
+            return True
+
+        return provoke
