@@ -14,14 +14,24 @@ from holdfast.core.configs import incremental_alter_configs
 from holdfast.core.elections import Election, balance, elect_leaderless
 from holdfast.core.image import Broker, Partition
 from holdfast.core.leadership import elect_leaders
+from holdfast.core.reassignment import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from holdfast.core.state import Decision
 from holdfast.wire.errors import ErrorCode, error_code
+from holdfast.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from holdfast.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 RULE = "----"
 KINDS = {"topic": 2, "broker": 4, "cluster": 4}
@@ -117,6 +127,32 @@ class Story:
         ]
         return f"elect {kind}: {', '.join(results) or 'nothing'}"
 
+    def do_reassign(self, partition: str, *replicas: str) -> str:
+        """`reassign t-0 3,4` moves it there, `reassign t-0` gives the move up."""
+        name, _, index = partition.rpartition("-")
+        wanted = ReassignablePartition(
+            partition_index=int(index),
+            replicas=list(map(int, replicas[0].split(","))) if replicas else None,
+        )
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=name, partitions=[wanted])]
+        )
+        response = self.cluster.decide(alter_partition_reassignments, request)
+        answer = response.responses[0].partitions[0]
+        why = f": {answer.error_message}" if answer.error_message else ""
+        return f"reassign {partition}: {error_code(answer.error_code).name}{why}"
+
+    def do_moves(self) -> str:
+        request = ListPartitionReassignmentsRequest(topics=None)
+        response = self.cluster.decide(list_partition_reassignments, request)
+        moves = [
+            f"{topic.name}-{each.partition_index} on {_set(each.replicas)}"
+            f" adding {_set(each.adding_replicas)} removing {_set(each.removing_replicas)}"
+            for topic in response.topics
+            for each in topic.partitions
+        ]
+        return f"moves: {', '.join(moves) or 'none'}"
+
     def do_balance(self) -> None:
         self.cluster.apply(Decision(None, list(balance(self.cluster.state))))
 
@@ -177,6 +213,12 @@ def _changed(was: Partition, now: Partition) -> str:
         parts.append(f"epoch {was.leader_epoch} -> {now.leader_epoch}")
     if was.isr != now.isr:
         parts.append(f"isr {_set(was.isr)} -> {_set(now.isr)}")
+    if was.replicas != now.replicas:
+        parts.append(f"replicas {_set(was.replicas)} -> {_set(now.replicas)}")
+    if was.adding != now.adding:
+        parts.append(f"adding {_set(now.adding)}")
+    if was.removing != now.removing:
+        parts.append(f"removing {_set(now.removing)}")
     if was.recovery_state != now.recovery_state:
         parts.append(now.recovery_state.name.lower())
     return f"{now.topic}-{now.index}: {', '.join(parts) or 'as it was'}"

@@ -89,14 +89,16 @@ def partition_record(
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_directory(state, node) for node in replicas],
+        directories=[home_directory(state, node) for node in replicas],
     )
 
 
-def _directory(state: ControllerState, broker_id: int) -> bytes:
+def home_directory(state: ControllerState, broker_id: int) -> bytes:
     """Where a broker will put a replica, if that is clear beforehand."""
-    directories = state.image.brokers[broker_id].directories
-    return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
+    broker = state.image.brokers.get(broker_id)
+    if broker is None or len(broker.directories) != 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.directories[0]
 
 
 def nobody_to_lead(index: int, replicas: Sequence[int]) -> Refusal:

@@ -7,10 +7,11 @@ partition be now"; whether to ask is for others: sessions, shutdowns, AlterParti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from holdfast.core.image import NO_LEADER, Partition, RecoveryState
+from holdfast.core.image import NO_LEADER, UNASSIGNED_DIRECTORY, Partition, RecoveryState
+from holdfast.core.replica_sets import ReplicaSet
 from holdfast.core.state import ControllerState
 from holdfast.wire.records.metadata import PartitionChangeRecord
 
@@ -66,31 +67,42 @@ def change(
     recovery_state: RecoveryState | None = None,
     election: Election = Election.ONLINE,
     unclean_allowed: bool = False,
+    replica_set: ReplicaSet | None = None,
+    directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY,
 ) -> PartitionChangeRecord | None:
     """The record that makes the partition what it should be; None when it is that already.
 
     `isr` is the ISR that is wanted, by default the present one. An empty one is not taken: without
     eligible leader replicas the ISR keeps its last member, who alone may lead without loss.
+    `replica_set` is who should hold it, by default as it is; with all of a reassignment's target in
+    the ISR the reassignment is completed on the way. `directory_of` says where a broker that holds
+    it newly will put it.
     """
-    wanted = partition.isr if not isr else tuple(isr)
-    assert set(wanted) <= set(partition.replicas), "an ISR with a stranger in it"
+    before = partition
+    members = ReplicaSet.of(partition) if replica_set is None else replica_set
+    asked = partition.isr if isr is None else isr
+    members = members.completed_by(asked) or members
+    record = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id)
+    changed = _assign(partition, members, record, directory_of)
+    if changed:
+        asked = members.kept(asked)
+        partition = replace(partition, replicas=members.replicas)
+    wanted = tuple(asked) or partition.isr
     # The vote is on the ISR as asked for: its last member, on its way out, must not win it.
     verdict = elect(
-        partition,
-        partition.isr if isr is None else isr,
-        acceptable,
-        election=election,
-        unclean_allowed=unclean_allowed,
+        partition, asked, acceptable, election=election, unclean_allowed=unclean_allowed
     )
-    record = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id)
-    changed = False
     if verdict.unclean:
         wanted = (verdict.leader,)
         if partition.recovery_state is RecoveryState.RECOVERED:
             recovery_state = RecoveryState.RECOVERING
+    assert set(wanted) <= set(partition.replicas), "an ISR with a stranger in it"
     if verdict.leader != partition.leader:
         record.leader = verdict.leader
         changed = True
+    elif record.replicas is not None and not set(before.replicas) <= set(members.replicas):
+        # Whoever goes must not be counted by the leader any more, so its epoch ends (KAFKA.md 5.5).
+        record.leader = verdict.leader
     if wanted != partition.isr:
         record.isr = list(wanted)
         changed = True
@@ -99,6 +111,34 @@ def change(
         changed = True
     assert verdict.leader == NO_LEADER or verdict.leader in wanted, "a leader outside its ISR"
     return record if changed else None
+
+
+def _assign(
+    partition: Partition,
+    members: ReplicaSet,
+    record: PartitionChangeRecord,
+    directory_of: Callable[[int], bytes],
+) -> bool:
+    """Put into the record what changes in who holds the partition. True if anything does."""
+    if members == ReplicaSet.of(partition):
+        return False
+    if members.replicas != partition.replicas:
+        record.replicas = list(members.replicas)
+        known = dict(zip(partition.replicas, partition.directories, strict=False))
+        record.directories = [
+            known[node] if node in known else directory_of(node) for node in members.replicas
+        ]
+    if members.adding != partition.adding:
+        record.adding_replicas = list(members.adding)
+    if members.removing != partition.removing:
+        record.removing_replicas = list(members.removing)
+    for field in ("elr", "last_known_elr"):
+        ours = getattr(partition, field)
+        kept = members.kept(ours)
+        if len(kept) != len(ours):
+            name = "eligible_leader_replicas" if field == "elr" else field
+            setattr(record, name, kept)
+    return True
 
 
 def leave_all(

@@ -1,0 +1,48 @@
+"""AlterPartitionReassignments (45), versions 0-1: brokers forward it, the controller decides.
+
+Version 1 lets the caller forbid that the number of replicas changes. The answer says that the move
+has begun; ListPartitionReassignments says whether it is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.reassignment import alter_partition_reassignments
+from holdfast.node.context import (
+    CLUSTER_NAME,
+    Deferred,
+    Operation,
+    RequestContext,
+    ResourceType,
+)
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> Deferred | AlterPartitionReassignmentsResponse:
+    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        why = f"{context.principal} may not alter the cluster."
+        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+    return controller.decide(
+        context, lambda state, _: alter_partition_reassignments(state, request)
+    )
+
+
+def refuse(
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str
+) -> AlterPartitionReassignmentsResponse:
+    """Refuse the whole request."""
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=code,
+        error_message=message,
+    )

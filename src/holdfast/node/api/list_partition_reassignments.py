@@ -1,0 +1,38 @@
+"""ListPartitionReassignments (46), version 0: what is being moved, from the controller's image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.reassignment import list_partition_reassignments
+from holdfast.node.context import (
+    CLUSTER_NAME,
+    Deferred,
+    Operation,
+    RequestContext,
+    ResourceType,
+)
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> Deferred | ListPartitionReassignmentsResponse:
+    if not context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        why = f"{context.principal} may not describe the cluster."
+        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+    return controller.decide(context, lambda state, _: list_partition_reassignments(state, request))
+
+
+def refuse(
+    _: ListPartitionReassignmentsRequest, code: ErrorCode, message: str
+) -> ListPartitionReassignmentsResponse:
+    """Refuse the whole request."""
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=message)
