@@ -6,15 +6,26 @@ Each asks once. A refusal is an `AdminError` with the code's name and the node's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.clients.driver import Driver
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from holdfast.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+)
+from holdfast.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
 )
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.messages.incremental_alter_configs import (
@@ -22,12 +33,29 @@ from holdfast.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from holdfast.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 TIMEOUT_MS = 10_000
-_TOPIC = 2  # resource type
+_TOPIC, _BROKER = 2, 4  # resource types
 _SET, _DELETE = 0, 1
 _ELECTION = {"preferred": 0, "unclean": 1}
 _NOTHING_TO_DO = ErrorCode.ELECTION_NOT_NEEDED
+
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A reassignment that is under way. `replicas`: all who hold the partition meanwhile."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+    @property
+    def target(self) -> list[int]:
+        return [node for node in self.replicas if node not in self.removing]
 
 
 class AdminError(Exception):
@@ -67,8 +95,20 @@ def create_topic(
 
 def alter_topic(driver: Driver, name: str, configs: Mapping[str, str | None]) -> None:
     """Set a topic's configs at run time; None takes one back to its default."""
+    _alter(driver, f"topic {name}", _TOPIC, name, configs)
+
+
+def alter_broker(driver: Driver, broker: int | None, configs: Mapping[str, str | None]) -> None:
+    """Set configs of one broker at run time, or with None the default of all of them."""
+    what = "the brokers' defaults" if broker is None else f"broker {broker}"
+    _alter(driver, what, _BROKER, "" if broker is None else str(broker), configs)
+
+
+def _alter(
+    driver: Driver, what: str, kind: int, name: str, configs: Mapping[str, str | None]
+) -> None:
     resource = AlterConfigsResource(
-        resource_type=_TOPIC,
+        resource_type=kind,
         resource_name=name,
         configs=[
             AlterableConfig(
@@ -80,7 +120,7 @@ def alter_topic(driver: Driver, name: str, configs: Mapping[str, str | None]) ->
     response = driver.send(IncrementalAlterConfigsRequest(resources=[resource]))
     for result in response.responses:
         if result.error_code:
-            raise AdminError(f"altering topic {name}", result.error_code, result.error_message)
+            raise AdminError(f"altering {what}", result.error_code, result.error_message)
 
 
 def elect_leaders(
@@ -104,3 +144,64 @@ def elect_leaders(
         for one in result.partition_result
         if one.error_code and one.error_code != _NOTHING_TO_DO
     }
+
+
+def reassign(driver: Driver, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    """Begin to move partitions to these brokers; None calls a partition's move back.
+
+    Raises the first refusal; what was not refused goes on. `reassignments` says when it is done.
+    """
+    topics: dict[str, ReassignableTopic] = {}
+    for (name, partition), replicas in moves.items():
+        topic = topics.setdefault(name, ReassignableTopic(name=name))
+        topic.partitions.append(
+            ReassignablePartition(
+                partition_index=partition, replicas=None if replicas is None else list(replicas)
+            )
+        )
+    response = driver.send(
+        AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=list(topics.values()))
+    )
+    if response.error_code:
+        raise AdminError("reassigning", response.error_code, response.error_message)
+    for answered in response.responses:
+        for one in answered.partitions:
+            if one.error_code:
+                what = f"reassigning {answered.name}-{one.partition_index}"
+                raise AdminError(what, one.error_code, one.error_message)
+
+
+def reassignments(driver: Driver) -> dict[TopicPartition, Move]:
+    """What is being moved at present."""
+    response = driver.send(ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None))
+    if response.error_code:
+        raise AdminError("listing reassignments", response.error_code, response.error_message)
+    return {
+        (topic.name, one.partition_index): Move(
+            replicas=list(one.replicas),
+            adding=list(one.adding_replicas),
+            removing=list(one.removing_replicas),
+        )
+        for topic in response.topics
+        for one in topic.partitions
+    }
+
+
+def delete_records(
+    driver: Driver, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Forget everything before these offsets (-1: all that is committed); the low watermarks.
+
+    Each partition's leader is asked by itself. Raises the first refusal.
+    """
+    found: dict[TopicPartition, int] = {}
+    for (name, partition), offset in offsets.items():
+        wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=[wanted])], timeout_ms=TIMEOUT_MS
+        )
+        result = driver.send_to_leader(request, name, partition).topics[0].partitions[0]
+        if result.error_code:
+            raise AdminError(f"deleting records of {name}-{partition}", result.error_code, None)
+        found[name, partition] = result.low_watermark
+    return found

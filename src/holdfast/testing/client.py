@@ -15,17 +15,31 @@ from holdfast.runtime.ports import Runtime
 from holdfast.wire.batch import Record, batches, build_batch, read_records
 from holdfast.wire.errors import RETRIABLE, ErrorCode
 from holdfast.wire.messages import fetch as fetching
+from holdfast.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from holdfast.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from holdfast.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from holdfast.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    OngoingPartitionReassignment,
 )
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -148,6 +162,49 @@ class ClusterClient:
 
         await self.until(create)
         await self.until(lead)
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Ask once that a partition moves to these brokers; None: that it stays where it was.
+
+        The answer says that it has begun. RefusedError when it may not be, RetryError when a
+        controller is missing.
+        """
+        wanted = ReassignablePartition(
+            partition_index=partition, replicas=None if replicas is None else list(replicas)
+        )
+        response = await self.ask(
+            AlterPartitionReassignmentsRequest(
+                timeout_ms=self._timeout_ms,
+                topics=[ReassignableTopic(name=topic, partitions=[wanted])],
+            )
+        )
+        _check(f"reassign {topic}-{partition}", response.error_code)
+        _check(f"reassign {topic}-{partition}", response.responses[0].partitions[0].error_code)
+
+    async def reassignments(self) -> dict[tuple[str, int], OngoingPartitionReassignment]:
+        """Ask once what is being moved at present."""
+        response = await self.ask(ListPartitionReassignmentsRequest(topics=None))
+        _check("list reassignments", response.error_code)
+        return {
+            (topic.name, each.partition_index): each
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    async def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        """Ask the leader once to forget all before `offset` (-1: all that is committed).
+
+        Returns the low watermark: no replica that is alive keeps anything before it.
+        """
+        wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])],
+            timeout_ms=self._timeout_ms // 2,
+        )
+        response = await self.ask(request, node=await self.leader(topic, partition))
+        found = response.topics[0].partitions[0]
+        _check(f"delete records of {topic}-{partition}", found.error_code)
+        return int(found.low_watermark)
 
     async def refresh(self, topic: str) -> Any:
         """Fetch a topic's metadata, remember it, return it."""
