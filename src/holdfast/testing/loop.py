@@ -20,7 +20,7 @@ from holdfast.testing.trace import Trace
 
 T = TypeVar("T")
 
-_STEPS_MAX = 100_000  # turns of the loop without time moving on
+_STEPS_MAX = 1_000_000  # callbacks without time moving on
 _TIME_MAX_S = 24 * 3600.0
 _CANCELLED_KEPT = 200  # cancelled timers that may lie in the heap, if they are the lesser part
 _YOUNG_OBJECTS = 50_000  # between two looks of the collector: a run leaves few cycles
@@ -228,41 +228,44 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _run_once(self) -> None:
-        """One turn: what is due now; or else time moves on to the next timer."""
+        """Move time on if nothing is due now, then do all that is due."""
         ready = self._ready
-        if ready or self._stopping:
-            self._steps += 1
+        if not ready and not self._stopping:
+            self._jump()
+        while ready:
+            count = len(ready)
+            self._steps += count
             if self._steps > self._steps_max:
                 raise LivelockError(
-                    f"{self._steps} turns of the loop at {self._now:.6f} s. {self._waiting()}"
+                    f"{self._steps} callbacks at {self._now:.6f} s. {self._waiting()}"
                 )
-        else:
-            self._jump()
-        if self.shuffle is not None and len(ready) > 1:
-            self._mix(self.shuffle)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:  # noqa: SLF001 - as its own loop does
-                continue
-            process = handle.process
-            if process is None or process.running:
-                self._perform(handle)
-            else:
-                process.hold(handle)
+            if count > 1 and self.shuffle is not None:
+                self._mix(self.shuffle)
+            for _ in range(count):
+                handle = ready.popleft()
+                if handle._cancelled:  # noqa: SLF001 - as its own loop does
+                    continue
+                process = handle.process
+                if process is not None and not process.running:
+                    process.hold(handle)
+                    continue
+                context = handle._context  # noqa: SLF001
+                try:
+                    if context is None:
+                        handle._callback(*handle._args)  # noqa: SLF001
+                    else:
+                        context.run(handle._callback, *handle._args)  # noqa: SLF001
+                except (SystemExit, KeyboardInterrupt, SimulationError):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as its own loop does
+                    self._report(handle, error)
+            if self._stopping:
+                return
 
-    def _perform(self, handle: _Call) -> None:
-        context = handle._context  # noqa: SLF001 - as its own loop does
-        try:
-            if context is None:
-                handle._callback(*handle._args)  # noqa: SLF001
-            else:
-                context.run(handle._callback, *handle._args)  # noqa: SLF001
-        except (SystemExit, KeyboardInterrupt, SimulationError):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as its own loop does
-            self.call_exception_handler(
-                {"message": f"Exception in {handle!r}", "exception": error, "handle": handle}
-            )
+    def _report(self, handle: _Call, error: BaseException) -> None:
+        self.call_exception_handler(
+            {"message": f"Exception in {handle!r}", "exception": error, "handle": handle}
+        )
 
     def _jump(self) -> None:
         """Move time on to the next timer, and make due all that are due then."""

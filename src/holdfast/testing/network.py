@@ -127,8 +127,14 @@ class _Pipe:
             return
         now = self._fabric.loop.time()
         self._stalled = False
-        while self._pieces and self._pieces[0][0] <= now:
-            self._deliver(self._pieces.popleft()[1])
+        pieces = self._pieces
+        while pieces and pieces[0][0] <= now:
+            piece = pieces.popleft()[1]
+            to = self._to
+            if type(piece) is bytes and to is not None and not to.vanished:
+                to.arrive(piece)
+            else:
+                self._deliver(piece)
 
     def _deliver(self, piece: bytes | _Mark) -> None:
         if piece is _Mark.OPEN or piece is _Mark.REFUSED:
@@ -140,11 +146,9 @@ class _Pipe:
                 self.back.reset()
         elif piece is _Mark.END:
             self._to.arrive_end()
-        elif piece is _Mark.RESET:
-            self._to.arrive_reset()
         else:
-            assert isinstance(piece, bytes)
-            self._to.arrive(piece)
+            assert piece is _Mark.RESET, "data was looked at before"
+            self._to.arrive_reset()
 
     def _stall(self) -> None:
         """Nothing gets through. If that lasts, the sender's kernel gives up."""

@@ -64,7 +64,7 @@ class MemoryTransport(asyncio.Transport):
         self._unsent_bytes = 0
         self._high, self._low = _HIGH_WATER_BYTES, _HIGH_WATER_BYTES // 4
         self._protocol_paused = False
-        self._unread: deque[memoryview] = deque()
+        self._unread: deque[bytes] = deque()
         self._end_arrived = False
         self._end_told = False
         self._reading_paused = False
@@ -116,12 +116,22 @@ class MemoryTransport(asyncio.Transport):
         return True
 
     def write(self, data: Buffer) -> None:
+        if type(data) is bytes and self._is_clear and 0 < len(data) <= self._window:
+            self._window -= len(data)
+            self._wire.carry(data)
+            return
         self._enqueue(data)
         self._pump()
         self._maybe_pause()
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        for data in list_of_data:
+        parts = list(list_of_data)
+        size = sum(map(len, parts))
+        if self._is_clear and 0 < size <= self._window:
+            self._window -= size
+            self._wire.carry(b"".join(parts))
+            return
+        for data in parts:
             self._enqueue(data)
         self._pump()
         self._maybe_pause()
@@ -153,8 +163,9 @@ class MemoryTransport(asyncio.Transport):
         if self._lost:
             self._wire.reset()  # the socket is closed: nobody will read this
         elif not self._closing:
-            self._unread.append(memoryview(data))
-            self._schedule_receive()
+            self._unread.append(data)
+            if not self._receive_scheduled:
+                self._schedule_receive()
 
     def arrive_end(self) -> None:
         if not self._lost:
@@ -192,6 +203,11 @@ class MemoryTransport(asyncio.Transport):
         return unread
 
     # Sending.
+
+    @property
+    def _is_clear(self) -> bool:
+        """Whether what is written now goes out at once, as far as the window takes it."""
+        return not self._unsent and not self._closing and not self._lost and not self._eof_written
 
     def _enqueue(self, data: Buffer) -> None:
         if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -287,6 +303,8 @@ class MemoryTransport(asyncio.Transport):
         return len(data)
 
     def _take(self, count: int) -> bytes:
+        if len(self._unread) == 1 and len(self._unread[0]) <= count:
+            return self._unread.popleft()
         parts = []
         while self._unread and count:
             part = self._unread[0][:count]
