@@ -117,7 +117,8 @@ class Partitions:
         for key, before in delta.partitions_changed.items():
             decided = self._metadata.partition_by_id(*key)
             if decided is not None and self._node in decided.replicas:
-                self._take_up(decided, brokers, is_new=before is None)
+                is_new = before is None or self._node not in before.replicas
+                self._take_up(decided, brokers, is_new=is_new)
             else:
                 self._give_up(key)
         if delta.configs_changed:
@@ -137,7 +138,7 @@ class Partitions:
         *,
         is_new: bool = False,
     ) -> None:
-        """`is_new`: it has just been created, so no directory can hold it yet."""
+        """`is_new`: it was not ours before, so that nothing it needs lies on a lost disk."""
         partition = self.held.get(decided.key) or self._hold(decided, is_new=is_new)
         try:
             if decided.leader == self._node:
