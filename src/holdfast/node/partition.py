@@ -67,6 +67,8 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.key: PartitionKey = (topic_id, index)
+        # Woken when nothing but the high watermark has moved, which no follower waits for.
+        self.committed_key = ("committed", topic_id, index)
         self.log = log
         self.settings = settings
         self.lag_ms_max = lag_ms_max
@@ -210,7 +212,7 @@ class Partition:
         now_ms = self._clock.monotonic_ms()
         if leader.fetched(fetch.node, fetch.offset, fetch.log_start, fetch.broker_epoch, now_ms):
             self._high_watermark_moved()
-            self._waiting.wake(self.key)
+            self._waiting.wake(self.committed_key)
         proposal = leader.propose_join(fetch.node, now_ms)
         if proposal is not None:
             self._propose(self, proposal)
@@ -230,7 +232,7 @@ class Partition:
             self._propose(self, proposal)
         elif self.leader.advance(now_ms):  # a replica that was near may have fallen behind
             self._high_watermark_moved()
-            self._waiting.wake(self.key)
+            self._waiting.wake(self.committed_key)
 
     def isr_granted(self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller's answer to a proposal: the ISR is as given."""

@@ -7,6 +7,7 @@ which is always legal, and every request is a full one.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.log.errors import CorruptFileError, StorageError
@@ -75,7 +76,10 @@ class FetchWait:
     def park(self, deferred: Deferred) -> None:
         """Wait for any of its partitions to change, as long as the client allows."""
         self._deferred = deferred
-        keys = [asked.partition.key for asked in self._asked if asked.partition is not None]
+        partitions = [asked.partition for asked in self._asked if asked.partition is not None]
+        keys: list[Hashable] = [partition.key for partition in partitions]
+        if self._replica is None:
+            keys += [partition.committed_key for partition in partitions]
         self._broker.waiting.park(self, keys, min(self._request.max_wait_ms, WAIT_MS_MAX))
 
     def try_complete(self) -> bool:
