@@ -44,10 +44,20 @@ class SimulatedCluster:
     """Brokers 0, 1, ... on machines broker-0, broker-1, ...; the controller on one of its own."""
 
     def __init__(
-        self, world: World, *, brokers: int = 3, config: Mapping[str, str] | None = None
+        self,
+        world: World,
+        *,
+        brokers: int = 3,
+        config: Mapping[str, str] | None = None,
+        config_of: Callable[[int], Mapping[str, str]] = lambda _: {},
+        make_log: Callable[[int], Callable[..., Log]] = lambda _: Log,
     ) -> None:
+        """`config` is every node's, `config_of` one's own; `make_log` as `Node` takes it."""
         self.world: Final = world
         self.brokers: Final = list(range(brokers))
+        self.controllers: Final = [CONTROLLER]
+        self._config_of: Final = config_of
+        self._make_log: Final = make_log
         self.nodes: dict[int, Node] = {}  # of the processes that run or ran last
         self._config = {**_LOCAL, **(config or {})}
         self.exits: list[str] = []  # of nodes that gave up by themselves, each with its reason
@@ -84,7 +94,7 @@ class SimulatedCluster:
     async def until_ready(self, *brokers: int) -> None:
         """Wait until these brokers serve clients."""
         await self.until(
-            lambda: all(self._is_ready(broker) for broker in brokers),
+            lambda: all(self.is_ready(broker) for broker in brokers),
             f"brokers {brokers} ready",
             seconds=_READY_S,
         )
@@ -120,7 +130,7 @@ class SimulatedCluster:
         images = [
             self.nodes[broker].broker.image  # type: ignore[union-attr]
             for broker in self.brokers
-            if self._is_ready(broker)
+            if self.is_ready(broker)
         ]
         return max(images, key=lambda image: image.offset)
 
@@ -147,7 +157,8 @@ class SimulatedCluster:
                 raise SimulationError(f"{what}: not within {seconds} s")
             await asyncio.sleep(_LOOK_S)
 
-    def _is_ready(self, broker: int) -> bool:
+    def is_ready(self, broker: int) -> bool:
+        """Whether a broker's process runs and serves clients."""
         process = self.machine(broker).process
         node = self.nodes.get(broker)
         if process is None or not process.alive or node is None:
@@ -159,7 +170,9 @@ class SimulatedCluster:
         format_directories(
             runtime.disk, runtime.random, settings, self._cluster_id, ignore_formatted=True
         )
-        made = self.nodes[node] = Node(runtime, settings, machine_name=machine.name)
+        made = self.nodes[node] = Node(
+            runtime, settings, machine_name=machine.name, make_log=self._make_log(node)
+        )
         await made.start()
         try:
             await made.serve()
@@ -183,5 +196,7 @@ class SimulatedCluster:
         else:
             properties["process.roles"] = "broker"
             properties["listeners"] = f"PLAINTEXT://{name}:{BROKER_PORT}"
-        settings, _ = NodeSettings.from_properties({**properties, **self._config})
+        settings, _ = NodeSettings.from_properties(
+            {**properties, **self._config, **self._config_of(node)}
+        )
         return settings
