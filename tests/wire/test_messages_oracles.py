@@ -60,6 +60,10 @@ KAFKA_PYTHON_UNKNOWN = {
     "UnregisterBroker",
     "AllocateProducerIds",
     "ControllerRegistration",
+    "FetchSnapshot",
+    "AddRaftVoter",
+    "RemoveRaftVoter",
+    "UpdateRaftVoter",
 }
 
 KAFKA_PYTHON_MODULES = (

@@ -34,6 +34,7 @@ API_NAMES: Final[dict[int, str]] = {
     55: "DescribeQuorum",
     56: "AlterPartition",
     58: "Envelope",
+    59: "FetchSnapshot",
     60: "DescribeCluster",
     62: "BrokerRegistration",
     63: "BrokerHeartbeat",
@@ -41,6 +42,9 @@ API_NAMES: Final[dict[int, str]] = {
     67: "AllocateProducerIds",
     70: "ControllerRegistration",
     75: "DescribeTopicPartitions",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    82: "UpdateRaftVoter",
 }
 """The APIs whose messages are known here, by key."""
 FLEXIBLE_SINCE: Final[dict[int, int]] = {
@@ -65,6 +69,7 @@ FLEXIBLE_SINCE: Final[dict[int, int]] = {
     55: 0,
     56: 0,
     58: 0,
+    59: 0,
     60: 0,
     62: 0,
     63: 0,
@@ -72,6 +77,9 @@ FLEXIBLE_SINCE: Final[dict[int, int]] = {
     67: 0,
     70: 0,
     75: 0,
+    80: 0,
+    81: 0,
+    82: 0,
 }
 """The first version of each API whose requests and responses are flexible.
 
