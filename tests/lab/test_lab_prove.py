@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.evidence import evidence_of, history_files
+from holdfast.lab.scenario import SCENARIOS
 
 
 def prove(*arguments: str, timeout_s: float = 20.0) -> subprocess.CompletedProcess[str]:
@@ -30,7 +31,7 @@ def prove(*arguments: str, timeout_s: float = 20.0) -> subprocess.CompletedProce
 def test_scenarios_are_listed() -> None:
     found = prove("--list")
     assert found.returncode == 0
-    assert len(found.stdout.splitlines()) == 7
+    assert [line.split()[0] for line in found.stdout.splitlines()] == list(SCENARIOS)
     assert found.stdout.startswith("one-broker-down ")
 
 

@@ -50,6 +50,9 @@ def test_settings_that_steps_rely_on_are_refused(name: str) -> None:
         ({"profile": "fast"}, "--profile"),
         ({"kills": 0}, "--kills"),
         ({"rate": 0.0}, "--rate"),
+        ({"controllers": 0}, "--controllers"),
+        ({"controllers": 5, "combined": True}, "3 brokers"),
+        ({"racks": ("a",)}, "1 racks for 3 brokers"),
     ],
 )
 def test_settings_that_make_no_sense(change: dict[str, object], words: str) -> None:

@@ -22,6 +22,7 @@ def prove(
     replication_factor: Annotated[int | None, typer.Option(help="Replicas of a partition.")] = None,
     min_isr: Annotated[int | None, typer.Option(help="min.insync.replicas of the topic.")] = None,
     brokers: Annotated[int | None, typer.Option(help="Brokers of the cluster.")] = None,
+    controllers: Annotated[int | None, typer.Option(help="Controllers of the cluster.")] = None,
     partitions: Annotated[int | None, typer.Option(help="Partitions of the topic.")] = None,
     rate: Annotated[float | None, typer.Option(help="Events a second.")] = None,
     duration: Annotated[
@@ -66,6 +67,7 @@ def prove(
         "replication_factor": replication_factor,
         "min_isr": min_isr,
         "brokers": brokers,
+        "controllers": controllers,
         "partitions": partitions,
         "rate": rate,
         "duration_s": duration,

@@ -241,10 +241,11 @@ class Run:
 
     # -- faults --------------------------------------------------------------------------------
 
-    def fault(self, action: str, *nodes: int) -> None:
+    def fault(self, action: str, *nodes: int) -> float:
         """Send KILL, TERM, STOP or CONT to nodes; several are signalled before any is waited for.
 
-        Return when it has taken effect: after TERM, when the process has ended.
+        Return when it has taken effect: after TERM, when the process has ended. The moment of the
+        first signal is returned, in monotonic ms.
         """
         assert self.observer is not None, "no topic yet"
         for node in nodes:
@@ -253,13 +254,14 @@ class Run:
             else:
                 self.observer.avoid(node)
         self.sync_view()
+        at_ms = time.monotonic() * 1000
         for node in nodes:
             event = self._recorder.record(Fault, action=action, node=node)
             self.cluster.kill(node, action, wait=False)
             self._print(describe(event))
         self._recorder.flush()
         if action not in DOWN_ACTIONS | {"TERM"}:
-            return
+            return at_ms
         for node in nodes:
             if action == "STOP":
                 wait_until(
@@ -274,6 +276,7 @@ class Run:
                 self.after_exit[node] = self.observer.look()
                 self._print(describe(event))
                 self._recorder.flush()
+        return at_ms
 
     def sync_view(self) -> None:
         """Wait until the observer looks through a broker that isn't about to go, if one is left."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.plan import Shape
 from holdfast.judge.promise import Promise, promise_for
 from holdfast.judge.verdict import Anomaly
 
@@ -82,6 +84,10 @@ class Parameters:
             raise LabError(f"--signal {self.signal}: it is KILL, TERM or both.")
         if self.profile not in PROFILES:
             raise LabError(f"--profile {self.profile}: it is {' or '.join(PROFILES)}.")
+        try:
+            self._shape()
+        except ClusterError as error:
+            raise LabError(str(error)) from None
         if self.partitions < 1 or self.kills < 1 or self.count < 1:
             raise LabError("--partitions, --kills and --count are at least 1.")
         if self.rate <= 0 or self.duration_s <= 0:
@@ -135,12 +141,25 @@ class Parameters:
             for partition in range(self.partitions)
         }
 
+    def _shape(self) -> Shape:
+        return Shape(
+            brokers=self.brokers,
+            controllers=self.controllers,
+            combined=self.combined,
+            racks=self.racks,
+        )
+
+    def _controllers_text(self) -> str:
+        where = "inside the first brokers" if self.combined else "processes of their own"
+        return f"{self._shape().voters}, {where}"
+
     def shown(self) -> dict[str, str]:
         """For the report's table of settings."""
         return {
             "acks": self.acks,
             "enable.idempotence": str(self.idempotent).lower(),
             "brokers": str(self.brokers),
+            "controllers": self._controllers_text(),
             "partitions": str(self.partitions),
             "replication factor": str(self.replication_factor),
             "min.insync.replicas": str(self.min_isr),
@@ -196,6 +215,7 @@ class Scenario:
 SCENARIOS: Mapping[str, str] = {
     "one-broker-down": "one_broker_down",
     "two-brokers-down": "two_brokers_down",
+    "controller-down": "controller_down",
     "min-insync-replicas": "min_insync_replicas",
     "leader-election": "leader_election",
     "write-anomaly": "write_anomaly",

@@ -1,0 +1,251 @@
+"""C3: all controllers are gone: data go on, metadata stand still, and all recovers afterwards."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.clients import admin
+from holdfast.clients.driver import Driver, DriverError
+from holdfast.cluster.processes import log_tail
+from holdfast.judge.history import Acknowledged
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
+from holdfast.lab.controllers import (
+    counts_of,
+    expect_consumed,
+    expect_undisturbed,
+)
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenarios.one_broker_down import without
+from holdfast.lab.scenarios.write_anomaly import SESSION_MS, strike
+from holdfast.lab.wants import want
+from holdfast.lab.workload import Worker
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+
+VICTIM = 2  # leads P1, follows in P2
+LED, FOLLOWED, UNTOUCHED = 1, 2, 0  # partitions, as the victim sees them
+REQUEST_TIMEOUT_MS = 8000  # of brokers: how long they try to reach a controller
+EXIT_S = 31.0  # a controlled shutdown is bounded by 30 s; this is a second more
+LAST_WORDS = "without the controller's word"
+
+
+def steps(run: Run) -> None:
+    run.make_topic()
+    workers = [run.start_producer(), run.start_raw()]
+    consumer = run.start_reader()
+    run.start_raw_reader()
+    for worker in workers:
+        run.must_flow(worker)
+    run.steady(workers[0], 1.0)
+    outage(run, workers, consumer, leave)
+    outage(run, workers, consumer, crash)
+    conclude(run)
+
+
+def outage(run: Run, workers: list[Worker], consumer: Worker, hurt: Callable[[Run], None]) -> None:
+    """Kill all controllers, look, hurt a broker, look, bring everything back, look."""
+    producer, raw = workers
+    assignment = run.parameters.assignment()
+    counts = counts_of(workers)
+    controllers = run.cluster.controller_ids
+    gone_ms = run.fault("KILL", *controllers)
+    changes = [Change(run, *each) for each in (("create", create), ("alter", alter))]
+    run.steady(producer)
+    expect_undisturbed(run, "all controllers are gone", counts, workers)
+    expect_consumed(run, consumer, gone_ms, "all controllers are gone")
+    expect_described(run)
+    for change in changes:
+        change.expect_timed_out(run)
+
+    hurt(run)
+    named = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
+    run.steady_view(2 * run.parameters.session_s)
+    run.expect(f"{VICTIM} is gone too: metadata stay as they were, stale", named)
+    expect_halted(run, raw)
+    expect_acks_one(run)
+
+    run.start_node(*controllers)
+    run.expect("controllers are back", without(assignment, {VICTIM}), run.parameters.session_s + 15)
+    run.expect_flow(producer, "controllers are back", 30.0)
+    run.start_node(VICTIM)
+    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
+    run.expect(f"{VICTIM} is back", whole, 45.0)
+    run.elect()
+    run.expect("after a preferred election", named)
+    run.expect_flow(producer, "after a preferred election", 20.0)
+    run.steady(producer, 1.0)
+
+
+class Change:
+    """One administrative request that no controller will answer, in a thread of its own."""
+
+    def __init__(self, run: Run, name: str, ask: Callable[[Run, Driver], None]) -> None:
+        self.name = name
+        self.outcome = "no answer"
+        self.code: int | None = None
+        self._begin_s = time.monotonic()
+        self._thread = threading.Thread(target=self._ask, args=(run, ask), daemon=True)
+        self._thread.start()
+
+    def _ask(self, run: Run, ask: Callable[[Run, Driver], None]) -> None:
+        bound_s = REQUEST_TIMEOUT_MS / 1000 + SETTLE_S
+        try:
+            with Driver(run.cluster.bootstrap_servers, "lab", timeout_s=bound_s) as driver:
+                ask(run, driver)
+            self.outcome = "done"
+        except admin.AdminError as error:
+            self.code, self.outcome = error.code, str(error)
+        except DriverError as error:
+            self.outcome = str(error)
+
+    def expect_timed_out(self, run: Run) -> None:
+        """Check that the cluster itself said that it could not be done in time."""
+        bound_s = REQUEST_TIMEOUT_MS / 1000 + SETTLE_S
+        run.wait(f"the answer to {self.name}", lambda: not self._thread.is_alive(), bound_s)
+        took_s = time.monotonic() - self._begin_s
+        run.check(
+            f"{self.name} while all controllers are gone",
+            f"REQUEST_TIMED_OUT, within {bound_s:.0f} s",
+            f"{self.outcome}, looked at after {took_s:.0f} s",
+            kept=self.code == ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+
+def create(run: Run, driver: Driver) -> None:
+    admin.create_topic(driver, f"{run.topic}-more", {0: [0]})
+
+
+def alter(run: Run, driver: Driver) -> None:
+    admin.alter_topic(driver, run.topic, {"retention.ms": "1000000"})
+
+
+def expect_described(run: Run) -> None:
+    """Check that a broker describes the topic from what it knows."""
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=run.topic)])
+    try:
+        (topic,) = run.driver.send(request).topics
+    except DriverError as error:
+        seen, kept = str(error), False
+    else:
+        leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+        kept = not topic.error_code and sorted(leaders) == list(run.partitions)
+        seen = ", ".join(f"P{p}: leader {leader}" for p, leader in sorted(leaders.items()))
+    run.check("describe while all controllers are gone", "every partition", seen, kept=kept)
+
+
+def leave(run: Run) -> None:
+    """SIGTERM: the broker asks in vain, says so, and goes within its bound."""
+    node = run.cluster.node(VICTIM)
+    at_ms = run.fault("TERM", VICTIM)
+    took_s = time.monotonic() - at_ms / 1000
+    run.check(
+        f"SIGTERM of {VICTIM} while all controllers are gone",
+        f"exits within {EXIT_S:.0f} s",
+        f"exited after {took_s:.1f} s",
+        kept=took_s <= EXIT_S,
+    )
+    said = [line for line in log_tail(Path(node.log_file)).splitlines() if LAST_WORDS in line]
+    words = said[-1] if said else "nothing of it"
+    run.check(f"{VICTIM} says why", f"...{LAST_WORDS}...", words, kept=bool(said))
+
+
+def crash(run: Run) -> None:
+    """SIGKILL: nobody hears of it."""
+    run.fault("KILL", VICTIM)
+
+
+def expect_halted(run: Run, raw: Worker) -> None:
+    """Check acks=all: nothing where the broker led or followed, the rest goes on."""
+    before = {p: raw.tail.poll().count(Acknowledged, p) for p in run.partitions}
+    run.expect_flow(raw, f"acks=all where {VICTIM} has no replica", 20.0, [UNTOUCHED])
+    run.steady(raw, 1.0)
+    for partition, why in ((LED, "it led"), (FOLLOWED, "it is in the ISR, which can't shrink")):
+        count = raw.tail.poll().count(Acknowledged, partition) - before[partition]
+        run.check(f"P{partition}, acks=all, {VICTIM} is gone: {why}", "acknowledges nothing",
+                  str(count), kept=count == 0)  # fmt: skip
+
+
+def expect_acks_one(run: Run) -> None:
+    """Check acks=1: the leader alone is enough where there still is one."""
+    count = run.parameters.count
+    client = run.raw_client(f"alone-{len(run.checks)}", acks="1", timeout_ms=1000)
+    accepted = run.acknowledge(client, FOLLOWED, count)
+    run.check(f"P{FOLLOWED}, acks=1, {VICTIM} is gone", f"{count} acknowledged", str(accepted),
+              kept=accepted == count)  # fmt: skip
+    refused = not isinstance(client.send(LED), Acknowledged)
+    seen = "not acknowledged" if refused else "acknowledged"
+    run.check(f"P{LED}, acks=1, its leader is gone", "not acknowledged", seen, kept=refused)
+    client.close()
+
+
+def acks_one_without_controllers(run: Run) -> None:
+    """Control: no controller sees that the followers stand still, and the leader goes on alone."""
+    parameters = run.parameters
+    replicas = parameters.assignment()[0]
+    leader, followers = replicas[0], replicas[1:]
+    run.make_topic({0: replicas})
+    client = run.raw_client("producer", acks="1", timeout_ms=2000)
+    run.acknowledge(client, 0, parameters.count)
+    controllers = run.cluster.controller_ids
+    run.fault("KILL", *controllers)
+    acknowledged = strike(run, client, leader, followers)
+    run.check("acknowledged by the leader alone", str(parameters.count), str(acknowledged),
+              kept=acknowledged == parameters.count)  # fmt: skip
+    run.start_node(*controllers)
+    run.expect(
+        "controllers are back, and elect a follower who lacks the events",
+        {0: want(followers[0], followers)},
+        parameters.session_s + 30,
+    )
+    run.acknowledge(client, 0, 1)
+    run.start_node(leader)
+    run.expect("the old leader is back and has truncated", {0: want(isr=replicas)}, 45.0)
+    run.acknowledge(client, 0, 1)
+    client.close()
+    run.expect_lost(parameters.count)
+    conclude(run)
+
+
+SCENARIO = Scenario(
+    name="controller-down",
+    summary="All controllers are killed; then a broker leaves, and once it is killed.",
+    text=(
+        "Without any controller, producing and consuming go on without an error; describe answers, "
+        "create and alter time out clearly. A broker that leaves says that no controller answers, "
+        "and goes within its bound. Where it led nobody leads; where it followed acks=all waits, "
+        "because the ISR can't shrink, and acks=1 goes on. Controllers back: elections, and all "
+        "recovers. The control takes acks=1 events on a leader whose followers stand still."
+    ),
+    defaults=Parameters(
+        replication_factor=2,
+        min_isr=1,
+        duration_s=10.0,
+        config={"request.timeout.ms": str(REQUEST_TIMEOUT_MS)},
+    ),
+    parts=(
+        Part(name="main", title="All controllers down", steps=steps),
+        Part(
+            name="control",
+            title="Control: acks=1, and no controller to see that the followers stand still",
+            steps=acks_one_without_controllers,
+            change={
+                "acks": "1",
+                "replication_factor": 3,
+                "min_isr": 2,
+                "partitions": 1,
+                "retries": 0,
+                "config": {"broker.session.timeout.ms": SESSION_MS},
+            },
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)

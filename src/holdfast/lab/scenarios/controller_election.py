@@ -1,0 +1,236 @@
+"""C6: the active controller of three is killed, frozen, and left without a majority."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.cluster.quorum import QuorumState, ask_one
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.changer import MetadataChanger
+from holdfast.lab.closing import conclude
+from holdfast.lab.controllers import (
+    Window,
+    active_controller,
+    counts_of,
+    expect_consumed,
+    expect_next_controller,
+    expect_no_controller,
+    expect_undisturbed,
+    latency_table,
+    wait_quorum_whole,
+)
+from holdfast.lab.evidence import events_of
+from holdfast.lab.report import Table
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenarios.write_anomaly import strike
+from holdfast.lab.wants import want
+
+CHANGE_S = 30.0  # for a metadata change to be made; far beyond every timeout
+AFTERWARDS_MS = 1000.0  # after an election, still counted to it
+
+
+class Elections:
+    """The elections of one run: what was done, and how long it took."""
+
+    def __init__(self, run: Run, changer: MetadataChanger) -> None:
+        self.run = run
+        self.changer = changer
+        self.windows: list[Window] = []
+        self.rows: list[list[str]] = []
+
+    def lose_active(self, action: str) -> QuorumState | None:
+        """KILL or STOP the active controller, and wait for the next; return the old state."""
+        run = self.run
+        before = wait_quorum_whole(run)
+        name = f"SIG{action} of the active controller {before.leader}"
+        at_ms = run.fault(action, before.leader)
+        after = expect_next_controller(run, name, before)
+        next_ms = time.monotonic() * 1000
+        if after is None:
+            return None
+        change = run.wait(
+            "the first metadata change", lambda: self.changer.first_after(at_ms), CHANGE_S
+        )
+        self.windows.append((at_ms, max(next_ms, change.end_ms) + AFTERWARDS_MS))
+        self.rows.append(
+            [
+                f"SIG{action} {before.leader}",
+                f"{before.leader} to {after.leader}",
+                f"{before.epoch} to {after.epoch}",
+                f"{next_ms - at_ms:.0f}",
+                f"{change.end_ms - at_ms:.0f}",
+            ]
+        )
+        return before
+
+    def table(self) -> Table:
+        return Table(
+            title="From the fault to the next active controller, and to the first metadata change",
+            header=["fault", "active", "epoch", "next, ms", "first change, ms"],
+            rows=self.rows,
+            note="Measured, not asserted: they depend on the machine and on chance.",
+        )
+
+
+def steps(run: Run) -> None:
+    run.make_topic()
+    workers = [run.start_producer(), run.start_raw()]
+    run.start_reader()
+    run.start_raw_reader()
+    for worker in workers:
+        run.must_flow(worker)
+    changer = MetadataChanger(run.cluster.bootstrap_servers).start()
+    try:
+        begin_ms = time.monotonic() * 1000
+        elections = Elections(run, changer)
+        run.steady(workers[0])
+        before = counts_of(workers)
+        for _ in range(run.parameters.kills):
+            killed = elections.lose_active("KILL")
+            run.steady(workers[0])
+            if killed is not None:
+                run.start_node(killed.leader)
+        frozen = elections.lose_active("STOP")
+        run.steady(workers[0])
+        if frozen is not None:
+            thaw(run, frozen)
+        wait_quorum_whole(run)
+        run.steady(workers[0])
+        end_ms = time.monotonic() * 1000
+    finally:
+        changer.stop()
+    expect_undisturbed(run, "during all elections", before, workers)
+    conclude(run)
+    calm = _between(elections.windows, begin_ms, end_ms)
+    windows = {"during elections": elections.windows, "otherwise": calm}
+    histories = [worker.history for worker in workers]
+    run.tables += [
+        elections.table(),
+        latency_table("Latency while controllers change", events_of(histories), windows),
+    ]
+
+
+def thaw(run: Run, frozen: QuorumState) -> None:
+    """Let the frozen controller go on: it still believes that it is active, and must learn."""
+    run.fault("CONT", frozen.leader)
+    node = run.cluster.node(frozen.leader)
+
+    def humble() -> bool:
+        state = ask_one(node.host, node.voter_port)
+        return state is None or state.epoch > frozen.epoch
+
+    run.wait(f"{frozen.leader} to learn that it isn't active any more", humble, CHANGE_S)
+    now = active_controller(run)
+    run.check(
+        f"{frozen.leader} goes on",
+        f"it does not lead in epoch {frozen.epoch} any more",
+        f"controller {now.leader} is active, epoch {now.epoch}",
+        kept=now.epoch > frozen.epoch,
+    )
+
+
+def without_majority(run: Run) -> None:
+    """So many controllers are killed that one is too few: metadata stand still, data go on."""
+    run.make_topic()
+    workers = [run.start_producer(), run.start_raw()]
+    consumer = run.start_reader()
+    for worker in workers:
+        run.must_flow(worker)
+    before = wait_quorum_whole(run)
+    followers = [each.id for each in before.voters if each.id != before.leader]
+    dead = followers[: (len(before.voters) - 1) // 2]  # and the active one: the rest is no majority
+    counts = counts_of(workers)
+    changer = MetadataChanger(run.cluster.bootstrap_servers).start()
+    try:
+        run.wait("a metadata change", lambda: changer.changes, CHANGE_S)
+        run.fault("KILL", before.leader, *dead)
+        expect_no_controller(run, "a majority is dead")
+        gone_ms = time.monotonic() * 1000
+        run.steady(workers[0], max(run.parameters.duration_s, 2 * run.parameters.session_s))
+        made = changer.made_since(gone_ms)
+        run.check("metadata changes made meanwhile", "none", str(made), kept=made == 0)
+        expect_consumed(run, consumer, gone_ms, "a majority is dead")
+        at_ms = time.monotonic() * 1000
+        run.start_node(dead[0])
+        now = active_controller(run)
+        run.check("one is back: active controller", f"a voter, in an epoch above {before.epoch}",
+                  f"{now.leader}, in epoch {now.epoch}", kept=now.epoch > before.epoch)  # fmt: skip
+        first = run.wait("a metadata change", lambda: changer.first_after(at_ms), CHANGE_S)
+        run.note(f"metadata change again {first.end_ms - at_ms:.0f} ms after its start")
+        run.start_node(before.leader, *dead[1:])
+        wait_quorum_whole(run)
+    finally:
+        changer.stop()
+    expect_undisturbed(run, "without a majority of controllers", counts, workers)
+    conclude(run)
+
+
+def combined_with_acks_one(run: Run) -> None:
+    """Control: brokers are the controllers; the active one dies with events that only it has."""
+    parameters = run.parameters
+    leader = active_controller(run).leader
+    followers = tuple(node for node in run.cluster.broker_ids if node != leader)
+    replicas = (leader, *followers)
+    run.make_topic({0: replicas})
+    client = run.raw_client("producer", acks="1", timeout_ms=2000)
+    run.acknowledge(client, 0, parameters.count)
+    acknowledged = strike(run, client, leader, followers)
+    run.expect(
+        "the other two elect a controller, and it elects a leader who lacks the events",
+        {0: want(followers[0], followers)},
+        parameters.session_s + 30,
+    )
+    run.acknowledge(client, 0, 1)
+    run.start_node(leader)
+    run.expect("the old leader is back and has truncated", {0: want(isr=replicas)}, 45.0)
+    run.acknowledge(client, 0, 1)
+    client.close()
+    run.check("acknowledged by the one that died", str(parameters.count), str(acknowledged),
+              kept=acknowledged == parameters.count)  # fmt: skip
+    run.expect_lost(parameters.count)
+    conclude(run)
+
+
+SCENARIO = Scenario(
+    name="controller-election",
+    summary="The active one of three controllers is killed and frozen, and two of three are gone.",
+    text=(
+        "Under load the active controller is killed again and again, then frozen and thawed. Each "
+        "time another voter becomes active in a higher epoch; producers and consumers notice "
+        "nothing. Two of three dead: no metadata change is made, and data go on. The control runs "
+        "the controllers inside the brokers, with acks=1: the active one dies with events that "
+        "only it has."
+    ),
+    defaults=Parameters(controllers=3, kills=3),
+    parts=(
+        Part(name="main", title="The active controller killed and frozen", steps=steps),
+        Part(
+            name="no-majority", title="A majority of the controllers killed", steps=without_majority
+        ),
+        Part(
+            name="control",
+            title="Control: controllers inside brokers, acks=1, events that only one has",
+            steps=combined_with_acks_one,
+            change={
+                "acks": "1",
+                "partitions": 1,
+                "retries": 0,
+                "combined": True,
+                "config": {"broker.session.timeout.ms": "6000"},
+            },
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "signal"}),
+)
+
+
+def _between(windows: list[Window], begin_ms: float, end_ms: float) -> list[Window]:
+    """Return what lies between these windows."""
+    found = []
+    for begin, end in sorted(windows):
+        if begin > begin_ms:
+            found.append((begin_ms, begin))
+        begin_ms = max(begin_ms, end)
+    return [*found, (begin_ms, end_ms)]
