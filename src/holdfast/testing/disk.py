@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from holdfast.runtime.ports import Buffer, DirectoryLock, File
-from holdfast.testing.trace import Part
+from holdfast.testing.trace import Part, brief
 
 Operation: TypeAlias = Literal[
     "open", "read", "append", "truncate", "sync", "rename", "remove", "make", "list", "lock"
@@ -140,7 +140,7 @@ class MemoryFile:
         self._inode.data += data
         self._inode.touch(end)
         self._inode.modified_ms = self._disk.now_ms()
-        self._disk.fold("append", self._path, end, data)
+        self._disk.fold("append", self._path, end, brief(data))
 
     def truncate(self, size: int) -> None:
         self._check("truncate")

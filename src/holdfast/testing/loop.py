@@ -153,7 +153,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self, *, steps_max: int = _STEPS_MAX, time_max_s: float = _TIME_MAX_S) -> None:
         super().__init__()
-        self._now = 0.0
+        self.now = 0.0  # seconds since the run began; only this loop moves it
         self._timers = 0
         self._steps = 0
         self._steps_max: Final = steps_max
@@ -175,7 +175,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """Seconds since the run began."""
-        return self._now
+        return self.now
 
     def call_soon(  # type: ignore[override] # typeshed's TypeVarTuple says no more than this
         self,
@@ -185,7 +185,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         if context is None:
             context = contextvars.copy_context()
-        handle = _Call(self._now, callback, arguments, self, context)
+        handle = _Call(self.now, callback, arguments, self, context)
         self._ready.append(handle)
         return handle
 
@@ -207,7 +207,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *arguments: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *arguments, context=context)
+        return self.call_at(self.now + delay, callback, *arguments, context=context)
 
     def at(self, when: float, callback: Callable[..., object], *arguments: Any) -> None:
         """Schedule for the simulator itself: what belongs to no process outlives them all."""
@@ -237,7 +237,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._steps += count
             if self._steps > self._steps_max:
                 raise LivelockError(
-                    f"{self._steps} callbacks at {self._now:.6f} s. {self._waiting()}"
+                    f"{self._steps} callbacks at {self.now:.6f} s. {self._waiting()}"
                 )
             if count > 1 and self.shuffle is not None:
                 self._mix(self.shuffle)
@@ -280,11 +280,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not timers:
             raise DeadlockError(f"nothing will ever happen again. {self._waiting()}")
         self._steps = 0
-        self._now = max(self._now, timers[0][0])
-        if self._now > self._time_max_s:
-            raise LivelockError(f"{self._now:.0f} s have gone by. {self._waiting()}")
-        self.trace.tick(self._now)
-        while timers and timers[0][0] <= self._now:
+        self.now = max(self.now, timers[0][0])
+        if self.now > self._time_max_s:
+            raise LivelockError(f"{self.now:.0f} s have gone by. {self._waiting()}")
+        self.trace.tick(self.now)
+        while timers and timers[0][0] <= self.now:
             timer = heapq.heappop(timers)[2]
             timer._scheduled = False  # noqa: SLF001
             self._ready.append(timer)
@@ -340,7 +340,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
         if self._muted:
             return
-        self.failures.append(_describe(about, self._now))
+        self.failures.append(_describe(about, self.now))
 
     def _waiting(self) -> str:
         tasks = sorted(f"{task.get_name()} in {_where(task)}" for task in asyncio.all_tasks(self))

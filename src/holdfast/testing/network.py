@@ -46,6 +46,7 @@ class _Pipe:
         self._source = source
         self._target = target
         self._link = fabric.link(source, target)
+        self._loop = fabric.loop
         self._pieces: deque[tuple[float, bytes | _Mark]] = deque()  # when each is due
         self._last_s = 0.0
         self._ended = False
@@ -105,7 +106,7 @@ class _Pipe:
             self._stall()
             return
         fabric = self._fabric
-        now = fabric.loop.time()
+        now = self._loop.now
         size = _HEADER_BYTES + (len(piece) if isinstance(piece, bytes) else 0)
         transit_s = fabric.transit_s(self._link, self._source == self._target, now, size)
         if transit_s is None:
@@ -118,14 +119,14 @@ class _Pipe:
         self._pieces.append((arrives, piece))
         if not waiting:  # or the timer of the one before takes it along
             self._last_s = arrives
-            fabric.loop.at(arrives, self._arrive)
+            self._loop.at(arrives, self._arrive)
 
     def _arrive(self) -> None:
         if self._fabric.is_cut(self._link, self._target):
             self._link.held.append(self._arrive)
             self._stall()
             return
-        now = self._fabric.loop.time()
+        now = self._loop.now
         self._stalled = False
         pieces = self._pieces
         while pieces and pieces[0][0] <= now:
@@ -155,8 +156,8 @@ class _Pipe:
         if not self._stalled:
             self._stalled = True
             self._stalls += 1
-            loop = self._fabric.loop
-            loop.at(loop.time() + self._fabric.give_up_s, self._give_up, self._stalls)
+            loop = self._loop
+            loop.at(loop.now + self._fabric.give_up_s, self._give_up, self._stalls)
 
     def _give_up(self, stall: int) -> None:
         if self._stalled and stall == self._stalls and self.sender is not None:
@@ -332,7 +333,7 @@ class Fabric:
 
     def clog(self, source: str, target: str, seconds: float) -> None:
         """Whatever is sent within the next seconds arrives after them, all at once."""
-        until_s = self.loop.time() + seconds
+        until_s = self.loop.now + seconds
         link = self.link(source, target)
         link.clogged_until_s = max(link.clogged_until_s, until_s)
         self.fold("clog", source, target, f"{until_s:.6f}")
@@ -435,7 +436,7 @@ class Fabric:
         held, link.held = link.held, []
         low, high = (link.weather or self.weather).delay_us
         for arrive in held:
-            self.loop.at(self.loop.time() + self.draw.randint(low, high) / 1e6, arrive)
+            self.loop.at(self.loop.now + self.draw.randint(low, high) / 1e6, arrive)
 
 
 class HostNetwork:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from holdfast.runtime.ports import Buffer
+from holdfast.testing.trace import brief
 
 WINDOW_BYTES = 256 * 1024  # in flight or unread at the other end, as kernels buffer
 _HIGH_WATER_BYTES = 64 * 1024
@@ -288,7 +289,7 @@ class MemoryTransport(asyncio.Transport):
         protocol = self._protocol
         if not isinstance(protocol, asyncio.BufferedProtocol):
             data = self._take(_RECEIVE_BYTES_MAX)
-            self._fold("receive", *self._names, data)
+            self._fold("receive", *self._names, brief(data))
             assert isinstance(protocol, asyncio.Protocol), "neither kind of protocol"
             protocol.data_received(data)
             return len(data)
@@ -296,7 +297,7 @@ class MemoryTransport(asyncio.Transport):
         if len(buffer) == 0:
             raise RuntimeError("get_buffer() returned an empty buffer")
         data = self._take(len(buffer))
-        self._fold("receive", *self._names, data)
+        self._fold("receive", *self._names, brief(data))
         buffer[: len(data)] = data
         buffer.release()
         protocol.buffer_updated(len(data))

@@ -14,11 +14,15 @@ from zlib import crc32
 
 from holdfast.runtime.ports import Buffer
 
-Part: TypeAlias = str | int | Buffer
-_Event: TypeAlias = tuple[float, int, str, tuple[str | int, ...]]
+Part: TypeAlias = str | int
+_Event: TypeAlias = tuple[float, int, str, tuple[Part, ...]]
 
 _KEPT = 1000
-_PLAIN = (str, int)
+
+
+def brief(data: Buffer) -> str:
+    """Bytes by length and CRC, so that a line stays readable."""
+    return f"{len(data)}:{crc32(data):08x}"
 
 
 class Trace:
@@ -40,12 +44,12 @@ class Trace:
         self._ticks += 1
 
     def fold(self, kind: str, *parts: Part) -> None:
-        """Add one event. Bytes go in by length and CRC, so that a line stays readable."""
-        words = tuple([part if isinstance(part, _PLAIN) else _brief(part) for part in parts])
-        event = (self._now, self._ticks, kind, words)
-        self._fresh.append(event)
+        """Add one event. Bytes go in as `brief` has them."""
+        event = (self._now, self._ticks, kind, parts)
+        fresh = self._fresh
+        fresh.append(event)
         self.count += 1
-        if len(self._fresh) >= self._kept:
+        if len(fresh) >= self._kept:
             self._take_in()
         if self.tell is not None:
             self.tell(_line(event))
@@ -62,14 +66,10 @@ class Trace:
         return [_line(event) for event in self._last]
 
     def _take_in(self) -> None:
-        for event in self._fresh:
-            self._hash.update(repr(event).encode())
+        # Not one by one, and yet the same wherever the cuts fall: no list's brackets.
+        self._hash.update("".join(map(repr, self._fresh)).encode())
         self._last.extend(self._fresh)
         self._fresh.clear()
-
-
-def _brief(data: Buffer) -> str:
-    return f"{len(data)}:{crc32(data):08x}"
 
 
 def _line(event: _Event) -> str:
