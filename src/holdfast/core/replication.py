@@ -22,6 +22,7 @@ class Follower:
 
     log_end: int = -1  # -1: unknown in this epoch
     log_start: int = -1
+    told_start: int = -1  # the leader's log start, as the last answer to it said
     fetched_ms: int = NEVER_MS  # when it last fetched
     leader_end_at_fetch: int = 0  # the leader's log end at that moment
     caught_up_ms: int = NEVER_MS
@@ -174,6 +175,14 @@ class Leader:
             return False
         self.high_watermark = candidate
         return True
+
+    def low_watermark(self, log_start: int) -> int:
+        """The least log start of this leader and of all replicas that are alive (KAFKA.md 3.5).
+
+        -1 while one of them has not fetched in this epoch.
+        """
+        starts = [each.log_start for each in self.followers.values() if each.eligible]
+        return min(log_start, *starts) if starts else log_start
 
     # -- what may be asked ---------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
-from holdfast.log.checkpoints import PARTITION_METADATA
+from holdfast.log.checkpoints import LOG_START, PARTITION_METADATA
 from holdfast.log.directory import LogDirectory
 from holdfast.log.epochs import EpochEnd
 from holdfast.log.errors import CorruptFileError, StorageError
@@ -510,13 +510,23 @@ class Log:
         self.home.write_now()
 
     def advance_start(self, offset: int) -> bool:
-        """Raise the log start (to the high watermark at most). True if it moved."""
+        """Raise the log start (to the high watermark at most). True if it moved.
+
+        It is written soon; after `keep_start` no crash takes it back. Segments that lie before it
+        go with the next look at what is kept.
+        """
         offset = min(offset, self.high_watermark)
         if offset <= self._start:
             return False
+        self._check()
         self._start = offset
         self._epochs.truncate_from_start(offset)
+        self.home.checkpoint(LOG_START)
         return True
+
+    def keep_start(self) -> None:
+        """Make the log start durable before this returns."""
+        self.home.write_now()
 
     # --- retention ---
 

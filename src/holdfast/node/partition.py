@@ -22,6 +22,7 @@ from holdfast.wire.errors import ErrorCode
 
 logger = logging.getLogger("holdfast.partition")
 
+ALL_COMMITTED = -1  # DeleteRecords: as far as the high watermark
 _LAST_OFFSET_DELTA = Struct(">i")  # at byte 23 of a batch
 
 PartitionKey = tuple[bytes, int]  # topic id, partition number
@@ -203,6 +204,39 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self.leader.acknowledgement(required)
 
+    # -- deleting what is old ------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> tuple[ErrorCode, int]:
+        """Forget all before `offset` as the leader; -1: all that is committed.
+
+        Durable on this disk when it returns; `low_watermark` says how far the others are. Returns
+        the offset that is meant, too.
+        """
+        leader, log = self.leader, self.log
+        if leader is None or log is None:
+            return self.refusal(), -1
+        if "delete" not in self.settings.cleanup_policy:
+            return ErrorCode.POLICY_VIOLATION, -1
+        wanted = log.high_watermark if offset == ALL_COMMITTED else offset
+        if not 0 <= wanted <= log.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+        try:
+            if log.advance_start(wanted):
+                log.keep_start()
+                logger.info("%s: what is before offset %d is deleted", self, wanted)
+        except StorageError as error:
+            logger.error("%s: %s", self, error)  # noqa: TRY400 - the reason is the disk's
+            return ErrorCode.KAFKA_STORAGE_ERROR, -1
+        self._waiting.wake(self.key)  # followers hear of it at once
+        return ErrorCode.NONE, wanted
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on every replica that is alive; -1: unknown, or not the leader."""
+        if self.leader is None or self.log is None:
+            return -1
+        return self.leader.low_watermark(self.log.start)
+
     # -- followers, as their leader ------------------------------------------------------------
 
     def fetched_by(self, fetch: FollowerFetch) -> None:
@@ -210,6 +244,8 @@ class Partition:
         leader = self.leader
         assert leader is not None, "only a leader is fetched from"
         now_ms = self._clock.monotonic_ms()
+        if fetch.log_start != leader.followers[fetch.node].log_start:
+            self._waiting.wake(self.committed_key)  # who deletes records waits for this
         if leader.fetched(fetch.node, fetch.offset, fetch.log_start, fetch.broker_epoch, now_ms):
             self._high_watermark_moved()
             self._waiting.wake(self.committed_key)
@@ -217,6 +253,18 @@ class Partition:
         if proposal is not None:
             self._propose(self, proposal)
             self._isr_changed(moved=False)
+
+    def has_news_for(self, node: int, log_start: int) -> bool:
+        """Whether a follower should hear at once that the log starts later than it believes."""
+        if self.leader is None or self.log is None or log_start >= self.log.start:
+            return False
+        return self.leader.followers[node].told_start < self.log.start
+
+    def told(self, node: int) -> None:
+        """An answer to this follower is on its way."""
+        assert self.leader is not None, "only a leader answers followers"
+        assert self.log is not None
+        self.leader.followers[node].told_start = self.log.start
 
     def shrink_if_lagging(self) -> None:
         """Ask to remove whoever is out of sync; called every half lag time."""

@@ -30,6 +30,7 @@ APIS: tuple[Api, ...] = (
     Api(18, "api_versions", broker=(0, 4), controller=(0, 4)),
     Api(19, "create_topics", broker=(2, 7), controller=(2, 7), forwarded=True),
     Api(20, "delete_topics", broker=(1, 6), controller=(1, 6), forwarded=True),
+    Api(21, "delete_records", broker=(0, 2)),
     Api(22, "init_producer_id", broker=(0, 5)),
     Api(23, "offset_for_leader_epoch", broker=(2, 4)),
     Api(32, "describe_configs", broker=(1, 4)),

@@ -140,6 +140,10 @@ class FetchWait:
             offset, log = wanted.fetch_offset, partition.log
             if not log.start <= offset <= log.end or self._parting(log, wanted) is not None:
                 return True
+            if self._replica is not None and partition.has_news_for(
+                self._replica[0], wanted.log_start_offset
+            ):
+                return True
             bound = self._bound(partition)
             if offset < bound:
                 if request.min_bytes <= 1:
@@ -218,6 +222,7 @@ class FetchWait:
             partition.fetched_by(
                 FollowerFetch(node, wanted.fetch_offset, wanted.log_start_offset, broker_epoch)
             )
+            partition.told(node)
         committed = self._request.isolation_level == READ_COMMITTED
         data = wire.PartitionData(
             partition_index=wanted.partition,
