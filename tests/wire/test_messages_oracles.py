@@ -53,6 +53,9 @@ NEITHER: set[Case] = set()
 """Messages that no oracle knows; KRaft's metadata records beside them (test_records)."""
 
 KAFKA_PYTHON_UNKNOWN = {
+    "Vote",
+    "BeginQuorumEpoch",
+    "EndQuorumEpoch",
     "AlterPartition",
     "Envelope",
     "BrokerRegistration",

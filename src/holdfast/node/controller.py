@@ -137,6 +137,11 @@ class Controller:
         return self.log is not None and not self._closed
 
     @property
+    def epoch(self) -> int:
+        """The newest leader epoch of the quorum that this controller knows of."""
+        return self.log.epoch if self.log is not None else -1
+
+    @property
     def image(self) -> MetadataImage:
         """The image up to the log's end: for deciding, not for showing."""
         return self.state.image

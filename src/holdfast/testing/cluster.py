@@ -1,4 +1,4 @@
-"""A cluster of unmodified nodes on the virtual-time loop: one controller, some brokers.
+"""A cluster of unmodified nodes on the virtual-time loop: controllers and brokers.
 
 Owns starting, killing and restarting them. Must never tell a node anything but through its ports
 and its configuration; a test may look at `nodes`, for its oracle.
@@ -32,6 +32,10 @@ _LOOK_S = 0.01
 _LOCAL: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.request.timeout.ms": "1000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "5000",
@@ -41,13 +45,19 @@ _LOCAL: Mapping[str, str] = {
 
 
 class SimulatedCluster:
-    """Brokers 0, 1, ... on machines broker-0, broker-1, ...; the controller on one of its own."""
+    """Brokers 0, 1, ... on machines broker-0, broker-1, ...; controllers on others of their own.
+
+    Controllers are the nodes 100, 101, ... on machines controller, controller-101, ...; with
+    `combined` they are the first brokers instead, which then have both roles.
+    """
 
     def __init__(
         self,
         world: World,
         *,
         brokers: int = 3,
+        controllers: int = 1,
+        combined: bool = False,
         config: Mapping[str, str] | None = None,
         config_of: Callable[[int], Mapping[str, str]] = lambda _: {},
         make_log: Callable[[int], Callable[..., Log]] = lambda _: Log,
@@ -55,7 +65,9 @@ class SimulatedCluster:
         """`config` is every node's, `config_of` one's own; `make_log` as `Node` takes it."""
         self.world: Final = world
         self.brokers: Final = list(range(brokers))
-        self.controllers: Final = [CONTROLLER]
+        assert not combined or controllers <= brokers, "each controller is one of the brokers"
+        first = 0 if combined else CONTROLLER
+        self.controllers: Final = list(range(first, first + controllers))
         self._config_of: Final = config_of
         self._make_log: Final = make_log
         self.nodes: dict[int, Node] = {}  # of the processes that run or ran last
@@ -67,7 +79,7 @@ class SimulatedCluster:
         self._cluster_id = random_cluster_id(self._client_runtime.random)
 
     def machine(self, node: int) -> Machine:
-        return self.world.machine("controller" if node == CONTROLLER else f"broker-{node}")
+        return self.world.machine(self._machine_name(node))
 
     def client(self, client_id: str = "client") -> ClusterClient:
         """Make a client on a machine that never fails."""
@@ -76,7 +88,7 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         """Start every node at once; return when all brokers serve."""
-        for node in [CONTROLLER, *self.brokers]:
+        for node in dict.fromkeys([*self.controllers, *self.brokers]):
             self.start_node(node)
         await self.until_ready(*self.brokers)
 
@@ -90,6 +102,17 @@ class SimulatedCluster:
         self._serving[node] = machine.process.start(
             self._run(node, settings, runtime), name="serve"
         )
+
+    def active_controller(self) -> int | None:
+        """The controller that runs and decides, the one of the newest epoch; None: nobody does."""
+        found: dict[int, int] = {}
+        for each in self.controllers:
+            process, node = self.machine(each).process, self.nodes.get(each)
+            if process is None or not process.alive or node is None or node.controller is None:
+                continue
+            if node.controller.active:
+                found[node.controller.epoch] = each
+        return found[max(found)] if found else None
 
     async def until_ready(self, *brokers: int) -> None:
         """Wait until these brokers serve clients."""
@@ -182,20 +205,29 @@ class SimulatedCluster:
             await made.stop()
             machine.exited()
 
+    def _machine_name(self, node: int) -> str:
+        if node in self.brokers:
+            return f"broker-{node}"
+        return "controller" if node == CONTROLLER else f"controller-{node}"
+
     def _settings(self, node: int, name: str) -> NodeSettings:
+        voters = (f"{each}@{self._machine_name(each)}:{CONTROLLER_PORT}" for each in self.controllers)
         properties = {
             "node.id": str(node),
             "log.dirs": DIRECTORY,
-            "controller.quorum.voters": f"{CONTROLLER}@controller:{CONTROLLER_PORT}",
+            "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
-        if node == CONTROLLER:
-            properties["process.roles"] = "controller"
-            properties["listeners"] = f"CONTROLLER://{name}:{CONTROLLER_PORT}"
-        else:
-            properties["process.roles"] = "broker"
-            properties["listeners"] = f"PLAINTEXT://{name}:{BROKER_PORT}"
+        roles, listeners = [], []
+        if node in self.brokers:
+            roles.append("broker")
+            listeners.append(f"PLAINTEXT://{name}:{BROKER_PORT}")
+        if node in self.controllers:
+            roles.append("controller")
+            listeners.append(f"CONTROLLER://{name}:{CONTROLLER_PORT}")
+        properties["process.roles"] = ",".join(roles)
+        properties["listeners"] = ",".join(listeners)
         settings, _ = NodeSettings.from_properties(
             {**properties, **self._config, **self._config_of(node)}
         )

@@ -1,0 +1,72 @@
+"""EndQuorumEpoch (key 54), versions 0 to 1.
+
+A leader of the metadata log steps down, and says who should stand for election first.
+"""
+
+from __future__ import annotations
+
+from holdfast.wire.schema import (
+    Request,
+    Response,
+    Struct,
+    array,
+    int16,
+    int32,
+    string,
+    uint16,
+    uuid,
+)
+
+
+class ReplicaInfo(Struct):
+    candidate_id: int = int32(since=1)
+    candidate_directory_id: bytes = uuid(since=1)
+
+
+class RequestPartitionData(Struct):
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+    preferred_successors: list[int] = array(int32, until=0, ignorable=True)
+    preferred_candidates: list[ReplicaInfo] = array(ReplicaInfo, since=1, ignorable=True)
+
+
+class RequestTopicData(Struct):
+    topic_name: str = string()
+    partitions: list[RequestPartitionData] = array(RequestPartitionData)
+
+
+class LeaderEndpoint(Struct):
+    name: str = string(since=1)
+    host: str = string(since=1)
+    port: int = uint16(since=1)
+
+
+class EndQuorumEpochRequest(Request, key=54, versions=(0, 1), flexible=1):
+    cluster_id: str | None = string(nullable=0, default=None)
+    topics: list[RequestTopicData] = array(RequestTopicData)
+    leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, since=1, ignorable=True)
+
+
+class ResponsePartitionData(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+class ResponseTopicData(Struct):
+    topic_name: str = string()
+    partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
+
+
+class NodeEndpoint(Struct):
+    node_id: int = int32(since=1)
+    host: str = string(since=1)
+    port: int = uint16(since=1)
+
+
+class EndQuorumEpochResponse(Response, key=54, versions=(0, 1), flexible=1):
+    error_code: int = int16()
+    topics: list[ResponseTopicData] = array(ResponseTopicData)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=1, tag=0, ignorable=True)
