@@ -11,7 +11,12 @@ from typing import Any
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.brokers import expire_sessions, heartbeat, register
-from holdfast.core.features import BOOTSTRAP, SUPPORTED
+from holdfast.core.features import (
+    BOOTSTRAP,
+    ELIGIBLE_LEADER_REPLICAS,
+    SUPPORTED,
+    bootstrap_records,
+)
 from holdfast.core.image import ImageDelta, Partition
 from holdfast.core.isr import alter_partition
 from holdfast.core.state import ControllerState, Decision
@@ -42,7 +47,6 @@ from holdfast.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from holdfast.wire.records import decode_record, encode_record
-from holdfast.wire.records.metadata import FeatureLevelRecord
 
 CLUSTER_ID = "S6zsVBQdQz6WrYmHb7WaQQ"
 CONTROLLER_ID = 100
@@ -58,7 +62,8 @@ def identity(number: int, salt: int = 0) -> bytes:
 class Cluster:
     """The controller's state and the brokers that talk to it."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, elr: bool = False, **settings: Any) -> None:
+        """`elr`: the cluster keeps eligible leader replicas."""
         values = {
             "node_id": CONTROLLER_ID,
             "broker_session_timeout_ms": SESSION_MS,
@@ -70,11 +75,9 @@ class Cluster:
         self.alive: dict[int, None] = {}
         self.deltas: list[ImageDelta] = []
         self.topics_made = 0
+        levels = {**BOOTSTRAP, ELIGIBLE_LEADER_REPLICAS: int(elr)}
         self.apply(
-            Decision(
-                None,
-                [FeatureLevelRecord(name=name, feature_level=at) for name, at in BOOTSTRAP.items()],
-            )
+            Decision(None, bootstrap_records(self.state.settings.min_insync_replicas, levels))
         )
         self.state.activate(self.now_ms)
 
@@ -109,6 +112,7 @@ class Cluster:
             ],
             "rack": None,
             "log_dirs": [identity(broker_id, 0xD0)],
+            "previous_broker_epoch": -1,
         }
         return BrokerRegistrationRequest(**(values | changes))
 

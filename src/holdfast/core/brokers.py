@@ -78,8 +78,10 @@ def register(state: ControllerState, request: BrokerRegistrationRequest, now_ms:
     )
     records.append(record)
     if not again:
-        # A crash may be noticed by the next start before the session has run out.
-        records.extend(leave_all(state, request.broker_id))
+        # A crash may be noticed by the next start before the session has run out. Who can't prove
+        # that it stopped in good order may have lost what it had not synced (KAFKA.md 4.9).
+        clean = known is not None and request.previous_broker_epoch == known.epoch
+        records.extend(leave_all(state, request.broker_id, lost=state.elr_enabled and not clean))
     state.presences[request.broker_id] = Presence(epoch, now_ms)
     return Decision(BrokerRegistrationResponse(broker_epoch=epoch), records)
 

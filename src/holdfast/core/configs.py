@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs and AlterConfigs: the dynamic configuration of topics and brokers.
 
 Owns which changes are let through (`config` knows which keys and values there are) and what a
-change sets off: turning unclean election on elects at once.
+change sets off: turning unclean election on elects at once, and with another min.insync.replicas
+who was eligible to lead is so no more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from holdfast.config.registry import (
     validate_broker_config,
     validate_topic_config,
 )
-from holdfast.core.elections import elect_leaderless
+from holdfast.core.elections import clear_eligible, elect_leaderless
+from holdfast.core.features import MIN_INSYNC
 from holdfast.core.image import ConfigResource, MetadataRecord, ResourceType
 from holdfast.core.state import UNCLEAN_ELECTION, ControllerState, Decision, Refusal
 from holdfast.core.topics import described
@@ -67,7 +69,7 @@ def incremental_alter_configs(
     response = incremental.IncrementalAlterConfigsResponse(responses=responses)
     if request.validate_only:
         return Decision(response)
-    return Decision(response, records + _elections_after(state, records))
+    return Decision(response, records + _consequences(state, records))
 
 
 def alter_configs(
@@ -102,7 +104,7 @@ def alter_configs(
     response = legacy.AlterConfigsResponse(responses=responses)
     if request.validate_only:
         return Decision(response)
-    return Decision(response, records + _elections_after(state, records))
+    return Decision(response, records + _consequences(state, records))
 
 
 def _steps(asked: incremental.AlterConfigsResource) -> list[_Step] | Refusal:
@@ -164,6 +166,9 @@ def _change(
     present = state.image.configs.get(resource, {})
     changes: list[MetadataRecord] = []
     for step in steps:
+        refused = _refuse_min_insync(state, resource, step)
+        if refused is not None:
+            return Refusal(ErrorCode.INVALID_CONFIG, refused)
         value = _value_after(state, resource, present, step)
         if isinstance(value, Refusal):
             return value
@@ -223,6 +228,36 @@ def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:
     if kind == ResourceType.TOPIC:
         return validate_topic_config(name, value)
     return validate_broker_config(name, value, per_broker=resource_name != "")
+
+
+def _refuse_min_insync(state: ControllerState, resource: ConfigResource, step: _Step) -> str | None:
+    """With eligible leader replicas all nodes have to agree on min.insync.replicas at any time."""
+    kind, name = resource
+    if step.name != MIN_INSYNC or kind != ResourceType.BROKER or not state.elr_enabled:
+        return None
+    if name:
+        return (
+            f"Broker-level {MIN_INSYNC} cannot be altered while ELR is enabled: set it for the "
+            "topic, or for all brokers."
+        )
+    if step.operation is Operation.DELETE:
+        return (
+            f"Cluster-level {MIN_INSYNC} cannot be removed while ELR is enabled: set another value."
+        )
+    return None
+
+
+def _consequences(
+    state: ControllerState, records: Sequence[MetadataRecord]
+) -> list[MetadataRecord]:
+    """What has to be decided along with these changes."""
+    topics = dict.fromkeys(
+        record.resource_name if record.resource_type == ResourceType.TOPIC else None
+        for record in records
+        if record.name == MIN_INSYNC
+    )
+    cleared = clear_eligible(state, None if None in topics else list(topics)) if topics else []
+    return cleared + _elections_after(state, records)
 
 
 def _elections_after(

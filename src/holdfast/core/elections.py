@@ -6,14 +6,21 @@ partition be now"; whether to ask is for others: sessions, shutdowns, AlterParti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from holdfast.core.image import NO_LEADER, UNASSIGNED_DIRECTORY, Partition, RecoveryState
+from holdfast.core.image import (
+    LEADER_UNCHANGED,
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    MetadataRecord,
+    Partition,
+    RecoveryState,
+)
 from holdfast.core.replica_sets import ReplicaSet
 from holdfast.core.state import ControllerState
-from holdfast.wire.records.metadata import PartitionChangeRecord
+from holdfast.wire.records.metadata import ClearElrRecord, PartitionChangeRecord
 
 
 class Election(IntEnum):
@@ -32,18 +39,35 @@ class Verdict:
     unclean: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Who may win a partition's election.
+
+    `isr` is the ISR that is to be; `elr` counts only when that is empty. `last_known` led last and
+    is the last hope: None unless eligible leader replicas are kept and none is left of them.
+    """
+
+    isr: Sequence[int]
+    elr: Sequence[int] = ()
+    last_known: int | None = None
+
+    def __contains__(self, node: int) -> bool:
+        """Whether a replica holds everything that was committed."""
+        return node in self.isr or (not self.isr and node in self.elr)
+
+
 def elect(
     partition: Partition,
-    isr: Sequence[int],
+    candidates: Candidates,
     acceptable: Callable[[int], bool],
     *,
     election: Election = Election.ONLINE,
     unclean_allowed: bool = False,
 ) -> Verdict:
-    """Choose the leader among the replicas, given the ISR that is to be."""
+    """Choose the leader among the replicas."""
 
     def valid(node: int) -> bool:
-        return node in isr and acceptable(node)
+        return node in candidates and acceptable(node)
 
     if election is Election.PREFERRED and valid(partition.preferred_leader):
         return Verdict(partition.preferred_leader)
@@ -52,11 +76,54 @@ def elect(
     for node in partition.replicas:
         if valid(node):
             return Verdict(node)
+    if candidates.last_known is not None and acceptable(candidates.last_known):
+        return Verdict(candidates.last_known, unclean=True)
     if unclean_allowed or election is Election.UNCLEAN:
         for node in partition.replicas:
             if acceptable(node):
                 return Verdict(node, unclean=True)
     return Verdict(NO_LEADER)
+
+
+def decide_on(
+    state: ControllerState,
+    partition: Partition,
+    *,
+    without: int | None = None,
+    joining: int | None = None,
+    isr: Sequence[int] | None = None,
+    recovery_state: RecoveryState | None = None,
+    election: Election = Election.ONLINE,
+    lost: Collection[int] = (),
+    replica_set: ReplicaSet | None = None,
+    directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY,
+) -> PartitionChangeRecord | None:
+    """What the partition should be now, as this cluster is configured: see `change`.
+
+    `without` is a broker that the same decision makes unfit to lead, `joining` one that it makes
+    active.
+    """
+    image = state.image
+
+    def acceptable(node: int) -> bool:
+        if node == without:
+            return False
+        if node == joining:
+            return image.brokers[node].has_directory(partition.directory_of(node))
+        return state.may_lead(partition, node)
+
+    return change(
+        partition,
+        acceptable,
+        isr=isr,
+        recovery_state=recovery_state,
+        election=election,
+        unclean_allowed=state.unclean_allowed(partition.topic),
+        min_insync=state.min_insync(partition.topic) if state.elr_enabled else None,
+        lost=lost,
+        replica_set=replica_set,
+        directory_of=directory_of,
+    )
 
 
 def change(
@@ -67,50 +134,126 @@ def change(
     recovery_state: RecoveryState | None = None,
     election: Election = Election.ONLINE,
     unclean_allowed: bool = False,
+    min_insync: int | None = None,
+    lost: Collection[int] = (),
     replica_set: ReplicaSet | None = None,
     directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY,
 ) -> PartitionChangeRecord | None:
     """The record that makes the partition what it should be; None when it is that already.
 
-    `isr` is the ISR that is wanted, by default the present one. An empty one is not taken: without
-    eligible leader replicas the ISR keeps its last member, who alone may lead without loss.
-    `replica_set` is who should hold it, by default as it is; with all of a reassignment's target in
-    the ISR the reassignment is completed on the way. `directory_of` says where a broker that holds
-    it newly will put it.
+    `isr` is the ISR that is wanted, by default the present one. `min_insync` is None in a cluster
+    without eligible leader replicas: there the ISR keeps its last member, who alone may lead
+    without loss. With them the ISR may become empty, and who leaves it while it is short of
+    `min_insync` stays eligible, for nothing is committed without it (KAFKA.md 4.9). `lost` may
+    lack what they had, and are neither.
+
+    `replica_set` is who should hold the partition, by default as it is; with all of a
+    reassignment's target in the ISR the reassignment is completed on the way. `directory_of` says
+    where a broker that holds it newly will put it.
     """
     before = partition
     members = ReplicaSet.of(partition) if replica_set is None else replica_set
-    asked = partition.isr if isr is None else isr
+    asked = [node for node in (partition.isr if isr is None else isr) if node not in lost]
     members = members.completed_by(asked) or members
     record = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id)
-    changed = _assign(partition, members, record, directory_of)
-    if changed:
+    if _assign(partition, members, record, directory_of):
         asked = members.kept(asked)
         partition = replace(partition, replicas=members.replicas)
-    wanted = tuple(asked) or partition.isr
+    elr = _eligible(before, members, asked, min_insync, lost)
     # The vote is on the ISR as asked for: its last member, on its way out, must not win it.
     verdict = elect(
-        partition, asked, acceptable, election=election, unclean_allowed=unclean_allowed
+        partition,
+        Candidates(asked, elr, _last_known(partition, asked or elr, min_insync)),
+        acceptable,
+        election=election,
+        unclean_allowed=unclean_allowed,
     )
+    wanted = tuple(asked) or (partition.isr if min_insync is None else ())
     if verdict.unclean:
-        wanted = (verdict.leader,)
+        wanted, elr = (verdict.leader,), ()
         if partition.recovery_state is RecoveryState.RECOVERED:
             recovery_state = RecoveryState.RECOVERING
+    elif verdict.leader != NO_LEADER and not asked:  # it was eligible
+        wanted = (verdict.leader,)
+        elr = _eligible(before, members, wanted, min_insync, lost)
     assert set(wanted) <= set(partition.replicas), "an ISR with a stranger in it"
-    if verdict.leader != partition.leader:
-        record.leader = verdict.leader
-        changed = True
-    elif record.replicas is not None and not set(before.replicas) <= set(members.replicas):
-        # Whoever goes must not be counted by the leader any more, so its epoch ends (KAFKA.md 5.5).
+    assert verdict.leader == NO_LEADER or verdict.leader in wanted, "a leader outside its ISR"
+    shrunk = not set(before.replicas) <= set(members.replicas)
+    # Whoever goes must not be counted by the leader any more, so its epoch ends (KAFKA.md 5.5).
+    if verdict.leader != partition.leader or (record.replicas is not None and shrunk):
         record.leader = verdict.leader
     if wanted != partition.isr:
         record.isr = list(wanted)
-        changed = True
     if recovery_state is not None and recovery_state is not partition.recovery_state:
         record.leader_recovery_state = int(recovery_state)
-        changed = True
-    assert verdict.leader == NO_LEADER or verdict.leader in wanted, "a leader outside its ISR"
-    return record if changed else None
+    if elr != before.elr:
+        record.eligible_leader_replicas = list(elr)
+    last_known = _led_last(before, members, verdict.leader, wanted, min_insync)
+    if last_known != before.last_known_elr:
+        record.last_known_elr = list(last_known)
+    return record if _says_anything(record) else None
+
+
+def _eligible(
+    before: Partition,
+    members: ReplicaSet,
+    isr: Sequence[int],
+    min_insync: int | None,
+    lost: Collection[int],
+) -> tuple[int, ...]:
+    """Who holds everything committed without being in the ISR: those that left it while short."""
+    if min_insync is None or len(isr) >= min(min_insync, len(members.replicas)):
+        return ()
+    return tuple(
+        node
+        for node in dict.fromkeys((*before.elr, *before.isr))
+        if node in members.replicas and node not in isr and node not in lost
+    )
+
+
+def _last_known(
+    partition: Partition, candidates: Sequence[int], min_insync: int | None
+) -> int | None:
+    """The leader before there was none, when nobody is left who is sure to hold everything."""
+    if min_insync is None or candidates or len(partition.last_known_elr) != 1:
+        return None
+    node = partition.last_known_elr[0]
+    return node if node in partition.replicas else None
+
+
+def _led_last(
+    before: Partition,
+    members: ReplicaSet,
+    leader: int,
+    isr: Sequence[int],
+    min_insync: int | None,
+) -> tuple[int, ...]:
+    """Who led before the ISR became empty; nobody as soon as somebody leads again."""
+    if min_insync is None or leader != NO_LEADER:
+        return ()
+    last = before.last_known_elr
+    if not isr and before.isr:
+        last = (before.leader,) if before.leader != NO_LEADER else before.isr[:1]
+    return tuple(members.kept(last))
+
+
+def _says_anything(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader != LEADER_UNCHANGED
+        or record.leader_recovery_state != -1
+        or any(
+            field is not None
+            for field in (
+                record.isr,
+                record.replicas,
+                record.removing_replicas,
+                record.adding_replicas,
+                record.directories,
+                record.eligible_leader_replicas,
+                record.last_known_elr,
+            )
+        )
+    )
 
 
 def _assign(
@@ -132,32 +275,33 @@ def _assign(
         record.adding_replicas = list(members.adding)
     if members.removing != partition.removing:
         record.removing_replicas = list(members.removing)
-    for field in ("elr", "last_known_elr"):
-        ours = getattr(partition, field)
-        kept = members.kept(ours)
-        if len(kept) != len(ours):
-            name = "eligible_leader_replicas" if field == "elr" else field
-            setattr(record, name, kept)
     return True
 
 
 def leave_all(
-    state: ControllerState, broker_id: int, partitions: Iterable[Partition] | None = None
+    state: ControllerState,
+    broker_id: int,
+    partitions: Iterable[Partition] | None = None,
+    *,
+    lost: bool = False,
 ) -> list[PartitionChangeRecord]:
-    """Take a broker out of every ISR and out of every leadership."""
+    """Take a broker out of every ISR and out of every leadership.
 
-    def acceptable(node: int) -> bool:
-        return node != broker_id and state.image.is_active(node)
-
+    `lost`: it may lack what it had, so it is eligible nowhere either. Who led last may win then,
+    so an election is due right away.
+    """
+    gone = (broker_id,) if lost else ()
     records = []
     for partition in state.image.partitions() if partitions is None else partitions:
-        if broker_id != partition.leader and broker_id not in partition.isr:
+        concerned = broker_id == partition.leader or broker_id in partition.isr
+        if not concerned and not (lost and broker_id in partition.elr):
             continue
-        record = change(
+        record = decide_on(
+            state,
             partition,
-            acceptable,
+            without=broker_id,
             isr=[node for node in partition.isr if node != broker_id],
-            unclean_allowed=state.unclean_allowed(partition.topic),
+            lost=gone,
         )
         if record is not None:
             records.append(record)
@@ -171,20 +315,47 @@ def elect_leaderless(
 
     `joining` is a broker that the same decision makes active; `topic` restricts the search.
     """
-
-    def acceptable(node: int) -> bool:
-        return node == joining or state.image.is_active(node)
-
     records = []
     for partition in state.image.partitions():
         if partition.leader != NO_LEADER or topic not in (None, partition.topic):
             continue
-        record = change(
-            partition, acceptable, unclean_allowed=state.unclean_allowed(partition.topic)
-        )
+        record = decide_on(state, partition, joining=joining)
         if record is not None:
             records.append(record)
     return records
+
+
+def clear_eligible(
+    state: ControllerState, topics: Sequence[str | None] | None
+) -> list[MetadataRecord]:
+    """Nobody outside the ISR is eligible any more, in these topics or, with None, anywhere.
+
+    That is due when min.insync.replicas changes: what is committed from then on they need not
+    hold. Where nobody leads nothing can be committed, so there they stay: they are all there is.
+    """
+    if not state.elr_enabled:
+        return []
+    names = list(state.image.topics) if topics is None else topics
+    concerned = [
+        partition
+        for name in names
+        if name is not None
+        for partition in state.image.topics[name].partitions
+        if partition.elr or partition.last_known_elr
+    ]
+    if all(partition.isr for partition in concerned):
+        topics_concerned = dict.fromkeys(partition.topic for partition in concerned)
+        return [ClearElrRecord(topic_name=name) for name in topics_concerned]
+    return [
+        PartitionChangeRecord(
+            partition_id=partition.index,
+            topic_id=partition.topic_id,
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )
+        for partition in concerned
+        if partition.isr
+    ]
 
 
 def balance(state: ControllerState, *, changes_max: int = 1000) -> list[PartitionChangeRecord]:
@@ -196,7 +367,7 @@ def balance(state: ControllerState, *, changes_max: int = 1000) -> list[Partitio
     for partition in state.image.partitions():
         if partition.leader == partition.preferred_leader:
             continue
-        record = change(partition, state.image.is_active, election=Election.PREFERRED)
+        record = decide_on(state, partition, election=Election.PREFERRED)
         if record is not None:
             records.append(record)
             if len(records) == changes_max:

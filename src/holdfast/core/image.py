@@ -19,7 +19,9 @@ from holdfast.wire.records import metadata as wire
 
 NO_LEADER: Final = -1
 LEADER_UNCHANGED: Final = -2  # PartitionChangeRecord.leader when it says nothing about the leader
-UNASSIGNED_DIRECTORY: Final = bytes(16)
+UNASSIGNED_DIRECTORY: Final = bytes(16)  # its broker has not said yet where it put the replica
+LOST_DIRECTORY: Final = bytes(15) + b"\x01"  # on a disk of its broker that is gone, whichever
+MIGRATING_DIRECTORY: Final = bytes(15) + b"\x02"  # Kafka's, from before directories had names
 
 MetadataRecord: TypeAlias = Any  # any class of wire.records; the wire has no common base for them
 
@@ -71,6 +73,18 @@ class Broker:
         """May lead and may be in an ISR (KAFKA.md 5.3, KIP-841)."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    def has_directory(self, directory: bytes) -> bool:
+        """Whether a replica recorded in this directory can be there (KIP-858).
+
+        One of which it isn't known yet where it lies is taken to be, as is every replica of a
+        broker that names no directories at all.
+        """
+        if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return True
+        if directory == LOST_DIRECTORY:
+            return False
+        return not self.directories or directory in self.directories
+
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of that name, or None when the broker does not have the listener."""
         for endpoint in self.endpoints:
@@ -105,6 +119,13 @@ class Partition:
     @property
     def preferred_leader(self) -> int:
         return self.replicas[0] if self.replicas else NO_LEADER
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """Where a replica lies, as far as its broker has said."""
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == broker_id:
+                return directory
+        return UNASSIGNED_DIRECTORY
 
 
 @dataclass(slots=True)
@@ -366,6 +387,18 @@ def changed_partition(before: Partition, record: MetadataRecord) -> Partition:
     )
 
 
+def _clear_elr(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    """Who was eligible is so no more: of one topic, or everywhere when none is named."""
+    topics = [image.topics[record.topic_name]] if record.topic_name else image.topics.values()
+    for topic in topics:
+        for before in list(topic.partitions):
+            if before.elr or before.last_known_elr:
+                delta.partitions_changed.setdefault(before.key, before)
+                topic.partitions[before.index] = replace(
+                    before, elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1
+                )
+
+
 def _set_config(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
     resource = (record.resource_type, record.resource_name)
     delta.configs_changed[resource] = None
@@ -401,6 +434,7 @@ _APPLY: dict[type, Callable[[MetadataImage, ImageDelta, MetadataRecord], None]] 
     wire.RemoveTopicRecord: _remove_topic,
     wire.PartitionRecord: _create_partition,
     wire.PartitionChangeRecord: _change_partition,
+    wire.ClearElrRecord: _clear_elr,
     wire.ConfigRecord: _set_config,
     wire.FeatureLevelRecord: _set_feature,
     wire.ProducerIdsRecord: _hand_out_producer_ids,

@@ -6,7 +6,7 @@ request was refused for good, or whether its own knowledge is old.
 
 from __future__ import annotations
 
-from holdfast.core.elections import change
+from holdfast.core.elections import decide_on
 from holdfast.core.image import MetadataRecord, Partition, RecoveryState, Topic, changed_partition
 from holdfast.core.state import ControllerState, Decision
 from holdfast.wire.errors import ErrorCode
@@ -53,12 +53,11 @@ def _alter_one(
     refusal = _refuse(state, requester, partition, wanted)
     if refusal is not ErrorCode.NONE:
         return _refused(index, refusal), None
-    record = change(
+    record = decide_on(
+        state,
         partition,
-        state.image.is_active,
         isr=[member.broker_id for member in _members(wanted)],
         recovery_state=RecoveryState(wanted.leader_recovery_state),
-        unclean_allowed=state.unclean_allowed(partition.topic),
     )
     after = partition if record is None else changed_partition(partition, record)
     if after.leader != requester:

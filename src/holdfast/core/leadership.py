@@ -5,7 +5,7 @@ Owns that request only; elections that nobody has to ask for are in `elections`.
 
 from __future__ import annotations
 
-from holdfast.core.elections import Election, change
+from holdfast.core.elections import Election, decide_on
 from holdfast.core.image import NO_LEADER, MetadataRecord, Partition
 from holdfast.core.state import ControllerState, Decision
 from holdfast.wire.errors import ErrorCode
@@ -61,7 +61,7 @@ def _elect_one(
         return _result(
             index, ErrorCode.ELECTION_NOT_NEEDED, f"Broker {partition.leader} leads already."
         )
-    record = change(partition, state.image.is_active, election=election)
+    record = decide_on(state, partition, election=election)
     elected = NO_LEADER if record is None else record.leader
     if election is Election.PREFERRED and elected != partition.preferred_leader:
         return _result(

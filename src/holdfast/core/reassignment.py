@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from holdfast.core.assignment import home_directory
-from holdfast.core.elections import change
+from holdfast.core.elections import decide_on
 from holdfast.core.image import MetadataRecord, Partition
 from holdfast.core.replica_sets import ReplicaSet
 from holdfast.core.state import RECORDS_PER_REQUEST_MAX, ControllerState, Decision, Refusal
@@ -143,7 +143,8 @@ def _move(
 ) -> Refusal | PartitionChangeRecord | None:
     """Give a partition this replica set, unless what it holds would be lost by it."""
     unclean_allowed = state.unclean_allowed(partition.topic)
-    if not members.kept(partition.isr):
+    whole = (*partition.isr, *partition.elr)
+    if whole and not members.kept(whole):
         # Only replicas that were being added are in sync: dropping them drops the data.
         survivors = [node for node in members.replicas if state.image.is_active(node)]
         if not unclean_allowed or not survivors:
@@ -153,13 +154,7 @@ def _move(
                 "because it would require an unclean leader election: none of the replicas that "
                 f"would be left {list(members.replicas)} is in sync (ISR {list(partition.isr)}).",
             )
-    return change(
-        partition,
-        state.image.is_active,
-        unclean_allowed=unclean_allowed,
-        replica_set=members,
-        directory_of=_directory_of(state),
-    )
+    return decide_on(state, partition, replica_set=members, directory_of=_directory_of(state))
 
 
 def _refuse_target(state: ControllerState, replicas: Sequence[int]) -> Refusal | None:

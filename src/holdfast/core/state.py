@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
-from holdfast.core.image import ImageDelta, MetadataImage, MetadataRecord, ResourceType
+from holdfast.core.features import ELIGIBLE_LEADER_REPLICAS, MIN_INSYNC
+from holdfast.core.image import (
+    ImageDelta,
+    MetadataImage,
+    MetadataRecord,
+    Partition,
+    ResourceType,
+)
 from holdfast.wire.errors import ErrorCode
 
 RECORDS_PER_REQUEST_MAX: Final = 10_000  # as Kafka's: one request is one batch, whole or not at all
@@ -99,15 +106,41 @@ class ControllerState:
         Strongest first: the topic's own, this controller's dynamic one, the dynamic default of the
         cluster, the properties file.
         """
-        image = self.image
-        for source in (
-            image.configs.get((ResourceType.TOPIC, topic)),
-            image.configs.get((ResourceType.BROKER, str(self.node_id))),
-            image.configs.get((ResourceType.BROKER, "")),
-        ):
-            if source is not None and UNCLEAN_ELECTION in source:
-                return source[UNCLEAN_ELECTION].strip().lower() == "true"
+        value = self._dynamic(topic, UNCLEAN_ELECTION)
+        if value is not None:
+            return value.strip().lower() == "true"
         return self.settings.unclean_leader_election_enable
+
+    @property
+    def elr_enabled(self) -> bool:
+        """Whether this cluster keeps eligible leader replicas (KAFKA.md 4.9)."""
+        return self.image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+    def min_insync(self, topic: str) -> int:
+        """min.insync.replicas of a topic; with eligible leader replicas all nodes agree on it."""
+        value = self._dynamic(topic, MIN_INSYNC)
+        return int(value) if value is not None else self.settings.min_insync_replicas
+
+    def _dynamic(self, topic: str, name: str) -> str | None:
+        configs = self.image.configs
+        for resource in (
+            (ResourceType.TOPIC, topic),
+            (ResourceType.BROKER, str(self.node_id)),
+            (ResourceType.BROKER, ""),
+        ):
+            source = configs.get(resource)
+            if source is not None and name in source:
+                return source[name]
+        return None
+
+    def may_lead(self, partition: Partition, broker_id: int) -> bool:
+        """Whether a replica's broker is active and the disk it lies on is there (KIP-858)."""
+        broker = self.image.brokers.get(broker_id)
+        return (
+            broker is not None
+            and broker.active
+            and broker.has_directory(partition.directory_of(broker_id))
+        )
 
     def rehearse(self, records: Iterable[MetadataRecord]) -> ControllerState:
         """A copy in which configuration records have been applied; what hangs in it is shared."""

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.config.node import NodeSettings
 from holdfast.core.brokers import expire_sessions, next_expiry_ms
 from holdfast.core.elections import balance, elect_leaderless
-from holdfast.core.features import BOOTSTRAP
+from holdfast.core.features import bootstrap_records
 from holdfast.core.image import ImageDelta, MetadataImage
 from holdfast.core.state import ControllerState, Decision
 from holdfast.log.directories import LogDirectories
@@ -25,7 +25,6 @@ from holdfast.log.errors import StorageError
 from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
 from holdfast.node.metadata_log import QUORUM_STATE, CommittedBatch, MetadataLog
 from holdfast.runtime.ports import Runtime
-from holdfast.wire.records.metadata import FeatureLevelRecord
 
 logger = logging.getLogger("holdfast.controller")
 
@@ -94,15 +93,7 @@ class Controller:
         self.log = log
         self.state.image.advance(log.end - 1, log.epoch)
         if fresh:
-            self._append(
-                Decision(
-                    None,
-                    [
-                        FeatureLevelRecord(name=name, feature_level=level)
-                        for name, level in BOOTSTRAP.items()
-                    ],
-                )
-            )
+            self._append(Decision(None, bootstrap_records(self.settings.min_insync_replicas)))
         self.state.activate(self._now_ms())
         logger.info(
             "controller %d leads in epoch %d from offset %d",

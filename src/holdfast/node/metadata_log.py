@@ -36,15 +36,13 @@ from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.records import decode_record, encode_record
 from holdfast.wire.records.control import LeaderChangeMessage, LeaderChangeVoter
-from holdfast.wire.records.metadata import PartitionChangeRecord, PartitionRecord
 from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID, uuid_text
 
 READ_BYTES: Final = 1024 * 1024
 QUORUM_STATE: Final = "quorum-state"
 
-# Version 2 of these carries eligible leader replicas, which a cluster may use only once the feature
-# is finalized.
-_VERSIONS: Final[dict[type, int]] = {PartitionRecord: 1, PartitionChangeRecord: 1}
+# Records that are not written in their last version: none, for metadata.version 25 allows them all.
+_VERSIONS: Final[dict[type, int]] = {}
 
 
 class MetadataLogError(Exception):
