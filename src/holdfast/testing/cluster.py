@@ -12,10 +12,11 @@ from typing import Final
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.image import MetadataImage
-from holdfast.log.errors import StorageError
+from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log
-from holdfast.node.format import format_directories, random_cluster_id
+from holdfast.node.format import FormatError, format_directories, random_cluster_id
 from holdfast.node.lifecycle import RegistrationError
+from holdfast.node.metadata_log import MetadataLogError
 from holdfast.node.node import Node
 from holdfast.runtime.ports import Runtime
 from holdfast.testing.client import ClusterClient
@@ -28,6 +29,11 @@ CONTROLLER_PORT = 9093
 DIRECTORY = "/data"
 _READY_S = 120.0
 _LOOK_S = 0.01
+
+# What a process ends with before it serves; `node.__main__` prints these.
+_NO_START = (
+    CorruptFileError, DirectoryError, FormatError, MetadataLogError, OSError, StorageError,
+)  # fmt: skip
 
 _LOCAL: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
@@ -188,15 +194,27 @@ class SimulatedCluster:
             return False
         return node.ready.done() and not node.ready.cancelled()
 
+    def failure(self, node: int) -> BaseException | None:
+        """What a node's process died of without meaning to; None: nothing so far."""
+        serving = self._serving.get(node)
+        if serving is None or not serving.done() or serving.cancelled():
+            return None
+        return serving.exception()
+
     async def _run(self, node: int, settings: NodeSettings, runtime: Runtime) -> None:
         machine = self.machine(node)
-        format_directories(
-            runtime.disk, runtime.random, settings, self._cluster_id, ignore_formatted=True
-        )
-        made = self.nodes[node] = Node(
-            runtime, settings, machine_name=machine.name, make_log=self._make_log(node)
-        )
-        await made.start()
+        try:
+            format_directories(
+                runtime.disk, runtime.random, settings, self._cluster_id, ignore_formatted=True
+            )
+            made = self.nodes[node] = Node(
+                runtime, settings, machine_name=machine.name, make_log=self._make_log(node)
+            )
+            await made.start()
+        except _NO_START as error:
+            self.exits.append(f"{machine.name}: {error}")
+            machine.exited()
+            return
         try:
             await made.serve()
         except (RegistrationError, StorageError) as error:
@@ -211,7 +229,9 @@ class SimulatedCluster:
         return "controller" if node == CONTROLLER else f"controller-{node}"
 
     def _settings(self, node: int, name: str) -> NodeSettings:
-        voters = (f"{each}@{self._machine_name(each)}:{CONTROLLER_PORT}" for each in self.controllers)
+        voters = (
+            f"{each}@{self._machine_name(each)}:{CONTROLLER_PORT}" for each in self.controllers
+        )
         properties = {
             "node.id": str(node),
             "log.dirs": DIRECTORY,
