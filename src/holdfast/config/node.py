@@ -84,8 +84,12 @@ class NodeSettings(Settings):
     broker_session_timeout_ms: int
     controller_quorum_request_timeout_ms: int
     initial_broker_registration_timeout_ms: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
     metadata_log_segment_bytes: int
     metadata_log_segment_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
 
     properties: Mapping[str, str]
 

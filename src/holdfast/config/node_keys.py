@@ -229,13 +229,13 @@ CONTROLLER: Final = (
     Key("controller.quorum.request.timeout.ms", _INT, "2000", low=0),
     Key("controller.quorum.retry.backoff.ms", _INT, "20", low=0, effect=False),
     Key("initial.broker.registration.timeout.ms", _INT, "60000", low=1),
-    Key("metadata.log.max.record.bytes.between.snapshots", _LONG, "20971520", effect=False),
-    Key("metadata.log.max.snapshot.interval.ms", _LONG, "3600000", low=0, effect=False),
+    Key("metadata.log.max.record.bytes.between.snapshots", _LONG, "20971520", low=1),
+    Key("metadata.log.max.snapshot.interval.ms", _LONG, "3600000", low=0),
     Key("metadata.log.segment.bytes", _INT, "1073741824", low=8 * 1024 * 1024),
     Key("metadata.log.segment.ms", _LONG, "604800000", low=1),
     Key("metadata.max.idle.interval.ms", _INT, "500", low=0, effect=False),
-    Key("metadata.max.retention.bytes", _LONG, "104857600", effect=False),
-    Key("metadata.max.retention.ms", _LONG, "604800000", effect=False),
+    Key("metadata.max.retention.bytes", _LONG, "104857600"),
+    Key("metadata.max.retention.ms", _LONG, "604800000"),
 )
 
 # Read and reported, so that a file written for Apache Kafka works; groups and transactions will use

@@ -1,0 +1,342 @@
+"""The snapshots of one controller's metadata log: which there are, reading, writing, removing them.
+
+Owns the `.checkpoint` files in the metadata log's directory. A snapshot has its name only once it
+is whole and synced; until then it is a `.part` file, which the next start removes. That the log's
+prefix may go because a snapshot covers it is decided here (`clean`), and by Kafka's rule: the log
+begins where a snapshot that is kept ends, and the newest snapshot is always kept.
+
+When one is due is `SnapshotMaker`'s business; what stands in one, `snapshot_format`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.config.node import NodeSettings
+from holdfast.core.image import MetadataImage
+from holdfast.core.snapshot import SNAPSHOT_SUFFIX, SnapshotId, freeze, snapshot_id
+from holdfast.log.directories import LogDirectory
+from holdfast.log.errors import StorageError
+from holdfast.log.log import Log
+from holdfast.node.channel import report_bug
+from holdfast.node.snapshot_format import SnapshotError, SnapshotReader, snapshot_batches
+from holdfast.runtime.ports import Disk, File, WorkerFullError
+from holdfast.wire.records.control import VotersRecord
+
+logger = logging.getLogger("holdfast.snapshots")
+
+PART_SUFFIX: Final = ".part"
+READ_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """One snapshot on disk. `wall_ms` is when the last record that it contains was written."""
+
+    identity: SnapshotId
+    size: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSnapshot:
+    """What a snapshot says."""
+
+    identity: SnapshotId
+    image: MetadataImage
+    kraft_version: int
+    voters: VotersRecord | None
+
+
+class SnapshotStore:
+    """The snapshots beside one metadata log. Made once its log is loaded."""
+
+    def __init__(self, log: Log) -> None:
+        """List what is there and remove what was never finished. StorageError: the disk fails."""
+        self._log = log
+        self._home: LogDirectory = log.home
+        self._disk: Disk = log.home.runtime.disk
+        self._directory = log.directory
+        self._files: dict[SnapshotId, SnapshotFile] = {}
+        self._home.check()
+        try:
+            self._list()
+        except OSError as error:
+            raise self._home.fail(error) from error
+
+    def _list(self) -> None:
+        names = self._disk.list(self._directory)
+        for name in names:
+            if name.endswith(SNAPSHOT_SUFFIX + PART_SUFFIX):
+                self._disk.remove(f"{self._directory}/{name}")
+        found = [identity for name in names if (identity := SnapshotId.of_file(name))]
+        for identity in sorted(found):
+            size = self._disk.size(self._path(identity))
+            self._files[identity] = SnapshotFile(identity, size, self._wall_ms(identity))
+
+    def _wall_ms(self, identity: SnapshotId) -> int:
+        """What the header says; a damaged one counts as old, and is found out when it is read."""
+        reader = SnapshotReader(identity, self._path(identity))
+        file = self._disk.open(self._path(identity))
+        try:
+            reader.feed(file.pread(READ_BYTES, 0))
+        except SnapshotError:
+            return max(0, reader.wall_ms)
+        finally:
+            file.close()
+        return max(0, reader.wall_ms)
+
+    # -- what there is -------------------------------------------------------------------------
+
+    @property
+    def latest(self) -> SnapshotId | None:
+        """The newest, which is what a start and a follower that is far behind begin with."""
+        return next(reversed(self._files), None)
+
+    @property
+    def oldest(self) -> SnapshotId | None:
+        return next(iter(self._files), None)
+
+    @property
+    def all(self) -> list[SnapshotFile]:
+        """Oldest first."""
+        return list(self._files.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return sum(file.size for file in self._files.values())
+
+    def get(self, identity: SnapshotId) -> SnapshotFile | None:
+        return self._files.get(identity)
+
+    def _path(self, identity: SnapshotId) -> str:
+        return f"{self._directory}/{identity.file_name}"
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self, identity: SnapshotId, position: int, bytes_max: int) -> bytes:
+        """Bytes of a snapshot that is there. StorageError: the disk fails."""
+        assert identity in self._files, "a snapshot that is not there"
+        self._home.check()
+        try:
+            file = self._disk.open(self._path(identity))
+            try:
+                return file.pread(bytes_max, position)
+            finally:
+                file.close()
+        except OSError as error:
+            raise self._home.fail(error) from error
+
+    def load(self) -> LoadedSnapshot | None:
+        """What the newest says; None when there is none.
+
+        SnapshotError: it is damaged. An older one is not tried: the log between the two may be gone
+        for good, and what is missing would be noticed by nobody.
+        """
+        identity = self.latest
+        if identity is None:
+            return None
+        reader = SnapshotReader(identity, self._path(identity))
+        while data := self.read(identity, reader.fed, READ_BYTES):
+            reader.feed(data)
+        image = reader.finish()
+        return LoadedSnapshot(identity, image, reader.kraft_version, reader.voters)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def create(self, identity: SnapshotId) -> SnapshotWriter:
+        """Begin to write a snapshot, made here or fetched from the leader."""
+        return SnapshotWriter(identity, self._path(identity), self._home, self._written)
+
+    def _written(self, file: SnapshotFile) -> None:
+        self._files[file.identity] = file
+        self._files = dict(sorted(self._files.items()))
+
+    # -- removing ------------------------------------------------------------------------------
+
+    def clean(self, settings: NodeSettings, wall_ms: int) -> None:
+        """Drop the oldest snapshots, and the log below the oldest that stays, while it is too much.
+
+        StorageError: the disk fails.
+        """
+        while len(self._files) >= 2:
+            oldest, following = list(self._files.values())[:2]
+            size_max = settings.metadata_max_retention_bytes
+            age_max = settings.metadata_max_retention_ms
+            too_large = 0 <= size_max < self._log.size + self.size
+            too_old = 0 <= age_max < wall_ms - oldest.wall_ms
+            if not (too_large or too_old):
+                return
+            if following.identity.end_offset > self._log.high_watermark:
+                return
+            self._drop(oldest.identity, following.identity, wall_ms)
+
+    def _drop(self, oldest: SnapshotId, following: SnapshotId, wall_ms: int) -> None:
+        """The log now begins at the end of `following`: `oldest` is of no use any more."""
+        self._log.advance_start(following.end_offset)
+        self._log.retention(wall_ms, self._log.high_watermark)
+        path = self._path(oldest)
+        del self._files[oldest]
+        self._home.check()
+        try:
+            self._disk.remove(path)
+        except OSError as error:
+            raise self._home.fail(error) from error
+        logger.info("snapshot %s is gone, the metadata log begins at %d", path, self._log.start)
+
+
+class SnapshotWriter:
+    """One snapshot on its way to the disk; every step is a job in the directory's lane.
+
+    Each raises StorageError when the disk fails, WorkerFullError when too many jobs wait.
+    """
+
+    def __init__(
+        self,
+        identity: SnapshotId,
+        path: str,
+        home: LogDirectory,
+        written: Callable[[SnapshotFile], None],
+    ) -> None:
+        self.identity = identity
+        self.position = 0  # so many bytes were written
+        self._path = path
+        self._home = home
+        self._disk = home.runtime.disk
+        self._written = written
+        self._file: File | None = None
+
+    async def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Write the next bytes; they must not change meanwhile."""
+        await self._perform(lambda: self._append(data))
+        self.position += len(data)
+
+    async def finish(self, wall_ms: int) -> None:
+        """Make it durable, and only then give it its name."""
+        await self._perform(self._seal)
+        self._written(SnapshotFile(self.identity, self.position, wall_ms))
+
+    def abandon(self) -> None:
+        """Write no more of it; the next start removes what is there. Not while a step runs."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    async def _perform(self, job: Callable[[], None]) -> None:
+        self._home.check()
+        try:
+            await self._home.submit(job)
+        except OSError as error:
+            raise self._home.fail(error) from error
+
+    def _append(self, data: bytes | bytearray | memoryview) -> None:
+        if self._file is None:
+            part = self._path + PART_SUFFIX
+            if self._disk.exists(part):  # of an attempt that was given up
+                self._disk.remove(part)
+            self._file = self._disk.open(part, create=True)
+        self._file.append(data)
+
+    def _seal(self) -> None:
+        assert self._file is not None, "a snapshot has at least a header and a footer"
+        self._file.sync()
+        self._file.close()
+        self._file = None
+        self._disk.rename(self._path + PART_SUFFIX, self._path)
+        self._disk.sync_directory(self._path.rpartition("/")[0])
+
+
+class SnapshotMaker:
+    """Makes a snapshot when so many bytes were committed since the last, or so much time passed.
+
+    The image is copied at the log's end, between two records, and written once all that it contains
+    is committed, in slices of a millisecond or two: nobody waits for it.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        store: SnapshotStore,
+        settings: NodeSettings,
+        failed: Callable[[StorageError], None],
+    ) -> None:
+        """`failed` hears of a disk that can't be written any more."""
+        self._runtime = log.home.runtime
+        self._log = log
+        self._store = store
+        self._settings = settings
+        self._failed = failed
+        self._since_ms = self._runtime.clock.monotonic_ms()  # of the last snapshot or the start
+        self._size_due = 0  # at this size of the log it is worth counting
+        self._taken: tuple[MetadataImage, int] | None = None  # waits until it is committed
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def consider(self, image: MetadataImage, committed: int) -> None:
+        """Make a snapshot if one is due. To be called when more was committed, and now and then.
+
+        `image` is at a batch's end, at most at the log's; `committed` is the first offset that is
+        not committed yet.
+        """
+        if self._closed or self._task is not None:
+            return
+        if self._taken is None and self._is_due(image):
+            self._taken = freeze(image), self._runtime.clock.wall_ms()
+        if self._taken is not None and self._taken[0].offset < committed:
+            (frozen, wall_ms), self._taken = self._taken, None
+            self._task = asyncio.get_running_loop().create_task(self._make(frozen, wall_ms))
+            self._task.add_done_callback(self._made)
+
+    def forget(self) -> None:
+        """Drop a copy that waits to be committed: this node leads no more."""
+        self._taken = None
+
+    async def close(self) -> None:
+        """Give up what is being written."""
+        self._closed = True
+        self._taken = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _is_due(self, image: MetadataImage) -> bool:
+        latest = self._store.latest
+        covered = max(latest.end_offset if latest is not None else 0, self._log.start)
+        if image.offset < covered:
+            return False  # nothing is new
+        elapsed_ms = self._runtime.clock.monotonic_ms() - self._since_ms
+        if 0 < self._settings.metadata_log_max_snapshot_interval_ms <= elapsed_ms:
+            return True
+        if self._log.size < self._size_due:
+            return False
+        bytes_max = self._settings.metadata_log_max_record_bytes_between_snapshots
+        found = self._log.bytes_between(covered, image.offset + 1)
+        self._size_due = self._log.size + bytes_max - found
+        return found >= bytes_max
+
+    async def _make(self, image: MetadataImage, wall_ms: int) -> None:
+        identity = snapshot_id(image)
+        writer = self._store.create(identity)
+        try:
+            for batch in snapshot_batches(image, wall_ms):
+                await writer.append(batch)
+            await writer.finish(wall_ms)
+            logger.info("snapshot %s: %d bytes", identity.file_name, writer.position)
+            self._store.clean(self._settings, self._runtime.clock.wall_ms())
+        except WorkerFullError as error:
+            logger.warning("no snapshot for now: %s", error)
+        except StorageError as error:
+            self._failed(error)
+        finally:
+            writer.abandon()
+
+    def _made(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        self._since_ms = self._runtime.clock.monotonic_ms()
+        self._size_due = 0
+        report_bug(task)
