@@ -188,10 +188,7 @@ def test_a_follower_whose_log_ends_before_the_leaders_start_begins_anew_there() 
         cluster.start_node(2)
         await cluster.until_ready(2)
         await cluster.until(
-            lambda: (
-                set(starts(cluster).values()) == {RECORDS + 5}
-                and 2 in cluster.image.partition("t", 0).isr
-            ),  # type: ignore[union-attr]
+            lambda: set(starts(cluster).values()) == {RECORDS + 5} and 2 in isr(cluster),
             "it follows again",
         )
         assert await produced(client, 99) == 2 * RECORDS

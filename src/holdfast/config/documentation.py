@@ -138,7 +138,7 @@ _NODE: Final = {
     "replica.fetch.wait.max.ms": "How long a follower's fetch waits for data.",
     "replica.high.watermark.checkpoint.interval.ms": "Time between two high-watermark checkpoints.",
     "replica.lag.time.max.ms": "How long a follower may lag before it leaves the ISR.",
-    "replica.selector.class": "A Java class that lets consumers read from followers.",
+    "replica.selector.class": "LeaderSelector or RackAwareReplicaSelector: whom consumers read.",
     "replica.socket.receive.buffer.bytes": "Receive buffer of a follower's socket.",
     "replica.socket.timeout.ms": "How long a follower's request may take.",
     "request.timeout.ms": "How long a broker waits for another node's answer.",

@@ -77,6 +77,7 @@ class NodeSettings(Settings):
     replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_socket_timeout_ms: int
     unclean_leader_election_interval_ms: int
 

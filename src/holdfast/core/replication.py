@@ -23,6 +23,7 @@ class Follower:
     log_end: int = -1  # -1: unknown in this epoch
     log_start: int = -1
     told_start: int = -1  # the leader's log start, as the last answer to it said
+    told_high_watermark: int = -1  # the leader's, as the last answer to it said
     fetched_ms: int = NEVER_MS  # when it last fetched
     leader_end_at_fetch: int = 0  # the leader's log end at that moment
     caught_up_ms: int = NEVER_MS

@@ -157,14 +157,18 @@ class Partition:
             self.leader.set_min_insync(settings.min_insync_replicas)
             self._isr_changed(moved=self.leader.advance(self._clock.monotonic_ms()))
 
-    def refusal(self, leader_epoch: int = -1) -> ErrorCode:
-        """Why this replica may not be used as the leader: NONE when it may (KAFKA.md 1.7)."""
+    def refusal(self, leader_epoch: int = -1, *, follower_serves: bool = False) -> ErrorCode:
+        """Why this replica may not be used as the leader: NONE when it may (KAFKA.md 1.7).
+
+        With `follower_serves` a follower may be used as well, to read what is committed.
+        """
         if leader_epoch not in {-1, self.leader_epoch}:
             older = leader_epoch < self.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
         if self.log is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE if self.leader is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        serves = self.leader is not None or follower_serves
+        return ErrorCode.NONE if serves else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     @property
     def high_watermark(self) -> int:
@@ -260,11 +264,22 @@ class Partition:
             return False
         return self.leader.followers[node].told_start < self.log.start
 
+    def has_committed_for(self, node: int) -> bool:
+        """Whether a follower has not been told of the high watermark as it is.
+
+        Its consumers wait for that where they may read from followers.
+        """
+        if self.leader is None:
+            return False
+        return self.leader.followers[node].told_high_watermark < self.leader.high_watermark
+
     def told(self, node: int) -> None:
         """An answer to this follower is on its way."""
         assert self.leader is not None, "only a leader answers followers"
         assert self.log is not None
-        self.leader.followers[node].told_start = self.log.start
+        follower = self.leader.followers[node]
+        follower.told_start = self.log.start
+        follower.told_high_watermark = self.leader.high_watermark
 
     def shrink_if_lagging(self) -> None:
         """Ask to remove whoever is out of sync; called every half lag time."""

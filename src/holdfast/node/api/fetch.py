@@ -1,6 +1,7 @@
 """Fetch (key 1): records from offsets on, for consumers and for followers (KAFKA.md 1.7, 4.3).
 
-Served: 4 to 17. Version 11 brought the rack, 12 the diverging epoch, 13 topic ids, 15 the replica's
+Served: 4 to 17. Version 11 brought the rack, and with it followers serve consumers too: what is
+committed as far as they know (KIP-392). 12 the diverging epoch, 13 topic ids, 15 the replica's
 broker epoch, 16 the leaders' addresses. There are no fetch sessions: every answer says session 0,
 which is always legal, and every request is a full one.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.core.read_replica import RACK_AWARE, preferred_read_replica
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.log import Log
 from holdfast.node.api.leader import current_leader, endpoints
@@ -28,6 +30,7 @@ from holdfast.wire.messages import fetch as wire
 if TYPE_CHECKING:
     from holdfast.node.broker import Broker
 
+FIRST_VERSION_WITH_RACKS = 11
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_DIVERGENCE = 12
 FIRST_VERSION_WITH_ADDRESSES = 16
@@ -56,7 +59,16 @@ class Asked(NamedTuple):
 class FetchWait:
     """A fetch until there is enough to answer: tried at once, then each time something changed."""
 
-    __slots__ = ("_asked", "_broker", "_context", "_deferred", "_replica", "_request")
+    __slots__ = (
+        "_asked",
+        "_broker",
+        "_context",
+        "_deferred",
+        "_follower_serves",
+        "_rack_of",
+        "_replica",
+        "_request",
+    )
 
     def __init__(
         self,
@@ -71,6 +83,8 @@ class FetchWait:
         self._request = request
         self._asked = asked
         self._replica = replica  # node and broker epoch of a follower
+        self._follower_serves = replica is None and context.version >= FIRST_VERSION_WITH_RACKS
+        self._rack_of: dict[int, str | None] | None = None  # of whom this client can reach
         self._deferred: Deferred | None = None
 
     def park(self, deferred: Deferred) -> None:
@@ -78,7 +92,7 @@ class FetchWait:
         self._deferred = deferred
         partitions = [asked.partition for asked in self._asked if asked.partition is not None]
         keys: list[Hashable] = [partition.key for partition in partitions]
-        if self._replica is None:
+        if self._replica is None or self._is_rack_aware:
             keys += [partition.committed_key for partition in partitions]
         self._broker.waiting.park(self, keys, min(self._request.max_wait_ms, WAIT_MS_MAX))
 
@@ -135,14 +149,14 @@ class FetchWait:
             if partition is None or partition.log is None or asked.refusal is not ErrorCode.NONE:
                 return True
             wanted = asked.wanted
-            if partition.refusal(wanted.current_leader_epoch) is not ErrorCode.NONE:
+            if self._refusal(partition, wanted) is not ErrorCode.NONE:
                 return True
             offset, log = wanted.fetch_offset, partition.log
             if not log.start <= offset <= log.end or self._parting(log, wanted) is not None:
                 return True
-            if self._replica is not None and partition.has_news_for(
-                self._replica[0], wanted.log_start_offset
-            ):
+            if self._replica is not None and self._has_news(partition, wanted):
+                return True
+            if self._preferred(partition, wanted) is not None:
                 return True
             bound = self._bound(partition)
             if offset < bound:
@@ -156,6 +170,40 @@ class FetchWait:
                 if available >= request.min_bytes:
                     return True
         return False
+
+    def _refusal(self, partition: Partition, wanted: wire.FetchPartition) -> ErrorCode:
+        return partition.refusal(wanted.current_leader_epoch, follower_serves=self._follower_serves)
+
+    def _has_news(self, partition: Partition, wanted: wire.FetchPartition) -> bool:
+        """Whether this follower should hear something at once that is no record."""
+        assert self._replica is not None
+        node = self._replica[0]
+        return partition.has_news_for(node, wanted.log_start_offset) or (
+            self._is_rack_aware and partition.has_committed_for(node)
+        )
+
+    @property
+    def _is_rack_aware(self) -> bool:
+        return self._broker.settings.replica_selector_class == RACK_AWARE
+
+    def _preferred(self, partition: Partition, wanted: wire.FetchPartition) -> int | None:
+        """Which follower this consumer should ask instead, if any."""
+        if (
+            not self._request.rack_id
+            or self._replica is not None
+            or partition.leader is None
+            or not self._is_rack_aware
+        ):
+            return None
+        if self._rack_of is None:
+            self._rack_of = {
+                broker.broker_id: broker.rack
+                for broker in self._broker.image.alive_brokers()
+                if broker.endpoint(self._context.listener) is not None
+            }
+        return preferred_read_replica(
+            partition.leader, wanted.fetch_offset, self._request.rack_id, self._rack_of.get
+        )
 
     def _bound(self, partition: Partition) -> int:
         """The end of what this reader may see: a follower all, a consumer what is committed."""
@@ -175,7 +223,7 @@ class FetchWait:
         error = asked.refusal
         if error is ErrorCode.NONE:
             assert partition is not None
-            error = partition.refusal(wanted.current_leader_epoch)
+            error = self._refusal(partition, wanted)
         if error is not ErrorCode.NONE or partition is None or partition.log is None:
             return _refused(wanted.partition, error)
         log = partition.log
@@ -186,6 +234,11 @@ class FetchWait:
             return self._data(partition, wanted, NOTHING, diverging)
         if wanted.fetch_offset > log.end:
             return self._out_of_range(partition, wanted)
+        preferred = self._preferred(partition, wanted)
+        if preferred is not None:
+            data = self._data(partition, wanted, NOTHING, None)
+            data.preferred_read_replica = preferred
+            return data
         records = NOTHING
         bound = self._bound(partition)
         limit = min(budget, wanted.partition_max_bytes)
