@@ -22,7 +22,7 @@ from holdfast.node.api.fetch import Asked, FetchWait
 from holdfast.node.api.leader import endpoints
 from holdfast.node.partition import Partition
 from holdfast.node.waiting import WaitingRoom
-from holdfast.runtime.ports import Runtime
+from holdfast.runtime.ports import Runtime, never
 from holdfast.testing.disk import DiskFault
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
@@ -58,7 +58,9 @@ def leading(runtime: Runtime) -> Partition:
 def waiting(partition: Partition) -> FetchWait:
     wanted = wire.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=LARGE)
     request = wire.FetchRequest(max_wait_ms=1000, min_bytes=LARGE, max_bytes=LARGE)
-    broker: Any = SimpleNamespace(settings=SimpleNamespace(fetch_max_bytes=LARGE))
+    broker: Any = SimpleNamespace(
+        settings=SimpleNamespace(fetch_max_bytes=LARGE), runtime=SimpleNamespace(provoke=never)
+    )
     context: Any = SimpleNamespace(version=11, listener="PLAINTEXT")
     asked = Asked("t", TOPIC_ID, wanted, partition, ErrorCode.NONE)
     return FetchWait(broker, context, request, [asked], None)

@@ -132,7 +132,7 @@ class Flusher:
         if not self._home.online:
             self._answer(waiting, StorageError(self._home.path, self._home.failure))
             return
-        plan = self._make_plan(whole)
+        plan = self._make_plan(whole or self._home.runtime.provoke("flush.of-all"))
         if plan.is_empty:
             self.recovery_point = max(self.recovery_point, plan.up_to)
             self._answer(waiting, None)

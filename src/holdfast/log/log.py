@@ -276,7 +276,10 @@ class Log:
     def _writable(self, size: int, first: int, last: int, timestamp: int) -> Segment:
         """Return the segment for so many bytes, rolling if it is full or old (KAFKA.md 3.2)."""
         try:
-            if self._segments.active.size and self._is_over(size, last, timestamp):
+            if self._segments.active.size and (
+                self._is_over(size, last, timestamp)
+                or self.home.runtime.provoke("segment.rolled-early")
+            ):
                 self._roll()
         except OSError as error:
             raise self.home.fail(error) from error

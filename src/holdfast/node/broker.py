@@ -49,15 +49,21 @@ class Broker:
         self.cluster_id = directories.cluster_id
         self.image = MetadataImage()  # changes only between handlers
         self.broker_epoch = NOT_REGISTERED
-        self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock)
+        self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock, runtime.provoke)
         self.channel = self._controller_channel(f"broker-{settings.node_id}")
         # A channel of its own: heartbeats don't wait behind answers that wait for the disk.
         self._heartbeats = self._controller_channel(f"broker-{settings.node_id}-heartbeats")
         self.isr_changes = IsrChanges(
-            self.channel, node=settings.node_id, broker_epoch=lambda: self.broker_epoch
+            self.channel,
+            node=settings.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            provoke=runtime.provoke,
         )
         self.producer_ids = ProducerIds(
-            self.channel, node=settings.node_id, broker_epoch=lambda: self.broker_epoch
+            self.channel,
+            node=settings.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            provoke=runtime.provoke,
         )
         self.partitions = Partitions(
             runtime,

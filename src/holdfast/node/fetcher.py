@@ -37,6 +37,7 @@ NOT_YET_LEADING = (
 )
 TOO_EARLY_MS = 20
 TOO_EARLY_MAX = 10
+LATE_S = 0.5  # of an answer that is late on purpose, in a simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,13 +199,18 @@ class Fetcher:
             )
         finally:
             self._parked = False
+        provoke = self._runtime.provoke
+        if provoke("fetcher.answer-lost"):
+            raise ConnectionResetError("the answer is lost")
+        if provoke("fetcher.answer-late"):
+            await asyncio.sleep(LATE_S)
         if response.error_code != ErrorCode.NONE:
             self._put_off(fetching, error_code(response.error_code).name)
             return
         for topic in response.responses:
             for data in topic.partitions:
                 entry = asked.get((bytes(topic.topic_id), data.partition_index))
-                if entry is not None:
+                if entry is not None and not provoke("fetcher.part-unread"):
                     self._apply(*entry, data)
 
     def _wait_ms(self) -> int:

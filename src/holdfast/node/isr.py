@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.replication import Proposal, Reaction
 from holdfast.node.partition import Partition, PartitionKey
+from holdfast.runtime.ports import never
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import alter_partition as wire
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("holdfast.isr")
 
 RETRY_SECONDS = 0.05
+LATE_SECONDS = 1.0  # of an answer that is late on purpose, in a simulation
 
 Sent = dict[PartitionKey, tuple[Partition, Proposal]]
 
@@ -35,10 +37,12 @@ class IsrChanges:
         *,
         node: int,
         broker_epoch: Callable[[], int],
+        provoke: Callable[[str], bool] = never,
     ) -> None:
         self._channel = channel
         self._node = node
         self._broker_epoch = broker_epoch
+        self._provoke = provoke
         self._waiting: Sent = {}
         self._in_flight = False
         self._closed = False
@@ -65,7 +69,7 @@ class IsrChanges:
             self._in_flight = False
             return
         future = self._channel.send(self._request(sent))
-        future.add_done_callback(lambda done: self._answered(sent, done))
+        future.add_done_callback(lambda done: self._came(sent, done))
 
     def _request(self, sent: Sent) -> wire.AlterPartitionRequest:
         topics: dict[bytes, list[wire.RequestPartitionData]] = {}
@@ -96,6 +100,13 @@ class IsrChanges:
             ],
         )
 
+    def _came(self, sent: Sent, done: asyncio.Future[wire.AlterPartitionResponse]) -> None:
+        if self._provoke("isr.answer-late"):
+            # Meanwhile the metadata log may say the same, or more.
+            asyncio.get_running_loop().call_later(LATE_SECONDS, self._answered, sent, done)
+        else:
+            self._answered(sent, done)
+
     def _answered(self, sent: Sent, done: asyncio.Future[wire.AlterPartitionResponse]) -> None:
         if done.cancelled():
             return
@@ -103,6 +114,8 @@ class IsrChanges:
         if self._closed:
             return
         response = None if failure is not None else done.result()
+        if self._provoke("isr.answer-lost"):
+            failure, response = ConnectionResetError("the answer is lost"), None
         if response is None or response.error_code != ErrorCode.NONE:
             reason = failure if response is None else error_code(response.error_code).name
             logger.warning("AlterPartition failed, trying again: %s", reason)

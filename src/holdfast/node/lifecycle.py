@@ -241,7 +241,8 @@ class Lifecycle:
             except ControllerUnavailableError as error:
                 logger.debug("no heartbeat: %s", error)
             else:
-                await self._obey(response)
+                if not self._runtime.provoke("heartbeat.answer-lost"):
+                    await self._obey(response)
             await self._nudge.wait(self._pause_ms() / 1000)
 
     def _pause_ms(self) -> int:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from holdfast.runtime.ports import never
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import allocate_producer_ids as wire
 
@@ -29,11 +30,17 @@ class ProducerIds:
     """Ids from the current block, with the next one fetched before it ends."""
 
     def __init__(
-        self, channel: ControllerChannel, *, node: int, broker_epoch: Callable[[], int]
+        self,
+        channel: ControllerChannel,
+        *,
+        node: int,
+        broker_epoch: Callable[[], int],
+        provoke: Callable[[str], bool] = never,
     ) -> None:
         self._channel = channel
         self._node = node
         self._broker_epoch = broker_epoch
+        self._provoke = provoke
         self._blocks: deque[range] = deque()
         self._waiting: deque[Callable[[int | None], None]] = deque()
         self._asking = False
@@ -81,6 +88,8 @@ class ProducerIds:
         if done.cancelled():
             return
         failure = done.exception()  # looked at in any case, or the loop complains of it
+        if failure is None and self._provoke("producer-ids.answer-lost"):
+            failure = ConnectionResetError("the answer is lost, and a block of ids with it")
         if self._closed:
             return
         if failure is not None:

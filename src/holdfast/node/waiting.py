@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
-from holdfast.runtime.ports import Clock
+from holdfast.runtime.ports import Clock, never
 
 DEADLINE_STEP_MS = 50  # acks=all deadlines are rounded up to this, and share one timer a step
 
@@ -92,9 +92,15 @@ class _Parked:
 class WaitingRoom:
     """Waits by key, woken once per turn of the loop however often the key was touched in it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        provoke: Callable[[str], bool] = never,
+    ) -> None:
         self._loop = loop
         self._clock = clock
+        self._provoke = provoke
         self._parked: dict[Hashable, dict[_Parked, None]] = {}
         self._woken: dict[Hashable, None] = {}
         self._deadlines: dict[int, dict[OffsetWait, None]] = {}
@@ -112,6 +118,8 @@ class WaitingRoom:
         if wait.try_complete():
             self._forget(parked)
             return
+        if self._provoke("wait.expires-at-once"):
+            timeout_ms = 0
         parked.timer = self._loop.call_later(timeout_ms / 1000, self._expire, parked)
 
     def wake(self, key: Hashable) -> None:
@@ -124,6 +132,8 @@ class WaitingRoom:
 
     def _ask_woken(self) -> None:
         woken, self._woken = self._woken, {}
+        if self._provoke("waits.in-reverse"):
+            woken = dict(reversed(woken.items()))
         try:
             while woken:
                 key = next(iter(woken))
@@ -159,6 +169,8 @@ class WaitingRoom:
 
     def expire_after(self, wait: OffsetWait, timeout_ms: int) -> int:
         """Call `wait.expire()` after `timeout_ms`, at most a step late. Returns the step."""
+        if self._provoke("acks.expire-early"):
+            timeout_ms = 0
         step = (self._clock.monotonic_ms() + timeout_ms) // DEADLINE_STEP_MS + 1
         waits = self._deadlines.get(step)
         if waits is None:

@@ -11,7 +11,23 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 # What happens at each point when it is provoked. A test holds the list against the code.
-POINTS: Final[Mapping[str, str]] = {}
+POINTS: Final[Mapping[str, str]] = {
+    "acks.expire-early": "an acks=all append is answered REQUEST_TIMED_OUT within 50 ms",
+    "checkpoint.left-out": "a checkpoint of offsets is not written this time",
+    "fetch.one-batch": "a fetch is answered with one batch of one partition",
+    "fetcher.answer-late": "a follower looks at an answer half a second later",
+    "fetcher.answer-lost": "a follower loses its connection instead of the answer",
+    "fetcher.part-unread": "a follower skips a partition in an answer",
+    "flush.of-all": "a background flush takes the active segment along",
+    "heartbeat.answer-lost": "a broker does not hear what its heartbeat was answered",
+    "isr.answer-late": "a leader hears a second later what became of its AlterPartition",
+    "isr.answer-lost": "a leader never hears it, and asks again",
+    "job.slow": "a job of the worker takes a hundred times as long",
+    "producer-ids.answer-lost": "a block of producer ids is lost",
+    "segment.rolled-early": "a segment is sealed though it isn't full",
+    "wait.expires-at-once": "a parked fetch is answered with what there is",
+    "waits.in-reverse": "who waits is woken in another order",
+}
 
 
 class Provocations:

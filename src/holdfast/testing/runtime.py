@@ -107,14 +107,15 @@ class Machine:
         self._boots += 1
         seed = f"{world.seed}/{self.name}/{self._boots}"
         self.process = Process(f"{self.name}#{self._boots}", world.loop)
-        self._worker = MemoryWorker(seed, delay_us=self._job_us, fold=self._fold)
+        provoke = world.provocations.port(self.name)
+        self._worker = MemoryWorker(seed, delay_us=self._job_us, fold=self._fold, provoke=provoke)
         self.runtime = Runtime(
             clock=self.clock,
             random=SeededRandom(seed),
             network=world.fabric.host(self.name),
             disk=self.disk,
             worker=self._worker,
-            provoke=world.provocations.port(self.name),
+            provoke=provoke,
         )
         world.trace.fold("start", self.process.name)
         return self.runtime

@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.runtime.ports import T, WorkerFullError
+from holdfast.runtime.ports import T, WorkerFullError, never
 
 JOB_US = (20, 3_000)  # bounds of a job's time on a healthy disk
 _QUEUE_MAX = 100_000
+_SLOW = 100  # times as long as others takes a job that is slow on purpose
 
 
 class MemoryWorker:
@@ -27,6 +28,7 @@ class MemoryWorker:
         delay_us: tuple[int, int] = JOB_US,
         queue_max: int = _QUEUE_MAX,
         fold: Callable[..., None] = lambda *_: None,
+        provoke: Callable[[str], bool] = never,
     ) -> None:
         self._draw = random.Random(f"worker/{seed}")
         self.delay_us = delay_us  # bounds of a job's time; may change at any time
@@ -35,6 +37,7 @@ class MemoryWorker:
         self._free_at: dict[str, float] = {}  # for each lane when its last job ends
         self._lanes: dict[str, deque[tuple[Callable[[], Any], asyncio.Future[Any]]]] = {}
         self._fold = fold
+        self._provoke = provoke
 
     def submit(self, job: Callable[[], T], *, lane: str = "") -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
@@ -46,6 +49,8 @@ class MemoryWorker:
             return future
         self._waiting += 1
         length = self._draw.randint(*self.delay_us) / 1e6
+        if self._provoke("job.slow"):
+            length *= _SLOW
         if not lane:
             loop.call_later(length, self._perform, job, lane, future)
             return future

@@ -119,6 +119,8 @@ class FetchWait:
         if not final and not self._enough():
             return None
         budget = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
+        if self._broker.runtime.provoke("fetch.one-batch"):
+            budget = 0  # one batch of the first partition that has any
         topics: dict[tuple[str, bytes], wire.FetchableTopicResponse] = {}
         first = True
         for asked in self._asked:

@@ -1,0 +1,74 @@
+"""Rare branches taken on purpose lose nothing, and each of them really is taken.
+
+Goal: what a provoked branch does is something a node can live with; and none of the points is dead.
+Method: a cluster with writers and a reader, every point provoked often, a crash on the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.testing.cluster import SimulatedCluster
+from holdfast.testing.provoke import POINTS, Provocations
+from holdfast.testing.runtime import World
+from holdfast.testing.workload import Workload
+
+pytestmark = pytest.mark.slow
+
+# Passed a few times a minute; the others many times a second.
+RARE = {"checkpoint.left-out", "isr.answer-late", "isr.answer-lost", "producer-ids.answer-lost"}
+CONFIG = {"replica.lag.time.max.ms": "3000"}
+
+
+def test_every_rare_branch_is_taken_and_nothing_is_lost() -> None:
+    counts = [provoked(seed) for seed in (1, 2, 3)]
+    idle = [name for name in POINTS if not any(one[name] for one in counts)]
+    assert not idle, "these points were passed and never fired, or never passed"
+
+
+def provoked(seed: int) -> dict[str, int]:
+    """Run one cluster; how often each point fired."""
+    world = World(seed)
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, config=CONFIG)
+        await cluster.start()
+        world.provocations.chances = {name: 0.4 if name in RARE else 0.05 for name in POINTS}
+        work = Workload(cluster, partitions=3)
+        await work.start()
+        for broker in cluster.brokers:
+            await asyncio.sleep(8)
+            cluster.crash(broker)
+            await asyncio.sleep(6)
+            cluster.start_node(broker)
+            await cluster.until_ready(broker)
+        await asyncio.sleep(8)
+        world.provocations.stop()
+        await work.stop()
+        await work.check()
+        assert work.acknowledged > 100
+
+    world.run(main)
+    return world.provocations.counts
+
+
+def test_nothing_is_provoked_unless_it_is_asked_for() -> None:
+    world = World(1)
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world)
+        await cluster.start()
+        work = Workload(cluster)
+        await work.start()
+        await asyncio.sleep(2)
+        await work.stop()
+        await work.check()
+
+    world.run(main)
+    assert not any(world.provocations.counts.values())
+    with pytest.raises(AssertionError, match="no such points"):
+        world.provocations.chances = {"what.is-this": 1.0}
+    picked = Provocations(2).pick()
+    assert 0 < len(picked) < len(POINTS)
