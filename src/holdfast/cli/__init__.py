@@ -28,6 +28,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "leader_election",
         "Give leadership back to the preferred replicas, or force it.",
     ),
+    "metadata-quorum": (
+        "holdfast.cli.metadata_quorum",
+        "metadata_quorum",
+        "Show the controllers: who is active, and how far the others are.",
+    ),
     "cat": ("holdfast.cli.cat", "cat", "Produce, consume, list: kcat's flags."),
     "node": ("holdfast.cli.node", "node", "Run one node in the foreground, by Kafka's own keys."),
     "storage": ("holdfast.cli.node", "storage", "Make cluster ids; format a node's directories."),

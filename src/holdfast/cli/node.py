@@ -68,11 +68,23 @@ def format_storage(
             "--ignore-formatted", "-g", help="Go on where a directory has been formatted already."
         ),
     ] = False,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature",
+            "-f",
+            metavar="NAME=LEVEL",
+            help="Level that a new cluster begins with: eligible.leader.replicas.version=0 or 1. "
+            "The same for every controller.",
+        ),
+    ] = None,
 ) -> None:
     """Format the log directories of a node: write there which cluster and node they belong to."""
     arguments = ["format", "--config", _readable(config), "--cluster-id", cluster_id]
     if ignore_formatted:
         arguments.append("--ignore-formatted")
+    for name, level in key_values(feature or [], "--feature").items():
+        arguments += ["--feature", f"{name}={level}"]
     _become_node(arguments)
 
 

@@ -53,7 +53,7 @@ def data_dir(given: Path | None) -> Path:
 def bootstrap_servers(given: str | None) -> str:
     """Return the brokers a command talks to. CommandError: none are known, or malformed."""
     if given is not None:
-        return _checked(given)
+        return addresses(given, "--bootstrap-server")
     try:
         return LocalCluster.open(default_data_dir()).bootstrap_servers
     except ClusterError:
@@ -64,12 +64,13 @@ def bootstrap_servers(given: str | None) -> str:
         ) from None
 
 
-def _checked(given: str) -> str:
+def addresses(given: str, option: str) -> str:
+    """Return HOST:PORT,... as it was given. CommandError: it isn't that."""
     for address in given.split(","):
         host, colon, port = address.strip().rpartition(":")
         if not (colon and host and port.isdecimal() and int(port) < 65_536):
             raise CommandError(
-                f"--bootstrap-server {given!r}: {address.strip()!r} is not HOST:PORT.",
+                f"{option} {given!r}: {address.strip()!r} is not HOST:PORT.",
                 code=EXIT_USAGE,
             )
     return given

@@ -6,7 +6,7 @@ twice: who waits for something asks again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.clients.driver import DriverError, Peer
@@ -33,6 +33,7 @@ class QuorumReplica:
     log_end: int
     last_fetch_ms: int
     last_caught_up_ms: int
+    endpoints: tuple[str, ...] = ()  # LISTENER://HOST:PORT, where the cluster tells (version 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +80,16 @@ def read(response: DescribeQuorumResponse) -> QuorumState:
     found = response.topics[0].partitions[0]
     if found.error_code:
         raise _refused(found.error_code, found.error_message)
+    endpoints = {
+        node.node_id: tuple(f"{each.name}://{each.host}:{each.port}" for each in node.listeners)
+        for node in response.nodes
+    }
     return QuorumState(
         leader=found.leader_id,
         epoch=found.leader_epoch,
         high_watermark=found.high_watermark,
-        voters=tuple(_replica(each) for each in found.current_voters),
-        observers=tuple(_replica(each) for each in found.observers),
+        voters=tuple(_replica(each, endpoints) for each in found.current_voters),
+        observers=tuple(_replica(each, endpoints) for each in found.observers),
     )
 
 
@@ -96,35 +101,37 @@ def ask(
     A controller that is cut off may believe for a moment that it still is the active one, so all
     are asked. None: nobody knows of an active controller.
     """
-    best: QuorumState | None = None
-    for host, port in addresses:
-        found = ask_one(host, port, timeout_s=timeout_s)
-        if found is not None and (best is None or found.epoch > best.epoch):
-            best = found
-    return best
+    found = [ask_one(host, port, timeout_s=timeout_s) for host, port in addresses]
+    return max(
+        (state for state in found if state is not None), key=lambda state: state.epoch, default=None
+    )
 
 
 def ask_one(host: str, port: int, *, timeout_s: float = ASK_TIMEOUT_S) -> QuorumState | None:
     """Ask one node. None: it doesn't answer, isn't the active controller, or knows none."""
     try:
-        peer = Peer(host, port, CLIENT_ID, timeout_s=timeout_s)
-    except DriverError:
-        return None
-    try:
-        return read(peer.send(request()))
+        return describe(host, port, timeout_s=timeout_s)
     except (DriverError, RefusedError):
         return None
+
+
+def describe(host: str, port: int, *, timeout_s: float) -> QuorumState:
+    """Ask one node. DriverError: it doesn't answer; RefusedError: it can't say."""
+    peer = Peer(host, port, CLIENT_ID, timeout_s=timeout_s)
+    try:
+        return read(peer.send(request()))
     finally:
         peer.close()
 
 
-def _replica(state: ReplicaState) -> QuorumReplica:
+def _replica(state: ReplicaState, endpoints: Mapping[int, tuple[str, ...]]) -> QuorumReplica:
     return QuorumReplica(
         id=state.replica_id,
         directory_id=state.replica_directory_id,
         log_end=state.log_end_offset,
         last_fetch_ms=state.last_fetch_timestamp,
         last_caught_up_ms=state.last_caught_up_timestamp,
+        endpoints=endpoints.get(state.replica_id, ()),
     )
 
 
