@@ -23,6 +23,7 @@ Operation: TypeAlias = Literal[
 Fold: TypeAlias = Callable[..., None]
 
 _SECTOR = 512
+_PAGE = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -215,7 +216,8 @@ class MemoryDisk:
         """Everything that was not synced is gone: bytes, new names, renames, removals.
 
         `torn`: some of it is there all the same, by the seed: the first so many changes of each
-        directory, a piece of what was written to a file, its last sector perhaps as zeros.
+        directory, a piece of what was written to a file, its last sector perhaps as zeros, or with
+        holes of zeros where pages were not written yet.
         """
         self._dead = True
         self._platter.locks.clear()
@@ -424,10 +426,21 @@ class MemoryDisk:
             if draw.random() < 0.3:  # the size was journalled, the last data never written
                 zeros = min(len(kept), draw.randint(1, _SECTOR))
                 kept[len(kept) - zeros :] = bytes(zeros)
+            if draw.random() < 0.3:  # pages are written in any order
+                self._lose_pages(kept, inode.dirty_from)
             inode.durable[inode.dirty_from :] = kept
         inode.data = bytearray(inode.durable)
         inode.dirty_from = None
         inode.unsound = False
+
+    def _lose_pages(self, kept: bytearray, begins: int) -> None:
+        """Leave holes of zeros where pages of what begins at `begins` were never written."""
+        first = begins // _PAGE
+        for page in range(first, (begins + len(kept)) // _PAGE + 1):
+            if self._platter.draw.random() < 0.3:
+                low = max(0, page * _PAGE - begins)
+                high = min(len(kept), (page + 1) * _PAGE - begins)
+                kept[low:high] = bytes(max(0, high - low))
 
     def _give_room_back(self, gone: _Inode | _Directory | None) -> None:
         if isinstance(gone, _Inode):
