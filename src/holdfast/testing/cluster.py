@@ -67,8 +67,15 @@ class SimulatedCluster:
         config: Mapping[str, str] | None = None,
         config_of: Callable[[int], Mapping[str, str]] = lambda _: {},
         make_log: Callable[[int], Callable[..., Log]] = lambda _: Log,
+        features: Mapping[str, int] | None = None,
+        loaded: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`config` is every node's, `config_of` one's own; `make_log` as `Node` takes it."""
+        """`config` is every node's, `config_of` one's own; `make_log` as `Node` takes it.
+
+        `features` are levels that the cluster begins with in place of the usual ones. `loaded` is
+        told of each node that has opened its logs and serves nobody yet.
+        """
+        self._features: Final = features
         self.world: Final = world
         self.brokers: Final = list(range(brokers))
         assert not combined or controllers <= brokers, "each controller is one of the brokers"
@@ -76,6 +83,7 @@ class SimulatedCluster:
         self.controllers: Final = list(range(first, first + controllers))
         self._config_of: Final = config_of
         self._make_log: Final = make_log
+        self._loaded: Final = loaded
         self.nodes: dict[int, Node] = {}  # of the processes that run or ran last
         self._config = {**_LOCAL, **(config or {})}
         self.exits: list[str] = []  # of nodes that gave up by themselves, each with its reason
@@ -205,12 +213,18 @@ class SimulatedCluster:
         machine = self.machine(node)
         try:
             format_directories(
-                runtime.disk, runtime.random, settings, self._cluster_id, ignore_formatted=True
+                runtime.disk,
+                runtime.random,
+                settings,
+                self._cluster_id,
+                ignore_formatted=True,
+                features=self._features,
             )
             made = self.nodes[node] = Node(
                 runtime, settings, machine_name=machine.name, make_log=self._make_log(node)
             )
             await made.start()
+            self._loaded(node)
         except _NO_START as error:
             self.exits.append(f"{machine.name}: {error}")
             machine.exited()
