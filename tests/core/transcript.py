@@ -7,8 +7,9 @@ that begin with # tell the reader what is going on. The commands are the methods
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from tests.core.control_kit import Cluster
+from tests.core.control_kit import Cluster, identity
 
 from holdfast.core.configs import incremental_alter_configs
 from holdfast.core.elections import Election, balance, elect_leaderless
@@ -61,6 +62,7 @@ def run(text: str) -> str:
 class Story:
     def __init__(self) -> None:
         self.cluster = Cluster()
+        self.disks: dict[int, int] = {}
         self.seen = 0
 
     def command(self, words: list[str]) -> list[str]:
@@ -70,6 +72,13 @@ class Story:
         return ([said] if said else []) + self._changes()
 
     # -- commands ------------------------------------------------------------------------------
+
+    def do_elr(self, min_insync: str) -> None:
+        """First of all: the cluster keeps eligible leader replicas, with this min.insync.replicas.
+
+        From then on restarts are unclean unless they say otherwise.
+        """
+        self.cluster = Cluster(elr=True, min_insync_replicas=int(min_insync))
 
     def do_start(self, *nodes: str) -> None:
         self.cluster.start(*map(int, nodes))
@@ -85,12 +94,24 @@ class Story:
     def do_advance(self, milliseconds: str) -> None:
         self.cluster.advance(int(milliseconds))
 
-    def do_restart(self, node: str) -> str:
-        """A new start registers; it stays fenced until it beats (`beat`)."""
-        self.cluster.incarnations[int(node)] += 1
-        code = error_code(self.cluster.register(int(node)).error_code)
+    def do_restart(self, node: str, kind: str = "") -> str:
+        """A new start registers; it stays fenced until it beats (`beat`).
+
+        `clean`: it can prove that it was shut down in good order, as the registered incarnation;
+        `old`: that an earlier one was; `disk`: with an empty disk in the place of its own.
+        """
+        number = int(node)
+        lies: dict[str, Any] = {}
+        if kind == "disk":
+            self.disks[number] = self.disks.get(number, 0xD0) + 1
+        if number in self.disks:
+            lies["log_dirs"] = [identity(number, self.disks[number])]
+        if kind in ("clean", "old"):
+            lies["previous_broker_epoch"] = self.cluster.epoch(number) - (kind == "old")
+        self.cluster.incarnations[number] += 1
+        code = error_code(self.cluster.register(number, **lies).error_code)
         if code is ErrorCode.NONE:
-            self.cluster.alive[int(node)] = None
+            self.cluster.alive[number] = None
         return f"register {node}: {code.name}"
 
     def do_beat(self, *nodes: str) -> None:
@@ -103,9 +124,11 @@ class Story:
             self.cluster.alive.pop(int(node), None)
         return f"leave {node}: {'may go' if answer.should_shut_down else 'wait'}"
 
-    def do_alter(self, node: str, partition: str, isr: str) -> str:
+    def do_alter(self, node: str, partition: str, isr: str, *recovered: str) -> str:
         name, _, index = partition.rpartition("-")
-        response = self.cluster.alter(int(node), name, int(index), list(map(int, isr.split(","))))
+        state = {"leader_recovery_state": 0} if recovered else {}
+        members = list(map(int, isr.split(",")))
+        response = self.cluster.alter(int(node), name, int(index), members, **state)
         code = response.error_code or response.topics[0].partitions[0].error_code
         return f"alter {partition}: {error_code(code).name}"
 
@@ -219,6 +242,10 @@ def _changed(was: Partition, now: Partition) -> str:
         parts.append(f"adding {_set(now.adding)}")
     if was.removing != now.removing:
         parts.append(f"removing {_set(now.removing)}")
+    if was.elr != now.elr:
+        parts.append(f"elr {_set(now.elr)}")
+    if was.last_known_elr != now.last_known_elr:
+        parts.append(f"led last {_set(now.last_known_elr)}")
     if was.recovery_state != now.recovery_state:
         parts.append(now.recovery_state.name.lower())
     return f"{now.topic}-{now.index}: {', '.join(parts) or 'as it was'}"

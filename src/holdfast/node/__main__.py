@@ -28,6 +28,7 @@ USAGE = """\
 Usage: python -m holdfast.node --config FILE [--override KEY=VALUE ...]
                                [--format-if-needed CLUSTER_ID]
        python -m holdfast.node format --config FILE --cluster-id ID [--ignore-formatted]
+                               [--feature NAME=LEVEL ...]
        python -m holdfast.node random-uuid
 
 Runs one node in the foreground with Kafka's own keys. SIGTERM hands leadership over and stops it.
@@ -148,7 +149,8 @@ def _start(arguments: list[str]) -> None:
 
 def _format(arguments: list[str]) -> None:
     options = _options(
-        arguments, {"--config": True, "--cluster-id": True, "--ignore-formatted": False}
+        arguments,
+        {"--config": True, "--cluster-id": True, "--ignore-formatted": False, "--feature": True},
     )
     if "--cluster-id" not in options:
         raise UsageError("--cluster-id ID is missing; `random-uuid` makes one")
@@ -156,19 +158,39 @@ def _format(arguments: list[str]) -> None:
         _settings(options),
         options["--cluster-id"][-1],
         ignore_formatted="--ignore-formatted" in options,
+        features=_features(options.get("--feature", [])),
     ):
         print(line)
 
 
+def _features(given: list[str]) -> dict[str, int]:
+    levels = {}
+    for each in given:
+        name, _, level = each.partition("=")
+        if not level.isascii() or not level.isdigit():
+            raise UsageError(f"--feature {each}: write it as NAME=LEVEL, the level a number")
+        levels[name] = int(level)
+    return levels
+
+
 def _format_directories(
-    settings: NodeSettings, cluster_id: str, *, ignore_formatted: bool
+    settings: NodeSettings,
+    cluster_id: str,
+    *,
+    ignore_formatted: bool,
+    features: dict[str, int] | None = None,
 ) -> list[str]:
     from holdfast.node.format import FormatError, format_directories
 
     runtime = real_runtime()
     try:
         done = format_directories(
-            runtime.disk, runtime.random, settings, cluster_id, ignore_formatted=ignore_formatted
+            runtime.disk,
+            runtime.random,
+            settings,
+            cluster_id,
+            ignore_formatted=ignore_formatted,
+            features=features,
         )
     except FormatError as error:
         raise StartError(str(error)) from error

@@ -1,20 +1,23 @@
 """`storage format`: make log directories that belong to one cluster and one node.
 
-Owns what a fresh directory holds: `meta.properties` with an id of its own. It never touches a
+Owns what a fresh directory holds: `meta.properties` with an id of its own and, for a controller
+that shall begin with other features than usual, `bootstrap.checkpoint`. It never touches a
 directory that is formatted already, and never anybody's data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.config.node import NodeSettings
+from holdfast.core.features import BOOTSTRAP, refuse_levels
 from holdfast.log.checkpoints import (
     MetaProperties,
     read_meta_properties,
     write_meta_properties,
 )
+from holdfast.node.bootstrap import BOOTSTRAP_FILE, bootstrap_file
 from holdfast.runtime.ports import Disk, Random
 from holdfast.wire.uuids import parse_uuid, uuid_text
 
@@ -47,14 +50,22 @@ def format_directories(
     cluster_id: str,
     *,
     ignore_formatted: bool = False,
+    features: Mapping[str, int] | None = None,
 ) -> Sequence[Formatted]:
     """Format the node's directories for a cluster; all of them or, on a refusal, none.
+
+    `features` are levels that a new cluster begins with in place of the usual ones; they are
+    looked at by the controllers only, and only while the metadata log is empty.
 
     FormatError: the cluster id is none, or a directory is formatted already or can't be used. With
     `ignore_formatted` the formatted are left alone, unless they belong to another cluster or node;
     so are those that can't be read beside one that is formatted: the node starts without them.
     """
     check_cluster_id(cluster_id)
+    levels = {**BOOTSTRAP, **(features or {})}
+    refusal = refuse_levels(levels)
+    if refusal is not None:
+        raise FormatError(refusal)
     known: dict[str, MetaProperties | None] = {}
     unreadable: dict[str, OSError] = {}
     for directory in directories_of(settings):
@@ -76,6 +87,8 @@ def format_directories(
             )
             try:
                 _make_durably(disk, directory)
+                if features and directory == settings.metadata_log_dir:
+                    disk.write_atomic(f"{directory}/{BOOTSTRAP_FILE}", bootstrap_file(levels))
                 write_meta_properties(disk, directory, properties)
             except OSError as error:
                 raise FormatError(_unusable(directory, error)) from error

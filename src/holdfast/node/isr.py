@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.core.replication import Proposal, Reaction
+from holdfast.core.replication import Change, Proposal, Reaction
 from holdfast.node.partition import Partition, PartitionKey
 from holdfast.runtime.ports import never
 from holdfast.wire.errors import ErrorCode, error_code
@@ -137,6 +137,11 @@ class IsrChanges:
         if answer.error_code == ErrorCode.NONE:
             isr = tuple(answer.isr)
             logger.info("%s: ISR is %s", partition, ",".join(map(str, isr)))
+            if proposal.change is Change.SHRINK:
+                # Who leaves a short ISR stays eligible to lead, so from here on nothing may be
+                # committed without it: that hangs on a min.insync.replicas at least as new as
+                # this answer. The metadata log brings both in order.
+                return True
             partition.isr_granted(proposal.leader_epoch, isr, answer.partition_epoch)
             return True
         if leader is None:

@@ -157,6 +157,8 @@ class Lifecycle:
 
     def _take_epoch(self, epoch: int) -> None:
         self.broker_epoch = epoch
+        # Registering again, this process can tell that it never crashed since.
+        self._previous_broker_epoch = epoch
         self.fenced = True
         self._heard_ms = self._runtime.clock.monotonic_ms()
         logger.info("registered with broker epoch %d", epoch)
