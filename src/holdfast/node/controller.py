@@ -23,7 +23,13 @@ from holdfast.core.state import ControllerState, Decision
 from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import StorageError
 from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
-from holdfast.node.metadata_log import QUORUM_STATE, CommittedBatch, MetadataLog
+from holdfast.node.metadata_log import (
+    QUORUM_STATE,
+    CommittedBatch,
+    MetadataLog,
+    MetadataLogError,
+)
+from holdfast.node.snapshots import SnapshotMaker, SnapshotStore
 from holdfast.runtime.ports import Runtime
 
 logger = logging.getLogger("holdfast.controller")
@@ -32,6 +38,7 @@ LATE_MS: Final = 250  # a timer later than this tells of a process that was stop
 GRACE_MS_MAX: Final = (
     500  # so long heartbeats that wait in sockets are read before anybody is fenced
 )
+SNAPSHOT_LOOK_S: Final = 10  # an idle controller looks so often whether a snapshot is due
 GRACES_MAX: Final = 3  # in a row; a process that is always late must fence the dead, too
 
 Decide = Callable[[ControllerState, int], Decision]
@@ -64,7 +71,9 @@ class Controller:
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.state = ControllerState(settings, cluster_id)
         self.log: MetadataLog | None = None
+        self.snapshots: SnapshotStore | None = None  # from when the log is open
         self.failed: asyncio.Future[None] | None = None
+        self._maker: SnapshotMaker | None = None
         self._directories = directories
         self._pending: deque[_Pending] = deque()
         self._changed_at: dict[int, int] = {}  # broker -> log end after its last change here
@@ -86,11 +95,13 @@ class Controller:
         """
         self.failed = asyncio.get_running_loop().create_future()
         log = MetadataLog.open(self.runtime, self.settings, self._directories)
+        self.snapshots = SnapshotStore(log.replica)
+        self._load(log, self.snapshots)
         fresh = log.empty
-        log.replay(self._replayed)
         assert self.state.image.offset == log.end - 1, "the image is not at the log's end"
         log.begin_epoch(f"{self.settings.metadata_log_dir}/__cluster_metadata-0/{QUORUM_STATE}")
         self.log = log
+        self._maker = SnapshotMaker(log.replica, self.snapshots, self.settings, self.fail)
         self.state.image.advance(log.end - 1, log.epoch)
         if fresh:
             self._append(Decision(None, bootstrap_records(self.settings.min_insync_replicas)))
@@ -105,6 +116,7 @@ class Controller:
         self._arm_sweep()
         if self.settings.auto_leader_rebalance_enable:
             self._every("balance", self.settings.leader_imbalance_check_interval_seconds, _balance)
+        self._tick("snapshots", SNAPSHOT_LOOK_S, self._consider_snapshot)
         self._every(
             "unclean", self.settings.unclean_leader_election_interval_ms / 1000, _elect_leaderless
         )
@@ -112,6 +124,8 @@ class Controller:
     def close(self) -> None:
         """Stop deciding. Answers that still wait are never given: their connections close."""
         self._closed = True
+        if self._maker is not None:
+            self._maker.close()
         if self._sweep is not None:
             self._sweep.cancel()
         for timer in self._timers.values():
@@ -188,6 +202,22 @@ class Controller:
     def _now_ms(self) -> int:
         return self.runtime.clock.monotonic_ms()
 
+    def _load(self, log: MetadataLog, snapshots: SnapshotStore) -> None:
+        """Build the image: what the newest snapshot says, then the log from there on."""
+        loaded = snapshots.load()
+        covered = 0
+        if loaded is not None:
+            covered = loaded.identity.end_offset
+            self.state.image = loaded.image
+            if covered > log.end:  # a crash came between a snapshot that was fetched and the log
+                log.restart_at(covered)
+        if covered < log.start:
+            raise MetadataLogError(
+                f"{log.replica.directory}: the log begins at offset {log.start}, and no snapshot "
+                "reaches that far. Restore the directory from a copy."
+            )
+        log.replay(self._replayed, covered)
+
     def _replayed(self, batch: CommittedBatch) -> None:
         if batch.records:
             self.state.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch)
@@ -235,6 +265,11 @@ class Controller:
             pending = self._pending.popleft()
             pending.deferred.answer(pending.response)
         self.wake_observers()
+        self._consider_snapshot()
+
+    def _consider_snapshot(self) -> None:
+        if self.log is not None and self._maker is not None:
+            self._maker.consider(self.state.image, self.log.committed)
 
     def fail(self, error: BaseException) -> None:
         """The log can't be written: what was decided may be lost, so nothing may be answered."""
@@ -287,10 +322,13 @@ class Controller:
         return self.log.end > before
 
     def _every(self, name: str, seconds: float, decide: Decide) -> None:
+        self._tick(name, seconds, lambda: self._act(decide))
+
+    def _tick(self, name: str, seconds: float, act: Callable[[], object]) -> None:
         def fire() -> None:
             if self.active:
-                self._act(decide)
-                self._every(name, seconds, decide)
+                act()
+                self._tick(name, seconds, act)
 
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, fire)
 

@@ -119,9 +119,19 @@ class MetadataLog:
     def empty(self) -> bool:
         return self._log.end == 0
 
-    def replay(self, apply: Callable[[CommittedBatch], None]) -> None:
-        """Hand over every batch there is. MetadataLogError: one can't be read."""
-        offset = self._log.start
+    @property
+    def replica(self) -> Log:
+        """The replica itself, for the snapshots that lie beside it."""
+        return self._log
+
+    def restart_at(self, offset: int) -> None:
+        """Throw away every record: a snapshot that reaches up to `offset` says it all."""
+        self._log.reset_to(offset)
+        self.committed = offset
+
+    def replay(self, apply: Callable[[CommittedBatch], None], offset: int = 0) -> None:
+        """Hand over every batch from `offset` on. MetadataLogError: one can't be read."""
+        offset = max(offset, self._log.start)
         while offset < self._log.end:
             part = self._log.read(offset, READ_BYTES, self._log.end)
             try:

@@ -2,8 +2,10 @@
 
 Owns the image's progress. It keeps no copy on disk: a broker serves nobody before it has registered
 with the controller, and whom it registers with has the log; so a copy would be one more thing that
-can be damaged, and would save one read of a log that is small. The image changes only here, one
-batch per turn of the loop, so that every handler sees whole batches and no batch holds others up.
+can be damaged, and would save one read of a log that is small. Who is behind the log's start, as
+every broker that starts once the log's prefix is gone, loads the newest snapshot instead. The image
+changes only here, one batch per turn of the loop or a snapshot as a whole, so that every handler
+sees whole batches and no batch holds others up.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Final
 
 from holdfast.core.image import ImageDelta, MetadataImage
 from holdfast.core.names import METADATA_TOPIC
+from holdfast.core.snapshot import SnapshotId, replace_image
 from holdfast.node.channel import (
     ControllerChannel,
     ControllerUnavailableError,
@@ -22,6 +25,8 @@ from holdfast.node.channel import (
     report_bug,
 )
 from holdfast.node.metadata_log import CommittedBatch, decode_batches
+from holdfast.node.snapshot_fetch import SnapshotFetch, SnapshotRefusedError
+from holdfast.node.snapshot_format import SnapshotError
 from holdfast.wire.errors import ErrorCode, WireError, error_code
 from holdfast.wire.messages.fetch import (
     FetchPartition,
@@ -112,7 +117,10 @@ class Observer:
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             self._last_refusal = ErrorCode.NONE
-            await self._apply(found)
+            if found.snapshot_id.end_offset >= 0:
+                await self._load(SnapshotId(found.snapshot_id.end_offset, found.snapshot_id.epoch))
+            else:
+                await self._apply(found)
 
     def _refused(self, code: ErrorCode) -> None:
         """Say so once: the next attempts go the same way until somebody does something."""
@@ -154,6 +162,34 @@ class Observer:
                 )
             ],
         )
+
+    async def _load(self, identity: SnapshotId) -> None:
+        """Fetch a snapshot, and put what it says in the place of the image."""
+        fetch = SnapshotFetch(identity, node_id=self._node_id, cluster_id=self._cluster_id)
+        try:
+            while not fetch.complete:
+                fetch.take(await self._channel.send(fetch.request()))
+            loaded = fetch.finish()
+        except (ControllerUnavailableError, SnapshotRefusedError) as error:
+            # As when this one was removed meanwhile: the next Fetch names a newer one.
+            logger.info("snapshot %s can't be read: %s", identity.file_name, error)
+        except SnapshotError:
+            logger.exception("a snapshot of the metadata log can't be used")
+            self._channel.drop()
+        else:
+            self._replace(loaded)
+            return
+        await asyncio.sleep(RETRY_MS / 1000)
+
+    def _replace(self, loaded: MetadataImage) -> None:
+        if loaded.offset <= self.image.offset:
+            return  # it says nothing that is new here
+        logger.info("the metadata log is read from a snapshot, up to offset %d", loaded.offset)
+        delta = replace_image(self.image, loaded)
+        if delta:
+            self._changed(delta)
+        self._notice_departures(delta)
+        self._wake()
 
     async def _apply(self, found: PartitionData) -> None:
         first = True

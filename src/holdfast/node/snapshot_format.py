@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.core.image import MetadataImage
 from holdfast.core.snapshot import SnapshotId, image_records, snapshot_id
-from holdfast.node.metadata_log import record_version
+from holdfast.node.metadata_log import MetadataLogError, record_version
 from holdfast.wire.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -42,7 +42,7 @@ RECORDS_PER_BATCH: Final = 500  # one to two milliseconds of encoding
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024  # Kafka's largest has 8 MiB
 
 
-class SnapshotError(Exception):
+class SnapshotError(MetadataLogError):
     """A snapshot can't be used. The text names it, and says where it is damaged and how."""
 
 

@@ -222,10 +222,11 @@ class SnapshotWriter:
         self._written(SnapshotFile(self.identity, self.position, wall_ms))
 
     def abandon(self) -> None:
-        """Write no more of it; the next start removes what is there. Not while a step runs."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Write no more of it, and remove what there is. Nothing happens once it is finished."""
+        if self._file is not None and self._home.online:
+            # A job like the others: the step before it may still be under way.
+            job = self._home.submit(self._discard)
+            job.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _perform(self, job: Callable[[], None]) -> None:
         self._home.check()
@@ -241,6 +242,12 @@ class SnapshotWriter:
                 self._disk.remove(part)
             self._file = self._disk.open(part, create=True)
         self._file.append(data)
+
+    def _discard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._disk.remove(self._path + PART_SUFFIX)
 
     def _seal(self) -> None:
         assert self._file is not None, "a snapshot has at least a header and a footer"
@@ -296,13 +303,12 @@ class SnapshotMaker:
         """Drop a copy that waits to be committed: this node leads no more."""
         self._taken = None
 
-    async def close(self) -> None:
-        """Give up what is being written."""
+    def close(self) -> None:
+        """Give up what is being written; the next start removes it."""
         self._closed = True
         self._taken = None
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     def _is_due(self, image: MetadataImage) -> bool:
         latest = self._store.latest

@@ -48,6 +48,7 @@ APIS: tuple[Api, ...] = (
     Api(46, "list_partition_reassignments", broker=(0, 0), controller=(0, 0), forwarded=True),
     Api(56, "alter_partition", controller=(2, 3)),
     Api(58, "envelope", controller=(0, 0)),
+    Api(59, "fetch_snapshot", controller=(0, 1)),
     Api(60, "describe_cluster", broker=(0, 2), controller=(0, 2)),
     Api(62, "broker_registration", controller=(0, 4)),
     Api(63, "broker_heartbeat", controller=(0, 1)),

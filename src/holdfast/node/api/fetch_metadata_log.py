@@ -1,7 +1,7 @@
 """Fetch (1) on a controller, versions 12-17: the metadata log, as far as it is committed.
 
 Observers read it as they would read any partition. Version 12 names the topic, later ones its id.
-There are no snapshots yet: the log begins at offset 0.
+Who is behind the log's start is told of the newest snapshot, which FetchSnapshot then gives.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from holdfast.wire.messages.fetch import (
     FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
+    SnapshotId,
 )
 from holdfast.wire.uuids import METADATA_TOPIC_ID
 
@@ -46,6 +47,8 @@ def handle_on_controller(
     if refusal is not ErrorCode.NONE:
         return _answer(controller, topic, wanted, refusal)
     assert controller.log is not None
+    if wanted.fetch_offset < controller.log.start:
+        return _answer(controller, topic, wanted, ErrorCode.NONE)
     if wanted.fetch_offset < controller.log.committed or request.max_wait_ms <= 0:
         return _answer(controller, topic, wanted, ErrorCode.NONE)
     return _wait(controller, context, topic, wanted, min(request.max_wait_ms, WAIT_MS_MAX))
@@ -66,7 +69,7 @@ def _refuse(
         return ErrorCode.FENCED_LEADER_EPOCH
     if wanted.current_leader_epoch > log.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if not log.start <= wanted.fetch_offset <= log.end:
+    if not 0 <= wanted.fetch_offset <= log.end:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
 
@@ -122,7 +125,12 @@ def _answer(
         data.high_watermark = log.committed
         data.last_stable_offset = log.committed
         data.log_start_offset = log.start
-        if wanted.fetch_offset < log.committed:
+        if wanted.fetch_offset < log.start:
+            assert controller.snapshots is not None
+            latest = controller.snapshots.latest
+            assert latest is not None, "what the log does not hold is in a snapshot"
+            data.snapshot_id = SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
+        elif wanted.fetch_offset < log.committed:
             try:
                 found = log.read(wanted.fetch_offset, wanted.partition_max_bytes)
             except StorageError as error:
