@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-apache check format soak bench apache docs lock clean distclean
+.PHONY: help demo test test-apache check format simulate soak bench apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,12 @@ else
 	@nohup $(BIN)/python -m holdfast.lab.soak > runs/soak.log 2>&1 & \
 		echo "soak runs as process $$!: log runs/soak.log, results docs/design/soak"
 endif
+
+# SEEDS=n fresh ones (FIRST=s names them), or SEED=s one again with its trace. JOBS=n processes,
+# RESULTS=file to be appended to and gone on from; ARGS for the rest.
+simulate: $(VENV)/.run ## a whole cluster broken in many ways, each from one seed
+	@$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) \
+		$(if $(FIRST),--first $(FIRST)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESULTS),--results $(RESULTS)) $(ARGS)
 
 bench: $(VENV)/.run ## the figures, into bench/results/ and a table
 	@$(BIN)/python bench/run.py $(ARGS)

@@ -154,7 +154,7 @@ class ClusterClient:
             response = await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
             code = response.topics[0].error_code
             if code != ErrorCode.TOPIC_ALREADY_EXISTS:  # by an attempt whose answer was lost
-                _check(f"create {name}", code)
+                check(f"create {name}", code)
 
         async def lead() -> None:
             for partition in range(partitions):
@@ -178,13 +178,13 @@ class ClusterClient:
                 topics=[ReassignableTopic(name=topic, partitions=[wanted])],
             )
         )
-        _check(f"reassign {topic}-{partition}", response.error_code)
-        _check(f"reassign {topic}-{partition}", response.responses[0].partitions[0].error_code)
+        check(f"reassign {topic}-{partition}", response.error_code)
+        check(f"reassign {topic}-{partition}", response.responses[0].partitions[0].error_code)
 
     async def reassignments(self) -> dict[tuple[str, int], OngoingPartitionReassignment]:
         """Ask once what is being moved at present."""
         response = await self.ask(ListPartitionReassignmentsRequest(topics=None))
-        _check("list reassignments", response.error_code)
+        check("list reassignments", response.error_code)
         return {
             (topic.name, each.partition_index): each
             for topic in response.topics
@@ -203,7 +203,7 @@ class ClusterClient:
         )
         response = await self.ask(request, node=await self.leader(topic, partition))
         found = response.topics[0].partitions[0]
-        _check(f"delete records of {topic}-{partition}", found.error_code)
+        check(f"delete records of {topic}-{partition}", found.error_code)
         return int(found.low_watermark)
 
     async def refresh(self, topic: str) -> Any:
@@ -214,7 +214,7 @@ class ClusterClient:
         response = await self.ask(request)
         self._nodes = {one.node_id: (one.host, one.port) for one in response.brokers}
         found = response.topics[0]
-        _check(f"metadata of {topic}", found.error_code)
+        check(f"metadata of {topic}", found.error_code)
         self.topic_ids[topic] = bytes(found.topic_id)
         for partition in found.partitions:
             self._leaders[topic, partition.partition_index] = partition.leader_id
@@ -239,7 +239,7 @@ class ClusterClient:
             )
             response = await self.ask(request, node=await self.leader(topic, partition))
             found = response.topics[0].partitions[0]
-            _check(f"offsets of {topic}-{partition}", found.error_code)
+            check(f"offsets of {topic}-{partition}", found.error_code)
             return int(found.offset)
 
         return await self.until(look)
@@ -280,7 +280,7 @@ class ClusterClient:
         )
         response = await self.ask(request, node=node, version=_PRODUCE_VERSION)
         answer = response.responses[0].partition_responses[0]
-        _check(f"produce to {topic}-{partition}", answer.error_code)
+        check(f"produce to {topic}-{partition}", answer.error_code)
         return int(answer.base_offset)
 
     async def peek(self, topic: str, partition: int, offset: int) -> list[Stored]:
@@ -315,9 +315,9 @@ class ClusterClient:
             topics=[fetching.FetchTopic(topic_id=self.topic_ids[topic], partitions=[asked])],
         )
         response = await self.ask(request, node=leader, version=_FETCH_VERSION)
-        _check(f"fetch of {topic}-{partition}", response.error_code)
+        check(f"fetch of {topic}-{partition}", response.error_code)
         data: fetching.PartitionData = response.responses[0].partitions[0]
-        _check(f"fetch of {topic}-{partition} at {offset}", data.error_code)
+        check(f"fetch of {topic}-{partition} at {offset}", data.error_code)
         return data
 
     async def _ask_any(self, message: Request, version: int | None) -> Any:
@@ -382,7 +382,7 @@ class Producer:
     async def _begin(self) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         response = await self._client.ask(request)
-        _check("producer id", response.error_code)
+        check("producer id", response.error_code)
         return response.producer_id, response.producer_epoch
 
     async def _attempt(self, partition: int, batch: bytes) -> int:
@@ -410,7 +410,8 @@ def _records(data: memoryview | bytes) -> list[tuple[Record, int]]:
     return found
 
 
-def _check(what: str, code: int) -> None:
+def check(what: str, code: int) -> None:
+    """RetryError or RefusedError, unless the code says that all went well."""
     if code in RETRIABLE:
         raise RetryError(what, code)
     if code != ErrorCode.NONE:

@@ -1,0 +1,245 @@
+"""What an operator asks of a cluster in the middle of it all: a function for each kind of event.
+
+A refusal is an answer like any other. True: the cluster said yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from holdfast.testing.client import AnswerError, ClusterClient, check
+from holdfast.testing.simulation.conductor import Conductor, Perform
+from holdfast.testing.simulation.metadata import State
+from holdfast.testing.simulation.plan import Event, TopicPlan
+from holdfast.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from holdfast.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+_TIMEOUT_S = 12.0
+_TOPIC = 2  # resource type
+PREFERRED, UNCLEAN = 0, 1
+
+
+async def _try(hand: Conductor, event: Event, attempt: object) -> bool:
+    """Wait for an administrative request, but not for ever; True when it was granted."""
+    try:
+        await asyncio.wait_for(attempt, _TIMEOUT_S)  # type: ignore[arg-type]
+    except (OSError, AnswerError) as error:
+        hand.note(f"{event.kind}: {error or type(error).__name__}")
+        return False
+    return True
+
+
+def _topic(hand: Conductor, name: str) -> TopicPlan:
+    return next(topic for topic in hand.plan.topics if topic.name == name)
+
+
+def _pick(hand: Conductor, event: Event) -> tuple[int, State | None]:
+    """A partition of the event's topic by the event's own chance, and its state."""
+    topic = _topic(hand, event.target)
+    partition = int(event.amount) % topic.partitions
+    for key, state in hand.oracle.metadata.partitions.items():
+        if key[1] == partition and hand.oracle.metadata.topics[key[0]] == topic.name:
+            return partition, state
+    return partition, None
+
+
+async def _with_client(hand: Conductor) -> ClusterClient:
+    client = hand.cluster.client("admin")
+    for topic in hand.plan.topics:
+        try:
+            await asyncio.wait_for(client.refresh(topic.name), 3.0)
+        except (OSError, AnswerError):
+            client.forget()
+    return client
+
+
+async def _create_topic(hand: Conductor, event: Event) -> bool:
+    name = f"x{int(event.amount)}"
+    partitions = 1 + int(event.amount) % 3
+    client = hand.cluster.client("admin")
+    made = await _try(
+        hand,
+        event,
+        client.create_topic(
+            name, partitions=partitions, replication_factor=min(3, hand.plan.brokers)
+        ),
+    )
+    if made:
+        hand.topics[name] = partitions
+    client.close()
+    return made
+
+
+async def _delete_topic(hand: Conductor, event: Event) -> bool:
+    """One that an event made: the others are judged to the end."""
+    if not hand.topics:
+        return False
+    name = min(hand.topics)
+    client = hand.cluster.client("admin")
+
+    async def delete() -> None:
+        response = await client.ask(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=3000)
+        )
+        check("delete", response.responses[0].error_code)
+
+    done = await _try(hand, event, delete())
+    if done:
+        hand.topics.pop(name, None)
+    client.close()
+    return done
+
+
+async def _create_partitions(hand: Conductor, event: Event) -> bool:
+    if not hand.topics:
+        return False
+    name = max(hand.topics)
+    client = hand.cluster.client("admin")
+    count = hand.topics[name] + 1
+
+    async def grow() -> None:
+        response = await client.ask(
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)],
+                timeout_ms=3000,
+            )
+        )
+        check("grow", response.results[0].error_code)
+
+    done = await _try(hand, event, grow())
+    if done and name in hand.topics:
+        hand.topics[name] = count
+    client.close()
+    return done
+
+
+async def _set(hand: Conductor, event: Event, topic: str, name: str, value: str) -> bool:
+    client = hand.cluster.client("admin")
+
+    async def alter() -> None:
+        config = AlterableConfig(name=name, config_operation=0, value=value)
+        response = await client.ask(
+            IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=_TOPIC, resource_name=topic, configs=[config]
+                    )
+                ]
+            )
+        )
+        check(f"set {name}", response.responses[0].error_code)
+
+    done = await _try(hand, event, alter())
+    client.close()
+    return done
+
+
+async def _set_min_isr(hand: Conductor, event: Event) -> bool:
+    topic = _topic(hand, event.target)
+    value = 1 + int(event.amount) % topic.replication_factor
+    done = await _set(hand, event, topic.name, "min.insync.replicas", str(value))
+    await asyncio.sleep(event.seconds)
+    await _set(hand, event, topic.name, "min.insync.replicas", topic.configs["min.insync.replicas"])
+    return done
+
+
+async def _set_unclean(hand: Conductor, event: Event) -> bool:
+    """Switch it on for a while, and back to what the topic was made with."""
+    name = "unclean.leader.election.enable"
+    topic = _topic(hand, event.target)
+    done = await _set(hand, event, topic.name, name, "true")
+    await asyncio.sleep(event.seconds)
+    await _set(hand, event, topic.name, name, topic.configs[name])
+    return done
+
+
+async def elect(client: ClusterClient, topic: str, partition: int, kind: int) -> None:
+    """Ask once for an election. RetryError and RefusedError: it was not held."""
+    response = await client.ask(
+        ElectLeadersRequest(
+            election_type=kind,
+            topic_partitions=[TopicPartitions(topic=topic, partitions=[partition])],
+            timeout_ms=3000,
+        )
+    )
+    results = response.replica_election_results
+    check("elect", response.error_code)
+    if results:
+        check("elect", results[0].partition_result[0].error_code)
+
+
+async def _elect(hand: Conductor, event: Event, kind: int) -> bool:
+    partition, _ = _pick(hand, event)
+    client = hand.cluster.client("admin")
+    if kind == UNCLEAN:
+        # From now on, for the request may be carried out at any time.
+        hand.oracle.metadata.operator_unclean.add((event.target, partition))
+
+    done = await _try(hand, event, elect(client, event.target, partition, kind))
+    client.close()
+    return done
+
+
+async def _elect_preferred(hand: Conductor, event: Event) -> bool:
+    return await _elect(hand, event, PREFERRED)
+
+
+async def _elect_unclean(hand: Conductor, event: Event) -> bool:
+    return await _elect(hand, event, UNCLEAN)
+
+
+async def _reassign(hand: Conductor, event: Event) -> bool:
+    partition, state = _pick(hand, event)
+    if state is None:
+        return False
+    draw = random.Random(event.amount)
+    size = min(len(hand.cluster.brokers), max(1, len(state.replicas) + draw.choice((-1, 0, 0, 1))))
+    size = max(size, _topic(hand, event.target).min_isr)
+    target = draw.sample(list(hand.cluster.brokers), size)
+    client = await _with_client(hand)
+    done = await _try(hand, event, client.reassign(event.target, partition, target))
+    client.close()
+    return done
+
+
+async def _cancel_reassign(hand: Conductor, event: Event) -> bool:
+    partition, _ = _pick(hand, event)
+    client = await _with_client(hand)
+    done = await _try(hand, event, client.reassign(event.target, partition, None))
+    client.close()
+    return done
+
+
+async def _delete_records(hand: Conductor, event: Event) -> bool:
+    partition, _ = _pick(hand, event)
+    truth = hand.oracle.named(event.target, partition)
+    if truth is None:
+        return False
+    draw = random.Random(event.amount)
+    offset = -1 if draw.random() < 0.2 else draw.randint(0, truth.committed.end)
+    client = await _with_client(hand)
+    done = await _try(hand, event, client.delete_records(event.target, partition, offset))
+    client.close()
+    return done
+
+
+ADMIN: Final[dict[str, Perform]] = {
+    "create_topic": _create_topic,
+    "delete_topic": _delete_topic,
+    "create_partitions": _create_partitions,
+    "set_min_isr": _set_min_isr,
+    "set_unclean": _set_unclean,
+    "elect_preferred": _elect_preferred,
+    "elect_unclean": _elect_unclean,
+    "reassign": _reassign,
+    "cancel_reassign": _cancel_reassign,
+    "delete_records": _delete_records,
+}

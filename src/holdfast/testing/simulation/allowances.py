@@ -1,0 +1,99 @@
+"""What Kafka's model allows to be lost, and why. The only place that forgives anything.
+
+A loss is a set of batches that were below a high watermark and are not in the log of a new leader.
+It is allowed in three cases only (KAFKA.md 5.3, 4.9, 11.3), each bound to one election; all else
+that is missing, changed or taken back is a broken promise. What only acks=0 or acks=1 acknowledged
+was promised to nobody, so that its loss needs no allowance; it counts as committed, and as
+promised to whoever could read it, as soon as a high watermark has passed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from holdfast.testing.simulation.chain import Entry, Name
+
+
+class Reason(StrEnum):
+    """Why a committed batch may be gone."""
+
+    # Somebody asked for availability instead: a replica that is not known to hold everything leads.
+    # What it lacks is lost, and what it wrote by itself takes the place.
+    UNCLEAN = "unclean election"
+    # Acknowledged means replicated, not synced. The last member of the ISR lost power or its disk,
+    # and without eligible leader replicas it is still the only one that may lead (the "last replica
+    # standing"). It may lack what it had and lost by that, and nothing else. This covers losing
+    # power everywhere at once, too: the members leave the ISR one by one.
+    LAST_REPLICA = "the last replica standing lost power"
+    # With eligible leader replicas that one is struck off. Only when all of ISR and ELR have lost
+    # power may the last known leader come back, with the same bound.
+    LAST_KNOWN_LEADER = "all eligible replicas lost power; the last known leader came back"
+
+
+@dataclass(frozen=True, slots=True)
+class Forgiveness:
+    """What earlier epochs wrote at `offset` and beyond may be lost, from `epoch` on."""
+
+    epoch: int
+    offset: int
+    reason: Reason
+
+    def covers(self, epoch: int, offset: int) -> bool:
+        return epoch < self.epoch and offset >= self.offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """How one leader epoch of a partition began, as committed metadata say."""
+
+    leader: int
+    isr_before: tuple[int, ...]
+    elr_before: tuple[int, ...]
+    last_known: tuple[int, ...]  # before, and as the same record says
+    elr_on: bool
+    unclean_allowed: bool  # by a configuration in force, or because an operator asked for it
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the new leader is one that is known to hold all that is committed."""
+        return self.leader in self.isr_before or self.leader in self.elr_before
+
+    @property
+    def is_legal(self) -> bool:
+        """Whether the rules let this one lead at all."""
+        last_known = self.elr_on and self.leader in self.last_known
+        return self.is_clean or self.unclean_allowed or last_known
+
+
+def allowed(
+    election: Election, lacking: Iterable[Entry], lost: Mapping[Name, str]
+) -> Reason | None:
+    """Say why a new leader may lack these committed batches; None: it may not.
+
+    `lost`: what this replica had, and lost by a power cut or with its disk.
+    """
+    lost_them = all(entry.name in lost for entry in lacking)
+    if election.is_clean:
+        alone = election.isr_before == (election.leader,) and not election.elr_on
+        return Reason.LAST_REPLICA if alone and lost_them else None
+    if election.unclean_allowed:
+        return Reason.UNCLEAN
+    if election.elr_on and election.leader in election.last_known and lost_them:
+        return Reason.LAST_KNOWN_LEADER
+    return None
+
+
+@dataclass(slots=True)
+class Allowances:
+    """What has been forgiven in one partition."""
+
+    given: list[Forgiveness] = field(default_factory=list)
+
+    def add(self, forgiveness: Forgiveness) -> None:
+        self.given.append(forgiveness)
+
+    def covers(self, epoch: int, offset: int) -> bool:
+        """Whether a record that `epoch` wrote at `offset` may be gone."""
+        return any(each.covers(epoch, offset) for each in self.given)

@@ -1,0 +1,374 @@
+"""Producers and consumers of one run, and the history that they write for the judge.
+
+Owns what each outcome means: acknowledged, certainly refused, unknown. Must never reach into a node
+for anything but to ask the oracle, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+from zlib import crc32
+
+from holdfast.clients.outcomes import CERTAIN_CODES
+from holdfast.judge.history import (
+    Acknowledged,
+    Delivered,
+    Event,
+    Position,
+    ReadEnd,
+    Refused,
+    Send,
+    Unknown,
+)
+from holdfast.testing.client import AnswerError, ClusterClient, RefusedError, Stored
+from holdfast.testing.cluster import SimulatedCluster
+from holdfast.testing.simulation.oracle import Oracle
+from holdfast.testing.simulation.plan import ProducerPlan, ReaderPlan
+from holdfast.wire.batch import Record, batches, build_batch, read_records
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import fetch as fetching
+from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
+
+_BATCH_MAX = 4
+_PAUSE_S = 0.1
+_DELIVERY_S = 25.0  # as delivery.timeout.ms: then the outcome is unknown
+_LOST_SEQUENCE_S = 5.0  # so long it may be an old leader that says so
+_FETCH_VERSION = 17
+_EPOCH_START_MS = 1_767_225_600_000
+
+
+class History:
+    """All events of one run, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.epochs: dict[str, int | None] = {}  # id -> leader epoch in which it was acknowledged
+        self.counts: dict[str, int] = {"acknowledged": 0, "refused": 0, "unknown": 0, "read": 0}
+
+    def now(self) -> tuple[float, int]:
+        now_ms = asyncio.get_running_loop().time() * 1000
+        return now_ms, _EPOCH_START_MS + int(now_ms)
+
+
+def digest_of(value: bytes) -> str:
+    return f"{crc32(value):08x}"
+
+
+def name_of(value: bytes | None) -> str | None:
+    """The id that a produced value carries."""
+    if value is None:
+        return None
+    return value.split(b"|", 1)[0].decode("ascii", "replace")
+
+
+class SimulatedProducer:
+    """Writes to one partition, a batch at a time, until it is told to stop."""
+
+    def __init__(
+        self, plan: ProducerPlan, client: ClusterClient, history: History, oracle: Oracle, seed: int
+    ) -> None:
+        self._plan: Final = plan
+        self._client: Final = client
+        self._history: Final = history
+        self._oracle: Final = oracle
+        self._draw = random.Random(f"producer/{seed}/{plan.topic}/{plan.partition}")
+        self._generation = 0
+        self._number = 0
+        self._identity: tuple[int, int] | None = None
+        self._sequence = 0
+        self.waits_since: float | None = None  # when the batch in hand was first sent
+        self.stopping = False
+
+    def __str__(self) -> str:
+        return f"producer of {self._plan.topic}-{self._plan.partition}"
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self._write()
+            pause_s = self._plan.pause_ms / 1000
+            await asyncio.sleep(pause_s * 2 * self._draw.random())
+
+    async def _write(self) -> None:
+        plan, history = self._plan, self._history
+        process = f"{plan.topic}-{plan.partition}.{self._generation}"
+        names = []
+        values = []
+        now_ms, wall_ms = history.now()
+        for _ in range(self._draw.randint(1, _BATCH_MAX)):
+            name = f"{process}:{self._number}"
+            self._number += 1
+            value = name.encode() + b"|" + b"x" * self._draw.randrange(64)
+            names.append(name)
+            values.append(value)
+            history.events.append(
+                Send(
+                    at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
+                    partition=plan.partition, id=name, digest=digest_of(value), size=len(value),
+                )
+            )  # fmt: skip
+        self.waits_since = now_ms / 1000
+        try:
+            await self._deliver(process, names, values)
+        finally:
+            self.waits_since = None
+
+    async def _deliver(self, process: str, names: list[str], values: list[bytes]) -> None:
+        """Send until there is an outcome, and write it down."""
+        loop = asyncio.get_running_loop()
+        plan = self._plan
+        give_up = loop.time() + _DELIVERY_S
+        attempts = 0
+        out_of_order_since: float | None = None
+        while True:
+            error = "timed out"
+            try:
+                if plan.idempotent and self._identity is None:
+                    self._identity = await self._begin()
+                leader = await self._client.leader(plan.topic, plan.partition)
+                attempts += 1
+                base = await self._client.produce_batch(
+                    plan.topic, plan.partition, self._batch(values), acks=plan.acks, node=leader
+                )
+            except AnswerError as failure:
+                error = failure.code.name
+                if failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    self._acknowledged(process, names, None, -1)
+                    return
+                if failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    out_of_order_since = out_of_order_since or loop.time()
+                certain = failure.code in CERTAIN_CODES and attempts == 1 and not plan.idempotent
+                if certain and (not plan.retries or isinstance(failure, RefusedError)):
+                    self._refused(process, names, error)
+                    return
+            except OSError as failure:
+                error = type(failure).__name__
+            else:
+                self._acknowledged(process, names, base if base >= 0 else None, leader)
+                return
+            lost = out_of_order_since is not None and (
+                loop.time() - out_of_order_since > _LOST_SEQUENCE_S
+            )
+            once = not plan.idempotent and not plan.retries and attempts > 0
+            if lost or once or loop.time() > give_up:
+                self._unknown(process, names, error)
+                return
+            await asyncio.sleep(_PAUSE_S)
+            self._client.forget()
+
+    async def _begin(self) -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = await self._client.ask(request)
+        if response.error_code != ErrorCode.NONE:
+            raise AnswerError("producer id", response.error_code)
+        self._sequence = 0
+        return response.producer_id, response.producer_epoch
+
+    def _batch(self, values: list[bytes]) -> bytes:
+        stamp = self._client.runtime.clock.wall_ms()
+        records = [Record(value=value, timestamp=stamp) for value in values]
+        if self._identity is None:
+            return bytes(build_batch(records))
+        producer_id, epoch = self._identity
+        return bytes(
+            build_batch(
+                records,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=self._sequence,
+            )
+        )
+
+    def _acknowledged(self, process: str, names: list[str], base: int | None, leader: int) -> None:
+        plan, history = self._plan, self._history
+        self._sequence += len(names)
+        truth = self._oracle.named(plan.topic, plan.partition)
+        epoch = None
+        if base is not None and truth is not None:
+            epoch = truth.epoch_of(leader, base)
+            if plan.acks == -1:
+                truth.acknowledged(leader, base + len(names) - 1)
+        now_ms, wall_ms = history.now()
+        for number, name in enumerate(names):
+            history.epochs[name] = epoch
+            history.events.append(
+                Acknowledged(
+                    at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
+                    partition=plan.partition, id=name,
+                    offset=None if base is None else base + number,
+                )
+            )  # fmt: skip
+        history.counts["acknowledged"] += len(names)
+
+    def _refused(self, process: str, names: list[str], error: str) -> None:
+        plan, history = self._plan, self._history
+        now_ms, wall_ms = history.now()
+        history.events += [
+            Refused(
+                at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
+                partition=plan.partition, id=name, error=error,
+            )
+            for name in names
+        ]  # fmt: skip
+        history.counts["refused"] += len(names)
+
+    def _unknown(self, process: str, names: list[str], error: str) -> None:
+        """It may arrive at any time from now on: what follows is another producer's."""
+        plan, history = self._plan, self._history
+        now_ms, wall_ms = history.now()
+        history.events += [
+            Unknown(
+                at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
+                partition=plan.partition, id=name, error=error,
+            )
+            for name in names
+        ]  # fmt: skip
+        history.counts["unknown"] += len(names)
+        self._generation += 1
+        self._identity = None
+        self._client.forget()
+
+
+class SimulatedReader:
+    """Reads the partitions of a topic in turn, from the beginning, over and over."""
+
+    def __init__(
+        self,
+        number: int,
+        plan: ReaderPlan,
+        partitions: int,
+        client: ClusterClient,
+        history: History,
+        oracle: Oracle,
+    ) -> None:
+        self._plan: Final = plan
+        self._process: Final = f"reader-{number}"
+        self._client: Final = client
+        self._history: Final = history
+        self._oracle: Final = oracle
+        self._next = dict.fromkeys(range(partitions), 0)
+        self._nearest: dict[int, int] = {}  # partition -> the replica that the leader named
+        self.from_followers = 0
+        self.stopping = False
+
+    async def run(self) -> None:
+        while not self.stopping:
+            for partition in self._next:
+                try:
+                    await self._read(partition)
+                except (OSError, AnswerError):
+                    self._nearest.pop(partition, None)
+                    self._client.forget()
+            await asyncio.sleep(self._plan.pause_ms / 1000)
+
+    async def _read(self, partition: int) -> None:
+        topic, client = self._plan.topic, self._client
+        leader = await client.leader(topic, partition)
+        node = self._nearest.get(partition, leader)
+        asked = fetching.FetchPartition(
+            partition=partition, fetch_offset=self._next[partition], partition_max_bytes=4096
+        )
+        request = fetching.FetchRequest(
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            rack_id=self._plan.rack,
+            topics=[fetching.FetchTopic(topic_id=client.topic_ids[topic], partitions=[asked])],
+        )
+        response = await client.ask(request, node=node, version=_FETCH_VERSION)
+        if response.error_code != ErrorCode.NONE:
+            raise AnswerError("fetch", response.error_code)
+        data = response.responses[0].partitions[0]
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._out_of_range(partition, nearest=node != leader)
+            return
+        if data.error_code != ErrorCode.NONE:
+            raise AnswerError("fetch", data.error_code)
+        if data.preferred_read_replica >= 0:
+            self._nearest[partition] = data.preferred_read_replica
+            return
+        stored = list(records_of(data.records or b"", self._next[partition]))
+        self.from_followers += len(stored) if node != leader else 0
+        self._delivered(partition, stored, data.high_watermark)
+
+    async def _out_of_range(self, partition: int, *, nearest: bool) -> None:
+        """What we stood at is gone, by retention or by an unclean election; or this one lags."""
+        if nearest:
+            del self._nearest[partition]
+            return
+        begin = await self._client.end(self._plan.topic, partition, timestamp=-2)
+        self._move(partition, begin, "out of range")
+
+    def _move(self, partition: int, offset: int, reason: str) -> None:
+        now_ms, wall_ms = self._history.now()
+        self._next[partition] = offset
+        self._history.events.append(
+            Position(
+                at_ms=now_ms, wall_ms=wall_ms, process=self._process, topic=self._plan.topic,
+                partition=partition, offset=offset, reason=reason,
+            )
+        )  # fmt: skip
+
+    def _delivered(self, partition: int, stored: list[Stored], high_watermark: int) -> None:
+        if stored:
+            topic = self._plan.topic
+            truth = self._oracle.named(topic, partition)
+            if truth is not None:
+                truth.read(stored[0].offset, stored[0].leader_epoch)
+                truth.read(stored[-1].offset, stored[-1].leader_epoch)
+            deliver(self._history, self._process, topic, partition, stored, high_watermark)
+            self._next[partition] = stored[-1].offset + 1
+
+
+def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:
+    """Records of an answer from `offset` on."""
+    found: list[Stored] = []
+    view = memoryview(data)
+    for position, header in batches(view):
+        if not header.is_control and header.last_offset >= offset:
+            found += [
+                Stored(record.offset, record.value, header.leader_epoch)
+                for record in read_records(view[position:])
+                if record.offset >= offset
+            ]
+    return found
+
+
+def deliver(
+    history: History,
+    process: str,
+    topic: str,
+    partition: int,
+    stored: list[Stored],
+    high_watermark: int | None,
+) -> None:
+    """Write down what a reader was given."""
+    now_ms, wall_ms = history.now()
+    history.counts["read"] += len(stored)
+    history.events += [
+        Delivered(
+            at_ms=now_ms, wall_ms=wall_ms, process=process, topic=topic, partition=partition,
+            offset=one.offset, id=name_of(one.value), digest=digest_of(one.value or b""),
+            epoch=one.leader_epoch, committed_end=high_watermark,
+        )
+        for one in stored
+    ]  # fmt: skip
+
+
+async def read_whole(cluster: SimulatedCluster, history: History, topic: str, count: int) -> None:
+    """Read every partition of a topic to its end, as the judge's last word."""
+    client = cluster.client("final")
+    for partition in range(count):
+        begin = await client.end(topic, partition, timestamp=-2)
+        stored = await client.read(topic, partition)
+        deliver(history, "final", topic, partition, stored, None)
+        now_ms, wall_ms = history.now()
+        end = stored[-1].offset + 1 if stored else begin
+        history.events.append(
+            ReadEnd(
+                at_ms=now_ms, wall_ms=wall_ms, process="final", topic=topic, partition=partition,
+                begin=begin, end=end,
+            )
+        )  # fmt: skip
+    client.close()

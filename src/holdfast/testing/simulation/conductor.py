@@ -1,0 +1,249 @@
+"""Carries out a plan's events on a simulated cluster, and puts everything right in the end.
+
+Owns which nodes are down on purpose, and for how long; whoever exits by itself is started again, as
+an init system does. An event that can't be carried out when its time has come (its target is down
+already) is passed over, and counted as that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from holdfast.testing.cluster import SimulatedCluster
+from holdfast.testing.runtime import Machine
+from holdfast.testing.simulation.oracle import Oracle
+from holdfast.testing.simulation.plan import Event, Plan
+from holdfast.testing.simulation.truth import POWER_CUT, WIPED
+
+_LOOK_S = 0.25
+_RESTART_S = 1.0  # what an init system waits before it starts a process again
+_STOP_S = 40.0  # a clean stop that takes longer ends with SIGKILL
+
+Perform = Callable[["Conductor", Event], Awaitable[bool]]
+
+
+class Conductor:
+    """The hand that does it all."""
+
+    def __init__(self, plan: Plan, cluster: SimulatedCluster, oracle: Oracle) -> None:
+        self.plan: Final = plan
+        self.cluster: Final = cluster
+        self.oracle: Final = oracle
+        self.counts: Counter[str] = Counter()
+        self.log: list[str] = []  # what was done, with its time
+        self.held: dict[int, str] = {}  # node -> the event that keeps it down, or is at it
+        self.links: dict[tuple[str, str], int] = {}  # how many events have a link cut
+        self.topics: dict[str, int] = {}  # made by events: name -> partitions
+        self.harmed: dict[int, None] = {}  # nodes whose disks have failed or were replaced
+        self._tasks: list[asyncio.Task[None]] = []
+        self._keeper: asyncio.Task[None] | None = None
+        self._exits = 0
+
+    # -- the run -------------------------------------------------------------------------------
+
+    def start(self, table: dict[str, Perform]) -> None:
+        """Begin: each event at its time, counted from now."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for event in self.plan.events:
+            self._tasks.append(loop.create_task(self._perform(event, began, table[event.kind])))
+        self._keeper = loop.create_task(self._keep_running())
+
+    async def _perform(self, event: Event, began: float, perform: Perform) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, began + event.at - loop.time()))
+        self.note(f"begins: {event}")
+        done = await perform(self, event)
+        self.counts[event.kind if done else f"{event.kind} passed over"] += 1
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{asyncio.get_running_loop().time():9.3f} {text}")
+        self.cluster.world.trace.fold("event", text)
+
+    async def _keep_running(self) -> None:
+        """Start again whoever gave up by himself."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for node in self.nodes:
+                self._look_at(node)
+                if node in self.held or self.is_up(node):
+                    continue
+                self.note(f"node {node} exited by itself: {self.cluster.exits[-1:]}")
+                self.counts["exits by themselves"] += 1
+                self.held[node] = "init"
+                self.died(node)
+                self._tasks.append(
+                    asyncio.get_running_loop().create_task(self._start_later(node, _RESTART_S))
+                )
+
+    def _look_at(self, node: int) -> None:
+        """Whether a process has died of its own mistake; and what it has opened, it has."""
+        failure = self.cluster.failure(node)
+        if failure is not None:
+            self.oracle.fail("a node does not fail by itself", f"node {node}: {failure!r}")
+        made = self.cluster.nodes.get(node)
+        if made is not None and made.broker is not None and self.cluster.is_ready(node):
+            self.oracle.compare(node, made.broker.image)
+
+    async def _start_later(self, node: int, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.release(node)
+
+    async def heal(self) -> None:
+        """End every event now, mend everything, and start all but the plan's broken minority."""
+        for task in [*self._tasks, *([self._keeper] if self._keeper else [])]:
+            task.cancel()
+        outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        self._tasks.clear()
+        world = self.cluster.world
+        world.fabric.heal_all()
+        world.fabric.weather = self.weather
+        for one in self.names:
+            for other in self.names:
+                world.fabric.change_weather(one, other, None)
+        world.provocations.stop()
+        broken = {self.resolve(target) for target in self.plan.broken}
+        for node in self.nodes:
+            machine = self.cluster.machine(node)
+            machine.resume()
+            machine.disk.heal()
+            machine.disk.capacity_bytes = None
+            machine.slow_disk()
+            machine.drift_clock(0)
+            if node in broken:
+                if self.is_up(node):
+                    self.kill(node)
+                self.held[node] = "broken"
+            elif not self.is_up(node):
+                self.died(node)
+                self.release(node)
+            elif self._has_lost_a_disk(node):
+                self.kill(node)
+                self.release(node)
+            else:
+                self.held.pop(node, None)
+        self._keeper = asyncio.get_running_loop().create_task(self._keep_running())
+        self.note("all healed but " + (", ".join(self.plan.broken) or "nobody"))
+
+    def _has_lost_a_disk(self, node: int) -> bool:
+        """Serving on without a log directory, until a technician starts it anew."""
+        made = self.cluster.nodes.get(node)
+        return made is None or any(not each.online for each in made.directories.directories)
+
+    def revive(self) -> None:
+        """Start the broken minority as well."""
+        for node in self.nodes:
+            if self.held.get(node) == "broken":
+                self.release(node)
+
+    def close(self) -> None:
+        for task in [*self._tasks, *([self._keeper] if self._keeper else [])]:
+            task.cancel()
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[int]:
+        return list(dict.fromkeys([*self.cluster.brokers, *self.cluster.controllers]))
+
+    @property
+    def names(self) -> list[str]:
+        return [*(self.cluster.machine(node).name for node in self.nodes), "client"]
+
+    @property
+    def weather(self) -> Any:
+        from holdfast.testing.links import Weather  # noqa: PLC0415 - one use
+
+        return Weather(delay_us=self.plan.delay_us)
+
+    def machine(self, node: int) -> Machine:
+        return self.cluster.machine(node)
+
+    def is_up(self, node: int) -> bool:
+        process = self.machine(node).process
+        return process is not None and process.alive
+
+    def resolve(self, target: str) -> int | None:
+        """Which node an event means; None: there is none at present."""
+        kind, _, name = target.partition(":")
+        if kind == "broker":
+            return self.cluster.brokers[int(name) % len(self.cluster.brokers)]
+        if kind == "controller":
+            return self.cluster.controllers[int(name) % len(self.cluster.controllers)]
+        if kind == "active":
+            return self.cluster.active_controller()
+        topic, _, partition = name.partition("/")
+        for key, state in self.oracle.metadata.partitions.items():
+            if key[1] == int(partition) and self.oracle.metadata.topics[key[0]] == topic:
+                if kind == "leader":
+                    return state.leader if state.leader >= 0 else None
+                followers = [node for node in state.isr if node != state.leader]
+                return followers[0] if followers else None
+        return None
+
+    def take(self, target: str, event: Event) -> int | None:
+        """Resolve a node that is up and that no other event is at; it is this event's then."""
+        node = self.resolve(target)
+        if node is None or node in self.held or not self.is_up(node):
+            return None
+        self.held[node] = event.kind
+        return node
+
+    def release(self, node: int) -> None:
+        """Let a node go: its process is started, if it is dead."""
+        self.held.pop(node, None)
+        if not self.is_up(node):
+            self.cluster.start_node(node)
+
+    def kill(self, node: int) -> None:
+        self.died(node)
+        self.cluster.crash(node)
+
+    def died(self, node: int, cause: str = "") -> None:
+        self.oracle.died(node, cause)
+
+    def power_cut(self, node: int, *, torn: bool) -> None:
+        self.died(node, POWER_CUT)
+        self.cluster.power_cut(node, torn=torn)
+        self.counts["machines without power"] += 1
+
+    def wipe(self, node: int) -> None:
+        self.harmed[node] = None
+        self.died(node, WIPED)
+        self.cluster.crash(node)
+        self.machine(node).wipe_disk()
+
+    def harm(self, node: int) -> None:
+        """Its disk fails: what it loses from now on is not the process's fault."""
+        self.harmed[node] = None
+        self.oracle.harmed(node)
+
+    async def stop(self, node: int) -> bool:
+        """Stop a node as SIGTERM does. False: it took so long that it was killed."""
+        stopping: Coroutine[Any, Any, None] = self.cluster.stop(node)
+        try:
+            await asyncio.wait_for(stopping, _STOP_S)
+        except TimeoutError:
+            if self.is_up(node):
+                self.kill(node)
+            return False
+        self.died(node)
+        return True
+
+    # -- links ---------------------------------------------------------------------------------
+
+    def cut(self, one: str, other: str) -> None:
+        self.links[one, other] = self.links.get((one, other), 0) + 1
+        self.cluster.world.fabric.cut(one, other)
+
+    def mend(self, one: str, other: str) -> None:
+        """Take back one `cut`; the link is whole when all have been."""
+        self.links[one, other] -= 1
+        if not self.links[one, other]:
+            self.cluster.world.fabric.heal(one, other)

@@ -1,0 +1,349 @@
+"""Draws a whole plan from one seed: the cluster, its clients and a schedule of faults.
+
+Owns the odds. Calm stretches lie between bursts, so that some faults meet a whole cluster, and some
+a cluster that has not recovered from the one before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPlan, TopicPlan
+
+FIRST_S: Final = 4.0  # the workload has begun by then
+FAULTS_MIN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How long and how busy a run is."""
+
+    seconds: float
+    pause_ms: tuple[int, int]  # of a producer, on average
+    partitions_max: int
+
+
+FULL: Final = Scale(112.0, (80, 900), 3)
+LIGHT: Final = Scale(40.0, (100, 900), 2)  # for continuous integration
+
+
+def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
+    """The same seed and scale give the same plan."""
+    draw = random.Random(f"plan/{seed}")
+    brokers = draw.choice((3, 3, 3, 4, 5))
+    controllers = draw.choice((1,))
+    combined = controllers <= brokers and draw.random() < 0.25
+    racks = tuple(draw.choice("ab") for _ in range(brokers)) if draw.random() < 0.5 else ()
+    topics = tuple(_draw_topic(draw, f"t{n}", brokers, scale) for n in range(draw.randint(1, 2)))
+    producers = tuple(
+        _draw_producer(draw, topic.name, partition, scale)
+        for topic in topics
+        for partition in range(topic.partitions)
+    )
+    readers = tuple(
+        ReaderPlan(topic=topic.name, rack=draw.choice(racks) if racks else "", pause_ms=pause)
+        for topic in topics
+        for pause in draw.sample((250, 400, 700), draw.randint(1, 2))
+    )
+    plan = Plan(
+        seed=seed,
+        brokers=brokers,
+        controllers=controllers,
+        combined=combined,
+        elr=draw.random() < 0.6,
+        racks=racks,
+        log_directories=draw.choice((1, 1, 2)),
+        config=_draw_config(draw, racks=bool(racks)),
+        delay_us=draw.choice(((50, 500), (50, 500), (100, 5_000), (1_000, 20_000))),
+        provoked=draw.random() < 0.4,
+        shuffled=draw.random() < 0.5,
+        seconds=scale.seconds,
+        topics=topics,
+        producers=producers,
+        readers=readers,
+        broken=_draw_broken(draw, brokers, controllers, combined=combined),
+    )
+    return _with_events(plan, draw_events(draw, plan))
+
+
+def _with_events(plan: Plan, events: tuple[Event, ...]) -> Plan:
+    fields = {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
+    return Plan(**{**fields, "events": events})
+
+
+def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> TopicPlan:
+    factor = draw.choice((1, 2, 3, 3, 3, 3, min(brokers, 5)))
+    min_isr = draw.choice((1, 2, 2, 2)) if factor > 1 else 1
+    if factor == 2:
+        min_isr = draw.choice((1, 1, 2))
+    configs = {
+        "min.insync.replicas": str(min_isr),
+        "unclean.leader.election.enable": "true" if draw.random() < 0.2 else "false",
+    }
+    if draw.random() < 0.5:
+        configs["segment.ms"] = str(draw.choice((700, 2_000, 6_000)))
+    if draw.random() < 0.2:
+        configs["retention.ms"] = str(draw.choice((10_000, 30_000)))
+    return TopicPlan(
+        name=name,
+        partitions=draw.randint(1, scale.partitions_max),
+        replication_factor=factor,
+        configs=configs,
+    )
+
+
+def _draw_producer(draw: random.Random, topic: str, partition: int, scale: Scale) -> ProducerPlan:
+    idempotent = draw.random() < 0.6
+    return ProducerPlan(
+        topic=topic,
+        partition=partition,
+        acks=-1 if idempotent or draw.random() < 0.6 else 1,
+        idempotent=idempotent,
+        retries=draw.random() < 0.5,
+        pause_ms=draw.randint(*scale.pause_ms),
+        codec=draw.choice((0, 0, 0, 1, 2, 3, 4)),
+    )
+
+
+def _draw_config(draw: random.Random, *, racks: bool) -> dict[str, str]:
+    session_ms = draw.choice((2_000, 3_000, 3_000, 6_000))
+    config = {
+        "broker.session.timeout.ms": session_ms,
+        "broker.heartbeat.interval.ms": session_ms // draw.choice((4, 6)),
+        "replica.lag.time.max.ms": draw.choice((1_500, 3_000, 5_000, 10_000)),
+        "replica.fetch.wait.max.ms": draw.choice((100, 500, 500)),
+        "replica.fetch.backoff.ms": draw.choice((100, 1_000)),
+        "replica.fetch.max.bytes": draw.choice((1_000, 1 << 20, 1 << 20)),
+        "replica.socket.timeout.ms": 3_000,
+        "request.timeout.ms": 3_000,
+        "replica.high.watermark.checkpoint.interval.ms": draw.choice((300, 5_000, 60_000)),
+        "log.flush.offset.checkpoint.interval.ms": draw.choice((500, 5_000, 60_000)),
+        "log.flush.start.offset.checkpoint.interval.ms": draw.choice((500, 60_000)),
+        "log.retention.check.interval.ms": 3_000,
+        "log.initial.task.delay.ms": 1_000,
+        "file.delete.delay.ms": draw.choice((0, 1_000)),
+        "unclean.leader.election.interval.ms": 5_000,
+        "leader.imbalance.check.interval.seconds": draw.choice((5, 300)),
+        "metadata.log.max.record.bytes.between.snapshots": draw.choice((1_500, 6_000, 20_971_520)),
+        "metadata.log.max.snapshot.interval.ms": draw.choice((0, 15_000)),
+        "default.replication.factor": 3,
+        "min.insync.replicas": 1,
+    }
+    config["log.segment.delete.delay.ms"] = config.pop("file.delete.delay.ms")
+    texts = {key: str(value) for key, value in config.items()}
+    if racks and draw.random() < 0.7:
+        texts["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    return texts
+
+
+def _draw_broken(
+    draw: random.Random, brokers: int, controllers: int, *, combined: bool
+) -> tuple[str, ...]:
+    """Who stays down while liveness is looked at: mostly nobody, never a majority of voters."""
+    if draw.random() >= 0.3:
+        return ()
+    broken: list[str] = []
+    number = draw.randrange(brokers)
+    if not (combined and controllers < 3 and number < controllers):
+        broken.append(f"broker:{number}")
+    if controllers >= 3 and not combined and draw.random() < 0.6:
+        broken.append(f"controller:{draw.randrange(controllers)}")
+    return tuple(broken)
+
+
+# -- the schedule ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Odds:
+    """One kind of event: how often, and how it is drawn."""
+
+    weight: int
+    make: Callable[[_Dice, float], Event]
+
+
+class _Dice:
+    """What an event's details are drawn with."""
+
+    def __init__(self, draw: random.Random, plan: Plan) -> None:
+        self.draw = draw
+        self.plan = plan
+
+    def partition(self) -> str:
+        topic = self.draw.choice(self.plan.topics)
+        return f"{topic.name}/{self.draw.randrange(topic.partitions)}"
+
+    def topic(self) -> TopicPlan:
+        return self.draw.choice(self.plan.topics)
+
+    def broker(self) -> str:
+        """A broker by number, or whoever leads or follows a partition when the time comes."""
+        chance = self.draw.random()
+        if chance < 0.35:
+            return f"leader:{self.partition()}"
+        if chance < 0.6:
+            return f"follower:{self.partition()}"
+        return f"broker:{self.draw.randrange(self.plan.brokers)}"
+
+    def controller(self) -> str:
+        if self.draw.random() < 0.6:
+            return "active"
+        return f"controller:{self.draw.randrange(self.plan.controllers)}"
+
+    def node(self) -> str:
+        return self.controller() if self.draw.random() < 0.3 else self.broker()
+
+    def seconds(self, low: float, high: float) -> float:
+        return round(self.draw.uniform(low, high), 3)
+
+
+def _downtime(kind: str, low: float, high: float) -> Callable[[_Dice, float], Event]:
+    def make(dice: _Dice, at: float) -> Event:
+        detail = "torn" if kind == "power_cut" and dice.draw.random() < 0.5 else ""
+        return Event(
+            at=at, kind=kind, target=dice.node(), seconds=dice.seconds(low, high), detail=detail
+        )
+
+    return make
+
+
+def _link(kind: str) -> Callable[[_Dice, float], Event]:
+    def make(dice: _Dice, at: float) -> Event:
+        both = "both ways" if dice.draw.random() < 0.6 else "one way"
+        return Event(
+            at=at,
+            kind=kind,
+            target=dice.node(),
+            other=dice.node(),
+            seconds=dice.seconds(0.3, 14.0),
+            detail=both,
+        )
+
+    return make
+
+
+def _weather(dice: _Dice, at: float) -> Event:
+    detail = dice.draw.choice(("delay", "loss", "reorder", "throttle", "duplicate"))
+    return Event(
+        at=at,
+        kind="weather",
+        target=dice.node() if dice.draw.random() < 0.7 else "",
+        seconds=dice.seconds(1.0, 15.0),
+        amount=round(dice.draw.random(), 3),
+        detail=detail,
+    )
+
+
+def _disk(dice: _Dice, at: float) -> Event:
+    detail = dice.draw.choice(("append", "sync", "read", "rename", "open", "full"))
+    return Event(
+        at=at,
+        kind="disk_error",
+        target=dice.node(),
+        seconds=dice.seconds(0.5, 6.0),
+        amount=dice.draw.choice((1.0, 1.0, 0.2)),
+        detail=detail,
+    )
+
+
+def _on_node(kind: str, low: float, high: float) -> Callable[[_Dice, float], Event]:
+    def make(dice: _Dice, at: float) -> Event:
+        return Event(
+            at=at,
+            kind=kind,
+            target=dice.node(),
+            seconds=dice.seconds(low, high),
+            amount=float(dice.draw.randint(-4_000, 4_000)),
+        )
+
+    return make
+
+
+def _wipe(dice: _Dice, at: float) -> Event:
+    return Event(at=at, kind="wipe", target=dice.broker(), seconds=dice.seconds(0.1, 8.0))
+
+
+def _swizzle(dice: _Dice, at: float) -> Event:
+    return Event(
+        at=at,
+        kind="swizzle",
+        seconds=dice.seconds(3.0, 12.0),
+        amount=float(dice.draw.randrange(1 << 30)),
+    )
+
+
+def _reset(dice: _Dice, at: float) -> Event:
+    kind = "reset" if dice.draw.random() < 0.6 else "half_open"
+    return Event(at=at, kind=kind, target=dice.node(), other=dice.node())
+
+
+def _everywhere(dice: _Dice, at: float) -> Event:
+    return Event(
+        at=at,
+        kind="power_cut_all",
+        target=dice.draw.choice(("brokers", "controllers", "all")),
+        seconds=dice.seconds(0.5, 4.0),
+        detail="torn" if dice.draw.random() < 0.5 else "",
+    )
+
+
+def _admin(kind: str) -> Callable[[_Dice, float], Event]:
+    def make(dice: _Dice, at: float) -> Event:
+        topic = dice.topic()
+        return Event(
+            at=at,
+            kind=kind,
+            target=topic.name,
+            amount=float(dice.draw.randrange(1 << 20)),
+            seconds=dice.seconds(0.0, 10.0),
+        )
+
+    return make
+
+
+_ODDS: Final = (
+    _Odds(14, _downtime("kill", 0.1, 12.0)),
+    _Odds(10, _downtime("power_cut", 0.1, 12.0)),
+    _Odds(6, _downtime("stop", 0.2, 8.0)),
+    _Odds(8, _on_node("pause", 0.2, 12.0)),
+    _Odds(10, _link("cut")),
+    _Odds(5, _on_node("isolate", 0.5, 14.0)),
+    _Odds(6, _weather),
+    _Odds(4, _reset),
+    _Odds(3, _swizzle),
+    _Odds(4, _disk),
+    _Odds(3, _on_node("slow_disk", 1.0, 10.0)),
+    _Odds(2, _wipe),
+    _Odds(2, _everywhere),
+    _Odds(2, _on_node("clock_step", 0.0, 0.0)),
+    _Odds(2, _on_node("clock_drift", 2.0, 20.0)),
+    _Odds(3, _admin("create_topic")),
+    _Odds(2, _admin("delete_topic")),
+    _Odds(1, _admin("create_partitions")),
+    _Odds(2, _admin("set_min_isr")),
+    _Odds(2, _admin("set_unclean")),
+    _Odds(3, _admin("elect_preferred")),
+    _Odds(1, _admin("elect_unclean")),
+    _Odds(5, _admin("reassign")),
+    _Odds(2, _admin("cancel_reassign")),
+    _Odds(3, _admin("delete_records")),
+)
+
+
+def draw_events(draw: random.Random, plan: Plan) -> tuple[Event, ...]:
+    """Bursts of faults with calm between them; at least three events."""
+    dice = _Dice(draw, plan)
+    events: list[Event] = []
+    at = FIRST_S + draw.uniform(0.0, 4.0)
+    while at < plan.seconds - 2.0:
+        for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 4))):
+            odds = draw.choices(_ODDS, [each.weight for each in _ODDS])[0]
+            when = min(at + draw.uniform(0.0, draw.choice((0.2, 2.0, 5.0))), plan.seconds - 1.0)
+            events.append(odds.make(dice, round(when, 3)))
+        at += draw.uniform(2.0, 18.0)
+    while len(events) < FAULTS_MIN:
+        events.append(_ODDS[0].make(dice, round(draw.uniform(FIRST_S, plan.seconds - 2.0), 3)))
+    return tuple(sorted(events, key=lambda event: event.at))

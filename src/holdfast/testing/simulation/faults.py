@@ -1,0 +1,263 @@
+"""What is done to machines, links, disks and clocks: a function for each kind of event.
+
+Each brings its own end. True: it was done; False: there was nothing to do it to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from typing import Final
+
+from holdfast.testing.disk import DiskFault, Operation
+from holdfast.testing.links import Weather
+from holdfast.testing.simulation.admin import ADMIN
+from holdfast.testing.simulation.conductor import Conductor, Perform
+from holdfast.testing.simulation.plan import Event
+
+
+async def _kill(hand: Conductor, event: Event) -> bool:
+    node = hand.take(event.target, event)
+    if node is None:
+        return False
+    hand.kill(node)
+    await asyncio.sleep(event.seconds)
+    hand.release(node)
+    return True
+
+
+async def _power_cut(hand: Conductor, event: Event) -> bool:
+    node = hand.take(event.target, event)
+    if node is None:
+        return False
+    hand.power_cut(node, torn=event.detail == "torn")
+    await asyncio.sleep(event.seconds)
+    hand.release(node)
+    return True
+
+
+async def _power_cut_all(hand: Conductor, event: Event) -> bool:
+    everybody = {
+        "brokers": hand.cluster.brokers,
+        "controllers": hand.cluster.controllers,
+        "all": hand.nodes,
+    }[event.target]
+    struck = [node for node in everybody if node not in hand.held and hand.is_up(node)]
+    for node in struck:
+        hand.held[node] = event.kind
+        hand.power_cut(node, torn=event.detail == "torn")
+    await asyncio.sleep(event.seconds)
+    for node in struck:
+        hand.release(node)
+    return bool(struck)
+
+
+async def _stop(hand: Conductor, event: Event) -> bool:
+    node = hand.take(event.target, event)
+    if node is None or hand.cluster.nodes.get(node) is None:
+        if node is not None:
+            hand.release(node)
+        return False
+    clean = await hand.stop(node)
+    await asyncio.sleep(event.seconds)
+    hand.release(node)
+    hand.counts["clean stops" if clean else "stops that took too long"] += 1
+    return True
+
+
+async def _pause(hand: Conductor, event: Event) -> bool:
+    node = hand.take(event.target, event)
+    if node is None:
+        return False
+    hand.machine(node).pause()
+    await asyncio.sleep(event.seconds)
+    hand.machine(node).resume()
+    hand.release(node)
+    return True
+
+
+async def _wipe(hand: Conductor, event: Event) -> bool:
+    node = hand.take(event.target, event)
+    if node is None or node in hand.cluster.controllers:
+        # A voter that forgets its vote may elect twice: Kafka has the same rule for its disks.
+        if node is not None:
+            hand.release(node)
+        return False
+    hand.wipe(node)
+    await asyncio.sleep(event.seconds)
+    hand.release(node)
+    return True
+
+
+async def _cut(hand: Conductor, event: Event) -> bool:
+    one, other = hand.resolve(event.target), hand.resolve(event.other)
+    if one is None or other is None or one == other:
+        return False
+    here, there = hand.machine(one).name, hand.machine(other).name
+    both = event.detail == "both ways"
+    links = [(here, there), (there, here)] if both else [(here, there)]
+    await _hold_cut(hand, links, event.seconds)
+    hand.counts["links cut one way" if len(links) == 1 else "links cut both ways"] += 1
+    return True
+
+
+async def _isolate(hand: Conductor, event: Event) -> bool:
+    node = hand.resolve(event.target)
+    if node is None:
+        return False
+    here = hand.machine(node).name
+    others = [name for name in hand.names if name != here]
+    links = [pair for other in others for pair in ((here, other), (other, here))]
+    await _hold_cut(hand, links, event.seconds)
+    return True
+
+
+async def _hold_cut(hand: Conductor, links: list[tuple[str, str]], seconds: float) -> None:
+    for link in links:
+        hand.cut(*link)
+    await asyncio.sleep(seconds)
+    for link in links:
+        hand.mend(*link)
+
+
+async def _swizzle(hand: Conductor, event: Event) -> bool:
+    """Links are cut one by one in a random order, and mended in another."""
+    draw = random.Random(event.amount)
+    servers = [name for name in hand.names if name != "client"]
+    links = [(one, other) for one in servers for other in servers if one != other]
+    links = draw.sample(links, min(len(links), 6))
+    step = event.seconds / (2 * len(links))
+    for link in links:
+        hand.cut(*link)
+        await asyncio.sleep(step)
+    draw.shuffle(links)
+    for link in links:
+        await asyncio.sleep(step)
+        hand.mend(*link)
+    return True
+
+
+async def _weather(hand: Conductor, event: Event) -> bool:
+    strength = event.amount
+    low, high = hand.plan.delay_us
+    weather = {
+        "delay": Weather(delay_us=(low, high + int(strength * 400_000))),
+        "loss": Weather(delay_us=(low, high), loss=strength * 0.4),
+        "reorder": Weather(delay_us=(low, high), reorder=0.3, reorder_us=int(strength * 100_000)),
+        "throttle": Weather(delay_us=(low, high), bytes_per_s=1_000 + int(strength * 50_000)),
+        "duplicate": Weather(delay_us=(low, high), duplicate=strength),
+    }[event.detail]
+    node = hand.resolve(event.target) if event.target else None
+    if node is None and event.target:
+        return False
+    here = [hand.machine(node).name] if node is not None else hand.names
+    fabric = hand.cluster.world.fabric
+    links = [(one, other) for one in here for other in hand.names if one != other]
+    for one, other in links:
+        fabric.change_weather(one, other, weather)
+        fabric.change_weather(other, one, weather)
+    await asyncio.sleep(event.seconds)
+    for one, other in links:
+        fabric.change_weather(one, other, None)
+        fabric.change_weather(other, one, None)
+    hand.counts[f"weather: {event.detail}"] += 1
+    return True
+
+
+async def _reset(hand: Conductor, event: Event) -> bool:
+    one, other = hand.resolve(event.target), hand.resolve(event.other)
+    if one is None or other is None or one == other:
+        return False
+    hand.cluster.world.fabric.reset(hand.machine(one).name, hand.machine(other).name)
+    return True
+
+
+async def _half_open(hand: Conductor, event: Event) -> bool:
+    one, other = hand.resolve(event.target), hand.resolve(event.other)
+    if one is None or other is None or one == other:
+        return False
+    hand.cluster.world.fabric.forget(hand.machine(one).name, hand.machine(other).name)
+    return True
+
+
+_OPERATIONS: Final[dict[str, Operation]] = {
+    "append": "append",
+    "sync": "sync",
+    "read": "read",
+    "rename": "rename",
+    "open": "open",
+}
+
+
+async def _disk_error(hand: Conductor, event: Event) -> bool:
+    """A disk fails for a while: EIO by operation, or no room left."""
+    node = hand.resolve(event.target)
+    if node is None or not hand.is_up(node):
+        return False
+    disk = hand.machine(node).disk
+    hand.harm(node)
+    if event.detail == "full":
+        fault = disk.inject(DiskFault(operations=[_OPERATIONS["append"]], code=errno.ENOSPC))
+    else:
+        operation = _OPERATIONS[event.detail]
+        fault = disk.inject(DiskFault(operations=[operation], rate=event.amount))
+    await asyncio.sleep(event.seconds)
+    hand.machine(node).disk.heal()
+    hand.counts["disk operations that failed"] += fault.struck
+    # Whoever lost one of several disks serves on without it; a technician starts it anew.
+    if fault.struck and hand.is_up(node) and node not in hand.held:
+        hand.held[node] = event.kind
+        hand.kill(node)
+        await asyncio.sleep(1.0)
+        hand.release(node)
+    return True
+
+
+async def _slow_disk(hand: Conductor, event: Event) -> bool:
+    node = hand.resolve(event.target)
+    if node is None:
+        return False
+    hand.machine(node).slow_disk((20_000, 900_000))
+    await asyncio.sleep(event.seconds)
+    hand.machine(node).slow_disk()
+    return True
+
+
+async def _clock_step(hand: Conductor, event: Event) -> bool:
+    node = hand.resolve(event.target)
+    if node is None:
+        return False
+    hand.machine(node).step_clock(int(event.amount))
+    return True
+
+
+async def _clock_drift(hand: Conductor, event: Event) -> bool:
+    node = hand.resolve(event.target)
+    if node is None:
+        return False
+    hand.machine(node).drift_clock(int(event.amount * 10))
+    await asyncio.sleep(event.seconds)
+    hand.machine(node).drift_clock(0)
+    return True
+
+
+KINDS: Final[dict[str, Perform]] = {
+    "kill": _kill,
+    "power_cut": _power_cut,
+    "power_cut_all": _power_cut_all,
+    "stop": _stop,
+    "pause": _pause,
+    "wipe": _wipe,
+    "cut": _cut,
+    "isolate": _isolate,
+    "swizzle": _swizzle,
+    "weather": _weather,
+    "reset": _reset,
+    "half_open": _half_open,
+    "disk_error": _disk_error,
+    "slow_disk": _slow_disk,
+    "clock_step": _clock_step,
+    "clock_drift": _clock_drift,
+    **ADMIN,
+}

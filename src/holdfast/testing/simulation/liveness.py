@@ -1,0 +1,80 @@
+"""After healing: who still waits, and for what. Owns the list of what must come by itself.
+
+Every broker serves and is unfenced; every partition that somebody eligible lives for has a leader;
+every follower that lives is in sync; the high watermark reaches the log's end on all of them; a
+topic can be made. A sentence for each that has not come yet; none: all is well.
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.simulation.conductor import Conductor
+from holdfast.testing.simulation.metadata import Key, State
+
+
+def waiting(hand: Conductor, *, drained: bool) -> list[str]:
+    """Who waits for what. `drained`: no producer writes any more, so watermarks must arrive."""
+    metadata = hand.oracle.metadata
+    alive = {node for node in hand.cluster.brokers if hand.held.get(node) != "broken"}
+    found = [
+        f"broker {node} does not serve" for node in sorted(alive) if not hand.cluster.is_ready(node)
+    ]
+    if hand.cluster.active_controller() is None:
+        found.append("no controller is active")
+    for node in sorted(alive):
+        broker = metadata.brokers.get(node)
+        if broker is None or not broker.active:
+            found.append(f"broker {node} is not active for the controller: {broker}")
+    for key, state in metadata.partitions.items():
+        found += _of_partition(hand, key, state, alive, drained=drained)
+    return found
+
+
+def _of_partition(
+    hand: Conductor, key: Key, state: State, alive: set[int], *, drained: bool
+) -> list[str]:
+    metadata = hand.oracle.metadata
+    name = metadata.name(key)
+    living = [node for node in state.replicas if node in alive]
+    if not can_lead(hand, key, state, alive):
+        return []
+    if state.leader not in alive:
+        return [f"{name} has no leader that lives: {state}"]
+    found = []
+    if state.adding or state.removing:
+        target = [node for node in state.replicas if node not in state.removing]
+        if all(node in alive for node in target):
+            found.append(f"{name} is still being moved: {state}")
+    lagging = [node for node in living if node not in state.isr]
+    if lagging:
+        found.append(f"{name}: {lagging} have not joined the ISR: {state}")
+    if not drained or len(state.isr) < metadata.copies.get(key, 1):
+        return found
+    ends = {}
+    for node in living:
+        log = hand.cluster.nodes[node].directories.get(name.rpartition("-")[0], key[1])
+        if log is None:
+            found.append(f"{name}: broker {node} has no replica")
+        else:
+            ends[node] = (log.high_watermark, log.end)
+    if len({number for pair in ends.values() for number in pair}) > 1:
+        found.append(f"{name}: high watermarks and log ends differ: {ends}; {state}")
+    return found
+
+
+def can_lead(hand: Conductor, key: Key, state: State, alive: set[int]) -> bool:
+    """Whether somebody lives who may lead."""
+    eligible = {*state.isr, *state.elr}
+    if hand.oracle.metadata.allows_unclean(key):
+        eligible |= set(state.replicas)
+    return bool(eligible & alive)
+
+
+def can_acknowledge(hand: Conductor, topic: str, partition: int) -> bool:
+    """Whether enough replicas live for acks=all."""
+    metadata = hand.oracle.metadata
+    alive = {node for node in hand.cluster.brokers if hand.held.get(node) != "broken"}
+    for key, state in metadata.partitions.items():
+        if key[1] == partition and metadata.topics[key[0]] == topic:
+            living = [node for node in state.replicas if node in alive]
+            return can_lead(hand, key, state, alive) and len(living) >= metadata.min_isr(key)
+    return False

@@ -1,0 +1,331 @@
+"""What committed metadata records say, read by a reader of our own, and what must hold of them.
+
+Owns the invariants of elections and in-sync replicas: the ISR contains the leader, only replicas
+are in it, nobody joins it fenced, ELR and ISR share nobody, leader and partition epochs only rise,
+nobody is elected against the rules, no broker's image contradicts a record. The product's own image
+is what is checked, so that it is not used here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from holdfast.core.image import MetadataImage
+from holdfast.testing.simulation.allowances import Election
+from holdfast.wire.records import metadata as wire
+
+_TOPIC, _BROKER = 2, 4  # configuration resources
+_UNCHANGED: Final = -2
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_MIN_ISR: Final = "min.insync.replicas"
+ELR_FEATURE: Final = "eligible.leader.replicas.version"
+
+Key = tuple[bytes, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One partition as committed."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    recovery: int = 0
+
+
+@dataclass(slots=True)
+class _Member:
+    """One broker as committed."""
+
+    epoch: int
+    fenced: bool
+    leaving: bool = False
+
+    @property
+    def active(self) -> bool:
+        return not self.fenced and not self.leaving
+
+
+@dataclass(slots=True)
+class Metadata:
+    """All partitions, brokers and settings, as the committed metadata log has them."""
+
+    fail: Callable[[str, str], None]
+    counts: Counter[str]
+    static: Mapping[str, str]
+    elected: Callable[[Key, int, Election], None]  # told of each leader epoch
+    topics: dict[bytes, str] = field(default_factory=dict)
+    partitions: dict[Key, State] = field(default_factory=dict)
+    brokers: dict[int, _Member] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    operator_unclean: set[tuple[str, int]] = field(default_factory=set)  # asked for members only
+    copies: dict[Key, int] = field(default_factory=dict)  # the lowest min ISR ever in force
+    end: int = 0
+    _changed_keys: dict[Key, None] = field(default_factory=dict)
+    _joined: list[tuple[Key, int]] = field(default_factory=list)
+
+    def apply(self, records: Iterable[Any], end: int) -> None:
+        """Take in one committed batch, whole."""
+        for record in records:
+            change = _APPLY.get(type(record))
+            if change is not None:
+                change(self, record)
+        self.end = end
+        changed, self._changed_keys = self._changed_keys, {}
+        for key in changed:
+            self._lower_copies(key)
+        joined, self._joined = self._joined, []
+        for key, node in joined:
+            self._check_joined(key, node)
+
+    def min_isr(self, key: Key) -> int:
+        """The effective min ISR of a partition, now."""
+        configured = int(self._config(self.topics[key[0]], _MIN_ISR, "1"))
+        return min(configured, len(self.partitions[key].replicas))
+
+    def allows_unclean(self, key: Key) -> bool:
+        """Whether a replica that may lack something may be elected, now."""
+        return self._config(self.topics[key[0]], _UNCLEAN, "false") == "true"
+
+    def _lower_copies(self, key: Key) -> None:
+        state = self.partitions.get(key)
+        if state is not None:
+            now = self.min_isr(key)
+            self.copies[key] = min(now, self.copies.get(key, now))
+
+    def compare(self, node: int, image: MetadataImage) -> None:
+        """Hold a broker's image against the records, when it is as new as they are."""
+        if image.offset + 1 != self.end:
+            return
+        seen = {one.key: one for one in image.partitions()}
+        for key, state in self.partitions.items():
+            one = seen.pop(key, None)
+            told = None if one is None else (
+                one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch, one.elr
+            )  # fmt: skip
+            truth = (
+                state.replicas, state.isr, state.leader, state.leader_epoch,
+                state.partition_epoch, state.elr,
+            )  # fmt: skip
+            if told != truth:
+                self.fail(
+                    "no broker's image contradicts a committed record",
+                    f"{self.name(key)} at metadata offset {image.offset}: broker {node} has {told},"
+                    f" committed is {truth}",
+                )
+        if seen:
+            self.fail(
+                "no broker's image contradicts a committed record",
+                f"broker {node} has partitions that no record makes: {sorted(seen)}",
+            )
+
+    def name(self, key: Key) -> str:
+        return f"{self.topics.get(key[0], key[0].hex())}-{key[1]}"
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _created(self, record: Any) -> None:
+        key = (bytes(record.topic_id), record.partition_id)
+        state = State(
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            elr=tuple(record.eligible_leader_replicas or ()),
+            last_known=tuple(record.last_known_elr or ()),
+            adding=tuple(record.adding_replicas),
+            removing=tuple(record.removing_replicas),
+            recovery=record.leader_recovery_state,
+        )
+        before = self.partitions.get(key)
+        self.partitions[key] = state
+        self._changed_keys[key] = None
+        self._check(key, state)
+        if before is None and state.leader >= 0:
+            self.elected(key, state.leader_epoch, self._election(key, state, state))
+        self._joined += [(key, node) for node in state.isr]
+
+    def _changed(self, record: Any) -> None:
+        key = (bytes(record.topic_id), record.partition_id)
+        before = self.partitions.get(key)
+        if before is None:
+            self.fail("records follow one another", f"a change of no partition: {record}")
+            return
+        leads = record.leader != _UNCHANGED
+        state = replace(
+            before,
+            replicas=_or(record.replicas, before.replicas),
+            isr=_or(record.isr, before.isr),
+            leader=record.leader if leads else before.leader,
+            leader_epoch=before.leader_epoch + (1 if leads else 0),
+            partition_epoch=before.partition_epoch + 1,
+            elr=_or(record.eligible_leader_replicas, before.elr),
+            last_known=_or(record.last_known_elr, before.last_known),
+            adding=_or(record.adding_replicas, before.adding),
+            removing=_or(record.removing_replicas, before.removing),
+            recovery=(
+                before.recovery
+                if record.leader_recovery_state == -1
+                else record.leader_recovery_state
+            ),
+        )
+        self.partitions[key] = state
+        self._changed_keys[key] = None
+        self._count(before, state, leads)
+        self._check(key, state)
+        if leads and state.leader >= 0:
+            self.elected(key, state.leader_epoch, self._election(key, before, state))
+        self._joined += [(key, node) for node in state.isr if node not in before.isr]
+
+    def _election(self, key: Key, before: State, state: State) -> Election:
+        name = self.topics.get(key[0], "")
+        moving, moved = before.adding or before.removing, not (state.adding or state.removing)
+        # A reassignment ends with the ISR that the leader has just asked for, and vouches for.
+        joined = state.isr if moving and moved and before.leader >= 0 else ()
+        allowed = self._config(name, _UNCLEAN, "false") == "true"
+        election = Election(
+            leader=state.leader,
+            isr_before=tuple(dict.fromkeys([*before.isr, *joined])),
+            elr_before=before.elr,
+            last_known=(*before.last_known, *state.last_known, before.leader),
+            elr_on=self.features.get(ELR_FEATURE, 0) > 0,
+            unclean_allowed=allowed or (name, key[1]) in self.operator_unclean,
+        )
+        if not election.is_clean:
+            self.counts["unclean elections"] += 1
+        if not election.is_legal:
+            self.fail(
+                "nobody who may lack something is elected unless it is allowed",
+                f"{self.name(key)}: {election}",
+            )
+        return election
+
+    def _config(self, topic: str, key: str, default: str) -> str:
+        own = self.configs.get((_TOPIC, topic), {})
+        cluster = self.configs.get((_BROKER, ""), {})
+        return own.get(key) or cluster.get(key) or self.static.get(key, default)
+
+    def _count(self, before: State, state: State, leads: bool) -> None:
+        counts = self.counts
+        if leads and state.leader >= 0:
+            counts["elections"] += 1
+        if leads and state.leader < 0:
+            counts["partitions left without a leader"] += 1
+        if len(state.isr) < len(before.isr):
+            counts["ISR shrinks"] += 1
+        if len(state.isr) > len(before.isr):
+            counts["ISR expansions"] += 1
+        if state.elr and not before.elr:
+            counts["eligible leader replicas used"] += 1
+        if state.recovery and not before.recovery:
+            counts["leaders in recovery"] += 1
+        if (state.adding or state.removing) and not (before.adding or before.removing):
+            counts["reassignments begun"] += 1
+        if (before.adding or before.removing) and not (state.adding or state.removing):
+            counts["reassignments ended"] += 1
+
+    def _check(self, key: Key, state: State) -> None:
+        where = self.name(key)
+        if state.leader >= 0 and state.leader not in state.isr:
+            self.fail("the ISR contains the leader", f"{where}: {state}")
+        if not set(state.isr) <= set(state.replicas):
+            self.fail("only replicas are in sync", f"{where}: {state}")
+        if set(state.isr) & set(state.elr):
+            self.fail("who is in sync is not merely eligible", f"{where}: {state}")
+        if len(set(state.isr)) != len(state.isr) or len(set(state.replicas)) != len(state.replicas):
+            self.fail("nobody is there twice", f"{where}: {state}")
+
+    def _check_joined(self, key: Key, node: int) -> None:
+        state, broker = self.partitions.get(key), self.brokers.get(node)
+        if state is None or node not in state.isr:
+            return
+        if broker is None or not broker.active:
+            self.fail(
+                "nobody joins an ISR who is fenced or leaving",
+                f"{self.name(key)}: {node} is {broker}; {state}",
+            )
+
+    def _named(self, record: Any) -> None:
+        self.topics[bytes(record.topic_id)] = record.name
+        self.counts["topics created"] += 1
+
+    def _removed(self, record: Any) -> None:
+        topic_id = bytes(record.topic_id)
+        name = self.topics.get(topic_id, "")
+        for key in [key for key in self.partitions if key[0] == topic_id]:
+            del self.partitions[key]
+        self.configs.pop((_TOPIC, name), None)
+        self.counts["topics deleted"] += 1
+
+    def _configured(self, record: Any) -> None:
+        configs = self.configs.setdefault((record.resource_type, record.resource_name), {})
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+        if record.name == _MIN_ISR:
+            self._changed_keys |= dict.fromkeys(self.partitions)
+        self.counts["configurations changed"] += 1
+
+    def _feature(self, record: Any) -> None:
+        self.features[record.name] = record.feature_level
+
+    def _registered(self, record: Any) -> None:
+        before = self.brokers.get(record.broker_id)
+        if before is not None and record.broker_epoch < before.epoch:
+            self.fail("broker epochs rise", f"{before} then {record}")
+        self.brokers[record.broker_id] = _Member(
+            record.broker_epoch, record.fenced, record.in_controlled_shutdown
+        )
+        self.counts["registrations"] += 1
+
+    def _unregistered(self, record: Any) -> None:
+        self.brokers.pop(record.broker_id, None)
+        self.counts["brokers unregistered"] += 1
+
+    def _fenced(self, record: Any) -> None:
+        self.brokers[record.id].fenced = True
+        self.counts["brokers fenced"] += 1
+
+    def _unfenced(self, record: Any) -> None:
+        self.brokers[record.id].fenced = False
+
+    def _registration_changed(self, record: Any) -> None:
+        broker = self.brokers[record.broker_id]
+        if record.fenced > 0 and not broker.fenced:
+            self.counts["brokers fenced"] += 1
+        if record.fenced:
+            broker.fenced = record.fenced > 0
+        if record.in_controlled_shutdown:
+            broker.leaving = record.in_controlled_shutdown > 0
+            self.counts["controlled shutdowns"] += broker.leaving
+
+
+def _or(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
+    return old if new is None else tuple(new)
+
+
+_APPLY: dict[type, Callable[[Metadata, Any], None]] = {
+    wire.TopicRecord: Metadata._named,  # noqa: SLF001 - a table of its own methods
+    wire.RemoveTopicRecord: Metadata._removed,  # noqa: SLF001
+    wire.PartitionRecord: Metadata._created,  # noqa: SLF001
+    wire.PartitionChangeRecord: Metadata._changed,  # noqa: SLF001
+    wire.ConfigRecord: Metadata._configured,  # noqa: SLF001
+    wire.FeatureLevelRecord: Metadata._feature,  # noqa: SLF001
+    wire.RegisterBrokerRecord: Metadata._registered,  # noqa: SLF001
+    wire.UnregisterBrokerRecord: Metadata._unregistered,  # noqa: SLF001
+    wire.FenceBrokerRecord: Metadata._fenced,  # noqa: SLF001
+    wire.UnfenceBrokerRecord: Metadata._unfenced,  # noqa: SLF001
+    wire.BrokerRegistrationChangeRecord: Metadata._registration_changed,  # noqa: SLF001
+}

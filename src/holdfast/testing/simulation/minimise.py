@@ -1,0 +1,59 @@
+"""Makes a failing plan smaller: fewer events, while the same invariant still breaks.
+
+Owns the search (delta debugging over the list of events). It works because events are data, each
+with an end of its own: leaving one out changes nothing about the others' times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from holdfast.testing.simulation.plan import Event, Plan
+from holdfast.testing.simulation.run import Outcome, run_plan
+
+TRIES_MAX: Final = 400
+
+
+def minimise(
+    plan: Plan, invariant: str, *, tell: Callable[[str], None], tries_max: int = TRIES_MAX
+) -> tuple[Plan, Outcome | None]:
+    """Return the smallest plan found that breaks this invariant, and its outcome."""
+    tries = 0
+    best: Outcome | None = None
+
+    def breaks(events: Sequence[Event]) -> bool:
+        nonlocal tries, best
+        if tries >= tries_max:
+            return False
+        tries += 1
+        outcome = run_plan(replace(plan, events=tuple(events)))
+        broken = outcome.violation is not None and outcome.violation.invariant == invariant
+        if broken:
+            best = outcome
+            tell(f"{len(events)} events still break it ({tries} runs)")
+        return broken
+
+    events = shrink(plan.events, breaks)
+    return replace(plan, events=tuple(events)), best
+
+
+def shrink(events: Sequence[Event], breaks: Callable[[Sequence[Event]], bool]) -> list[Event]:
+    """Drop ever smaller pieces for as long as what is left still breaks."""
+    kept = list(events)
+    size = max(1, len(kept) // 2)
+    while kept:
+        at = 0
+        dropped = False
+        while at < len(kept):
+            fewer = kept[:at] + kept[at + size :]
+            if breaks(fewer):
+                kept = fewer
+                dropped = True
+            else:
+                at += size
+        if size == 1 and not dropped:
+            return kept
+        size = max(1, size // 2)
+    return kept

@@ -1,0 +1,145 @@
+"""The oracle: hears of every append, truncation and watermark as it happens, and judges at once.
+
+Owns one truth for each partition and one for the metadata. It costs some arithmetic a batch and
+walks a log only when a process opens it. It must never change what it watches: the first broken
+invariant is kept, and whoever runs the simulation looks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from holdfast.core.image import MetadataImage
+from holdfast.testing.simulation.allowances import Election
+from holdfast.testing.simulation.chain import Entry, Name
+from holdfast.testing.simulation.metadata import Key, Metadata
+from holdfast.testing.simulation.truth import DISK_FAULT, WIPED, PartitionTruth, Replica
+from holdfast.wire.batch_header import Buffer
+from holdfast.wire.uuids import METADATA_TOPIC_ID
+
+METADATA_KEY: Key = (METADATA_TOPIC_ID, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken invariant: which, at what virtual second, and the state of both sides."""
+
+    invariant: str
+    text: str
+    at_s: float
+
+
+class Oracle:
+    """All truths of one run."""
+
+    def __init__(
+        self,
+        *,
+        voters: Callable[[], Iterable[int]],
+        static: Mapping[str, str],
+        decode: Callable[[Buffer], Iterable[object]],
+    ) -> None:
+        """`decode`: the records of one metadata batch; `static`: the configuration of all nodes."""
+        self.counts: Counter[str] = Counter()
+        self.violation: Violation | None = None
+        self.broken = asyncio.Event()
+        self.metadata = Metadata(self._fail, self.counts, static, self._elected)
+        self._truths: dict[Key, PartitionTruth] = {}
+        self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
+        self._faulty: dict[int, None] = {}  # nodes whose disks have failed at some time
+        self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
+        self._decode = decode
+        quorum = PartitionTruth("__cluster_metadata-0", self._fail, self.counts, voters=voters)
+        quorum.commits = self._committed
+        self._truths[METADATA_KEY] = quorum
+        self.quorum = quorum
+
+    def truth(self, key: Key) -> PartitionTruth:
+        """What is known of a partition, by topic id and number."""
+        found = self._truths.get(key)
+        if found is None:
+            name = self.metadata.name(key)
+            found = self._truths[key] = PartitionTruth(name, self._fail, self.counts)
+            found.copies_min = lambda: self.metadata.copies.get(key, 1)
+        return found
+
+    def named(self, topic: str, partition: int) -> PartitionTruth | None:
+        """The truth of a partition by the name of a topic that there is."""
+        for key in self.metadata.partitions:
+            if key[1] == partition and self.metadata.topics.get(key[0]) == topic:
+                return self.truth(key)
+        return None
+
+    # -- what is done to nodes -----------------------------------------------------------------
+
+    def died(self, node: int, cause: str = "") -> None:
+        """A node's process is dead. `cause`: what may have taken some of its logs as well."""
+        for truth in self._truths.values():
+            truth.died(node)
+        if cause or node not in self._causes:
+            self._causes[node] = cause
+
+    def harmed(self, node: int) -> None:
+        """A node's disk fails: from now on it may lose what another one would keep."""
+        self._faulty[node] = None
+
+    def opened(
+        self,
+        key: Key,
+        replica: Replica,
+        entries: Iterable[Entry],
+        start: int,
+        high_watermark: int,
+    ) -> PartitionTruth:
+        truth = self.truth(key)
+        cause = self._cause(replica.node)
+        truth.opened(replica, entries, start=start, high_watermark=high_watermark, cause=cause)
+        return truth
+
+    def _cause(self, node: int) -> str:
+        cause = self._causes.get(node, "")
+        return DISK_FAULT if node in self._faulty and cause != WIPED else cause
+
+    def loaded(self, node: int) -> None:
+        """A node has opened all logs that it found; what it does not have now, it has lost."""
+        cause = self._cause(node)
+        for truth in self._truths.values():
+            truth.missed(node, cause)
+        self._causes.pop(node, None)
+
+    # -- metadata ------------------------------------------------------------------------------
+
+    def keep(self, entry: Entry, batch: bytes) -> None:
+        """Remember a metadata batch until it is committed."""
+        if self.quorum.committed.end <= entry.base:
+            self._payloads.setdefault(entry.name, batch)
+
+    def _committed(self, entry: Entry) -> None:
+        payload = self._payloads.pop(entry.name, None)
+        if payload is None:
+            self._fail("the oracle saw every batch", f"metadata [{entry}]")
+            return
+        self.counts["metadata batches committed"] += 1
+        self.metadata.apply(self._decode(payload), entry.last + 1)
+
+    def _elected(self, key: Key, epoch: int, election: Election) -> None:
+        self.truth(key).elections[epoch] = election
+
+    def compare(self, node: int, image: MetadataImage) -> None:
+        """Hold a broker's image against what is committed."""
+        self.metadata.compare(node, image)
+
+    # -- the verdict ---------------------------------------------------------------------------
+
+    def _fail(self, invariant: str, text: str) -> None:
+        if self.violation is None:
+            now_s = asyncio.get_running_loop().time()
+            self.violation = Violation(invariant, text, now_s)
+            self.broken.set()
+
+    def fail(self, invariant: str, text: str) -> None:
+        """Somebody else's finding, treated as one of ours."""
+        self._fail(invariant, text)

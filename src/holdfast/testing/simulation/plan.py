@@ -1,0 +1,156 @@
+"""What one run does, as data: the cluster, its topics, its clients, and every fault with its time.
+
+Owns the shape and its JSON. Must never hold anything that is drawn while the run goes on: leaving
+out one event must change nothing about the others, or no failing plan could be made smaller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing done to the cluster; it brings its own end (restart, healing) with it.
+
+    `target` says to whom: "broker:2", "controller:0", "active" (the controller that leads),
+    "leader:t0/1", "follower:t0/1" (of a partition, when the time has come), or a topic.
+    """
+
+    at: float  # virtual seconds after the workload began
+    kind: str  # a key of `faults.KINDS`
+    target: str = ""
+    other: str = ""
+    seconds: float = 0.0
+    amount: float = 0.0
+    detail: str = ""
+
+    def __str__(self) -> str:
+        words = [f"{self.at:7.2f} s", self.kind, self.target, self.other, self.detail]
+        if self.amount:
+            words.append(f"amount {self.amount:g}")
+        if self.seconds:
+            words.append(f"for {self.seconds:.2f} s")
+        return "  ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def min_isr(self) -> int:
+        return min(int(self.configs["min.insync.replicas"]), self.replication_factor)
+
+    @property
+    def unclean(self) -> bool:
+        return self.configs.get("unclean.leader.election.enable") == "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerPlan:
+    """One producer, of one partition, with one batch in flight."""
+
+    topic: str
+    partition: int
+    acks: int  # -1, 1, 0
+    idempotent: bool
+    retries: bool  # a plain producer that sends again after doubt
+    pause_ms: int  # on average, between an outcome and the next batch
+    codec: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderPlan:
+    """One consumer of one topic's partitions, from the beginning on, over and over."""
+
+    topic: str
+    rack: str = ""
+    pause_ms: int = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All of one run."""
+
+    seed: int
+    brokers: int
+    controllers: int
+    combined: bool
+    elr: bool
+    racks: tuple[str, ...] = ()
+    log_directories: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)  # of every node
+    delay_us: tuple[int, int] = (50, 500)
+    provoked: bool = False  # rare branches are taken on purpose
+    shuffled: bool = False  # who is due at one moment runs in another order
+    seconds: float = 100.0  # of faults; healing and checking come on top
+    topics: tuple[TopicPlan, ...] = ()
+    producers: tuple[ProducerPlan, ...] = ()
+    readers: tuple[ReaderPlan, ...] = ()
+    broken: tuple[str, ...] = ()  # a minority that stays down while liveness is looked at
+    events: tuple[Event, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
+
+    def describe(self) -> list[str]:
+        """Lines for a person: the configuration, then every event."""
+        where = "combined" if self.combined else "dedicated"
+        shape = (
+            f"seed {self.seed}: {self.brokers} brokers, {self.controllers} {where} controllers, "
+            f"eligible leader replicas {'on' if self.elr else 'off'}, "
+            f"{self.log_directories} log directories, racks {','.join(self.racks) or 'none'}"
+        )
+        lines = [
+            shape,
+            "config " + " ".join(f"{key}={value}" for key, value in self.config.items()),
+        ]
+        lines += [
+            f"topic {topic.name}: {topic.partitions} partitions, RF {topic.replication_factor}, "
+            + " ".join(f"{key}={value}" for key, value in topic.configs.items())
+            for topic in self.topics
+        ]
+        lines += [
+            f"producer of {one.topic}-{one.partition}: acks={one.acks}"
+            f" {'idempotent' if one.idempotent else 'plain'}, every {one.pause_ms} ms"
+            for one in self.producers
+        ]
+        if self.broken:
+            lines.append(f"broken to the end: {', '.join(self.broken)}")
+        return lines + [str(event) for event in self.events]
+
+
+def plan_from_json(text: str) -> Plan:
+    """Read what `to_json` wrote. ValueError: it is something else."""
+    row = json.loads(text)
+    if not isinstance(row, dict) or row.pop("version", None) != VERSION:
+        raise ValueError(f"not a plan of version {VERSION}")
+    return plan_from_row(row)
+
+
+def plan_from_row(row: dict[str, Any]) -> Plan:
+    """Make a plan of decoded JSON. ValueError: a field is wrong."""
+    try:
+        return Plan(
+            **{
+                **row,
+                "racks": tuple(row["racks"]),
+                "delay_us": tuple(row["delay_us"]),
+                "broken": tuple(row["broken"]),
+                "topics": tuple(TopicPlan(**each) for each in row["topics"]),
+                "producers": tuple(ProducerPlan(**each) for each in row["producers"]),
+                "readers": tuple(ReaderPlan(**each) for each in row["readers"]),
+                "events": tuple(Event(**each) for each in row["events"]),
+            }
+        )
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"not a plan: {error}") from None

@@ -1,0 +1,85 @@
+"""What a batch of runs has really exercised, as totals; and what one failing run has to say.
+
+Owns the list of what must have happened in a large batch: a simulation that never elects proves
+nothing about elections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from holdfast.testing.simulation.faults import KINDS
+from holdfast.testing.simulation.run import Outcome
+
+# Besides every kind of event, these must have come of them.
+REQUIRED: Final = (
+    "ISR expansions",
+    "ISR shrinks",
+    "brokers fenced",
+    "clean stops",
+    "committed batches lost as allowed",
+    "controlled shutdowns",
+    "controller elections",
+    "disk operations that failed",
+    "elections",
+    "leaders in recovery",
+    "eligible leader replicas used",
+    "links cut both ways",
+    "links cut one way",
+    "logs begun anew",
+    "machines without power",
+    "partitions left without a leader",
+    "reassignments begun",
+    "reassignments ended",
+    "records acknowledged",
+    "records in doubt",
+    "records read from followers",
+    "records refused",
+    "recoveries that lost records",
+    "snapshots written",
+    "snapshots loaded",
+    "truncations of records",
+    "unclean elections",
+)
+
+
+def totals(counts: Mapping[str, int]) -> list[str]:
+    """Lines: what was done, then what came of it."""
+    done = [(name, counts.get(name, 0)) for name in KINDS]
+    came = sorted(
+        (name, number)
+        for name, number in counts.items()
+        if name not in KINDS and not name.endswith(" passed over")
+    )
+    lines = ["what was done:"]
+    lines += [f"  {number:9,}  {name}" for name, number in done]
+    lines.append("what came of it:")
+    lines += [f"  {number:9,}  {name}" for name, number in came]
+    return lines
+
+
+def missing(counts: Mapping[str, int]) -> list[str]:
+    """What never happened, and should have."""
+    return [name for name in (*KINDS, *REQUIRED) if not counts.get(name)]
+
+
+def add_up(rows: Iterable[Mapping[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(row)
+    return total
+
+
+def failure(outcome: Outcome, command: str) -> list[str]:
+    """Everything about a broken invariant: which, both sides, the last events, the command."""
+    assert outcome.violation is not None
+    violation = outcome.violation
+    return [
+        f"seed {outcome.plan.seed}: BROKEN at {violation.at_s:.3f} s: {violation.invariant}",
+        *("    " + line for line in violation.text.splitlines()),
+        "  the last events:",
+        *("    " + line for line in outcome.last),
+        f"  again: {command}",
+    ]

@@ -1,0 +1,349 @@
+"""One run of one plan: safety under faults, then healing and liveness, then the judge's word.
+
+Owns the phases. `run_plan` returns an `Outcome` whatever happens; it raises for nothing that the
+simulated cluster does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+from zlib import crc32
+
+from holdfast.config.key import ConfigError
+from holdfast.judge.history import ReplicaBatch
+from holdfast.node.metadata_log import decode_batches
+from holdfast.testing.client import AnswerError
+from holdfast.testing.cluster import SimulatedCluster
+from holdfast.testing.links import Weather
+from holdfast.testing.loop import SimulationError
+from holdfast.testing.runtime import World
+from holdfast.testing.simulation import verdict
+from holdfast.testing.simulation.admin import UNCLEAN, elect
+from holdfast.testing.simulation.clients import (
+    History,
+    SimulatedProducer,
+    SimulatedReader,
+    read_whole,
+)
+from holdfast.testing.simulation.conductor import Conductor
+from holdfast.testing.simulation.faults import KINDS
+from holdfast.testing.simulation.liveness import can_acknowledge, waiting
+from holdfast.testing.simulation.metadata import ELR_FEATURE
+from holdfast.testing.simulation.oracle import Oracle, Violation
+from holdfast.testing.simulation.plan import Plan
+from holdfast.testing.simulation.watch import watcher
+from holdfast.wire.batch import batches
+from holdfast.wire.batch_header import Buffer
+
+_SETTLE_S: Final = 90.0  # within which all must be well again
+_CALM_S: Final = 10.0  # of work on the healed cluster
+_LOOK_S: Final = 0.2
+_LAST_LINES: Final = 25
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one run."""
+
+    plan: Plan
+    violation: Violation | None = None
+    digest: str = ""
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    last: Sequence[str] = ()  # what was done last, and the last of the trace
+    trace: Sequence[str] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return self.violation is None
+
+
+class _StopError(Exception):
+    """The oracle has seen enough."""
+
+
+def run_plan(plan: Plan, *, trace_lines: int = 0) -> Outcome:
+    """Run it, in virtual time."""
+    outcome = Outcome(plan)
+    began = time.process_time()
+    world = World(plan.seed)
+    stage = _Stage(plan, world, outcome)
+    try:
+        world.run(stage.play)
+    except _StopError:
+        pass
+    except (SimulationError, AssertionError, OSError, AnswerError, ConfigError) as error:
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        where = "".join(traceback.format_exception(error))[-3000:]
+        if outcome.violation is None:
+            outcome.violation = Violation(
+                f"the simulation runs to its end ({type(error).__name__})",
+                f"{error}\n{notes}\n{where}",
+                world.loop.time(),
+            )
+    outcome.virtual_s = world.loop.time()
+    outcome.digest = world.trace.digest
+    outcome.cpu_s = time.process_time() - began
+    last = world.trace.last()
+    outcome.last = [*stage.log[-_LAST_LINES:], *last[-_LAST_LINES:]]
+    if trace_lines:
+        outcome.trace = [*stage.log, *last[-trace_lines:]]
+    return outcome
+
+
+def _decode(records: Buffer) -> Iterable[object]:
+    return [record for batch in decode_batches(memoryview(records)) for record in batch.records]
+
+
+class _Stage:
+    """Everything that one run is made of."""
+
+    def __init__(self, plan: Plan, world: World, outcome: Outcome) -> None:
+        self._plan = plan
+        self._world = world
+        self._outcome = outcome
+        self.log: list[str] = []
+        self._producers: list[SimulatedProducer] = []
+        self._readers: list[SimulatedReader] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def play(self) -> None:
+        """All phases; the first violation ends them."""
+        plan, world = self._plan, self._world
+        world.fabric.weather = Weather(delay_us=plan.delay_us)
+        if plan.shuffled:
+            world.loop.shuffle = random.Random(f"turns/{plan.seed}")
+        oracle = self._oracle = Oracle(
+            voters=lambda: self._cluster.controllers, static=plan.config, decode=_decode
+        )
+        self._cluster = SimulatedCluster(
+            world,
+            brokers=plan.brokers,
+            controllers=plan.controllers,
+            combined=plan.combined,
+            config=plan.config,
+            config_of=self._config_of,
+            make_log=lambda node: watcher(oracle, node),
+            loaded=oracle.loaded,
+            features={ELR_FEATURE: 1 if plan.elr else 0},
+        )
+        self._hand = Conductor(plan, self._cluster, oracle)
+        self.log = self._hand.log
+        self._history = History()
+        phases = asyncio.get_running_loop().create_task(self._phases())
+        broken = asyncio.get_running_loop().create_task(oracle.broken.wait())
+        try:
+            await asyncio.wait([phases, broken], return_when=asyncio.FIRST_COMPLETED)
+            if phases.done():
+                await phases
+        finally:
+            for task in (phases, broken, *self._tasks):
+                task.cancel()
+            self._hand.close()
+            self._outcome.violation = oracle.violation
+            self._outcome.counts = self._count()
+        if oracle.violation is not None:
+            raise _StopError
+
+    def _config_of(self, node: int) -> dict[str, str]:
+        plan = self._plan
+        own = {}
+        if plan.racks and node < len(plan.racks):
+            own["broker.rack"] = plan.racks[node]
+        if plan.log_directories > 1 and node < plan.brokers:
+            own["log.dirs"] = ",".join(f"/data{n}" for n in range(plan.log_directories))
+        return own
+
+    async def _phases(self) -> None:
+        plan, hand = self._plan, self._hand
+        await self._cluster.start()
+        await self._create_topics()
+        if plan.provoked:
+            self._world.provocations.pick()
+        self._begin_work()
+        hand.start(KINDS)
+        await asyncio.sleep(plan.seconds)
+        await hand.heal()
+        await self._settle("after healing", drained=False)
+        await asyncio.sleep(_CALM_S)
+        await self._make_topic()
+        if plan.broken:
+            hand.revive()
+            await self._settle("with everybody back", drained=False)
+        await self._stop_work()
+        await self._settle("after the last record", drained=True)
+        await self._rescue()
+        for topic in plan.topics:
+            await read_whole(self._cluster, self._history, topic.name, topic.partitions)
+        self._note_replicas()
+        self._judge()
+
+    async def _create_topics(self) -> None:
+        client = self._cluster.client("creator")
+        for topic in self._plan.topics:
+            await client.create_topic(
+                topic.name,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                configs=topic.configs,
+            )
+        client.close()
+
+    def _begin_work(self) -> None:
+        plan, cluster, history, oracle = self._plan, self._cluster, self._history, self._oracle
+        loop = asyncio.get_running_loop()
+        for one in plan.producers:
+            name = f"producer-{one.topic}-{one.partition}"
+            self._producers.append(
+                SimulatedProducer(one, cluster.client(name), history, oracle, plan.seed)
+            )
+        partitions = {topic.name: topic.partitions for topic in plan.topics}
+        for number, each in enumerate(plan.readers):
+            self._readers.append(
+                SimulatedReader(
+                    number,
+                    each,
+                    partitions[each.topic],
+                    cluster.client(f"reader-{number}"),
+                    history,
+                    oracle,
+                )
+            )
+        runners: list[SimulatedProducer | SimulatedReader] = [*self._producers, *self._readers]
+        self._tasks += [loop.create_task(runner.run()) for runner in runners]
+
+    async def _stop_work(self) -> None:
+        """Every request gets its answer: producers end by themselves, as do readers."""
+        for producer in self._producers:
+            producer.stopping = True
+        for reader in self._readers:
+            reader.stopping = True
+        done, late = await asyncio.wait(self._tasks, timeout=_SETTLE_S)
+        if late:
+            names = [str(one) for one in self._producers if one.waits_since is not None]
+            self._oracle.fail(
+                "every waiting request is answered", f"{names} wait for {_SETTLE_S} s"
+            )
+        for task in done:
+            task.result()
+
+    async def _settle(self, when: str, *, drained: bool) -> None:
+        """Wait until nobody waits any more, within bounds."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _SETTLE_S
+        producing_from = loop.time()
+        while True:
+            found = waiting(self._hand, drained=drained)
+            if not drained and not found:
+                found = self._stuck(producing_from)
+            if not found:
+                self._hand.note(f"all is well {when}")
+                return
+            if loop.time() > give_up:
+                self._oracle.fail(
+                    "all is well again in time",
+                    f"{when}, after {_SETTLE_S} s:\n" + "\n".join(found),
+                )
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def _rescue(self) -> None:
+        """Where all who may lead have lost their disks, an operator elects who is left."""
+        client = self._cluster.client("operator")
+        for key, state in list(self._oracle.metadata.partitions.items()):
+            if state.leader >= 0:
+                continue
+            topic = self._oracle.metadata.topics[key[0]]
+            if not any(node in self._hand.harmed for node in state.replicas):
+                self._oracle.fail(
+                    "a partition whose disks are all well has somebody who may lead",
+                    f"{topic}-{key[1]}: {state}\n{self._oracle.truth(key)}",
+                )
+            self._oracle.metadata.operator_unclean.add((topic, key[1]))
+            self._oracle.counts["partitions rescued by an operator"] += 1
+            await client.until(partial(elect, client, topic, key[1], UNCLEAN))
+        client.close()
+        await self._settle("after the rescue", drained=True)
+
+    def _stuck(self, since: float) -> list[str]:
+        """Producers that have been waiting for an answer all the time, and should have one."""
+        found = []
+        for runner, one in zip(self._producers, self._plan.producers, strict=True):
+            waits = runner.waits_since is not None and runner.waits_since < since
+            if waits and can_acknowledge(self._hand, one.topic, one.partition):
+                found.append(f"{runner} has no answer since {runner.waits_since:.3f} s")
+        return found
+
+    async def _make_topic(self) -> None:
+        client = self._cluster.client("last")
+        try:
+            await client.create_topic(
+                "last", partitions=2, replication_factor=min(2, self._plan.brokers - 1)
+            )
+        except (OSError, AnswerError) as error:
+            self._oracle.fail("a topic can be made", f"{error!r}")
+        client.close()
+
+    def _note_replicas(self) -> None:
+        """What every replica holds in the end, for the judge."""
+        now_ms, wall_ms = self._history.now()
+        for topic in self._plan.topics:
+            for partition in range(topic.partitions):
+                logs = self._cluster.logs(topic.name, partition)
+                begin = max((log.start for log in logs.values() if log is not None), default=0)
+                for node, log in logs.items():
+                    if log is None:
+                        continue
+                    data = self._cluster.bytes_of(node, topic.name, partition, log.end)
+                    for at, header in batches(memoryview(data)):
+                        if header.last_offset < begin:
+                            continue
+                        self._history.events.append(
+                            ReplicaBatch(
+                                at_ms=now_ms, wall_ms=wall_ms, process="replicas",
+                                topic=topic.name, partition=partition, node=node,
+                                offset=header.base_offset, last_offset=header.last_offset,
+                                epoch=header.leader_epoch,
+                                digest=f"{crc32(data[at : at + header.size]):08x}",
+                            )
+                        )  # fmt: skip
+
+    def _judge(self) -> None:
+        judgement, found = verdict.unforgiven(self._plan, self._history, self._oracle)
+        counts = self._oracle.counts
+        counts["records acknowledged"] += judgement.counts.acknowledged
+        counts["records in the end"] += judgement.counts.in_log
+        for anomaly in ("lost", "duplicated", "vanished"):
+            seen = sum(
+                number
+                for each in judgement.partitions
+                for kind, number in each.anomalies.items()
+                if kind.value == anomaly
+            )
+            counts[f"records {anomaly}, as allowed"] += seen
+        if found:
+            self._oracle.fail(
+                f"the judge: {', '.join(sorted({one.anomaly.value for one in found}))}",
+                verdict.describe(found),
+            )
+
+    def _count(self) -> Counter[str]:
+        counts = Counter(self._oracle.counts)
+        counts.update(self._hand.counts)
+        for name, number in self._world.provocations.counts.items():
+            counts[f"provoked: {name}"] += number
+        counts["controller elections"] += len(self._oracle.quorum.leaders)
+        counts["records read from followers"] += sum(one.from_followers for one in self._readers)
+        counts["records read"] += self._history.counts["read"]
+        counts["records refused"] += self._history.counts["refused"]
+        counts["records in doubt"] += self._history.counts["unknown"]
+        return counts

@@ -1,0 +1,289 @@
+"""Many runs, or one again: the command `python -m holdfast.testing.simulation`.
+
+Owns the command line, the results file and the processes. Exit status: 0 all clean, 1 an invariant
+broken (or, in a large batch, something never exercised), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.testing.simulation import report
+from holdfast.testing.simulation.drawing import FULL, LIGHT, Scale, draw_plan
+from holdfast.testing.simulation.minimise import minimise
+from holdfast.testing.simulation.plan import Plan, plan_from_row
+from holdfast.testing.simulation.run import Outcome, run_plan
+
+MODULE: Final = "holdfast.testing.simulation"
+SCALES: Final[Mapping[str, Scale]] = {"full": FULL, "light": LIGHT}
+_LARGE: Final = 300  # a batch in which everything must have happened
+_WALL_S: Final = 300  # of one run; more is a run that does not end
+_TRACE_LINES: Final = 400
+_SEED_MAX: Final = 1 << 40
+
+Row = dict[str, Any]
+
+
+class TooLongError(KeyboardInterrupt):
+    """A run goes on and on; of this kind, because nothing in it catches that."""
+
+
+def run_row(plan: Plan, scale: str) -> Row:
+    """Run a plan; what is kept of it is one line of JSON."""
+    outcome = _bounded(plan)
+    violation = outcome.violation
+    row: Row = {
+        "seed": plan.seed,
+        "scale": scale,
+        "clean": outcome.is_clean,
+        "digest": outcome.digest,
+        "virtual_s": round(outcome.virtual_s, 1),
+        "cpu_s": round(outcome.cpu_s, 2),
+        "events": len(plan.events),
+        "counts": dict(sorted(outcome.counts.items())),
+    }
+    if violation is not None:
+        row["invariant"] = violation.invariant
+        row["report"] = report.failure(outcome, command(plan.seed, scale))
+    return row
+
+
+def _bounded(plan: Plan, *, trace_lines: int = 0) -> Outcome:
+    def too_long(_signal: int, _frame: object) -> None:
+        raise TooLongError
+
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(_WALL_S)
+    try:
+        return run_plan(plan, trace_lines=trace_lines)
+    finally:
+        signal.alarm(0)
+
+
+def command(seed: int, scale: str) -> str:
+    """What replays one seed."""
+    return f"make simulate SEED={seed}" + ("" if scale == "full" else f" ARGS='--scale {scale}'")
+
+
+def _run_seed(task: tuple[int, str]) -> Row:
+    seed, scale = task
+    logging.disable(logging.CRITICAL)
+    return run_row(draw_plan(seed, SCALES[scale]), scale)
+
+
+def run_seeds(seeds: Sequence[int], scale: str, jobs: int) -> Iterator[Row]:
+    """Rows as they come; with several jobs in no particular order."""
+    tasks = [(seed, scale) for seed in seeds]
+    if jobs == 1:
+        yield from map(_run_seed, tasks)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        yield from pool.map(_run_seed, tasks)
+
+
+# -- a batch -----------------------------------------------------------------------------------
+
+
+class Results:
+    """Rows in a file, appended as they come, so that a batch can be gone on with."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.rows: list[Row] = []
+        self.first: int | None = None
+        if path is not None and path.exists():
+            for line in path.read_text().splitlines():
+                row = json.loads(line)
+                if "first" in row:
+                    self.first = row["first"]
+                else:
+                    self.rows.append(row)
+
+    def begin(self, first: int, scale: str) -> None:
+        if self.first is None:
+            self.first = first
+            self._write({"first": first, "scale": scale})
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        self._write(row)
+
+    def _write(self, row: Row) -> None:
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def batch(options: argparse.Namespace) -> int:
+    """Run many seeds; print each that fails, then totals."""
+    results = Results(options.results)
+    first = options.first if options.first is not None else results.first
+    if first is None:
+        first = random.SystemRandom().randrange(_SEED_MAX)
+    results.begin(first, options.scale)
+    known = {row["seed"] for row in results.rows if row["scale"] == options.scale}
+    seeds = [seed for seed in range(first, first + options.seeds) if seed not in known]
+    _say(options, f"seeds {first} to {first + options.seeds - 1}, {len(known)} done before")
+    began = time.monotonic()
+    for number, row in enumerate(run_seeds(seeds, options.scale, options.jobs), start=1):
+        results.add(row)
+        if options.json:
+            print(json.dumps(row), flush=True)
+        elif not row["clean"]:
+            print("\n".join(row["report"]), flush=True)
+        if not row["clean"] and options.until_broken:
+            break
+        if number % 20 == 0 or number == len(seeds):
+            _progress(options, number, len(seeds), results.rows, began)
+    return _conclude(options, results.rows)
+
+
+def _progress(
+    options: argparse.Namespace, number: int, count: int, rows: Sequence[Row], began: float
+) -> None:
+    broken = sum(not row["clean"] for row in rows)
+    seconds = time.monotonic() - began
+    _say(
+        options,
+        f"{number}/{count} seeds, {broken} broken, {seconds:.0f} s, {seconds / number:.2f} s each",
+    )
+
+
+def _conclude(options: argparse.Namespace, rows: Sequence[Row]) -> int:
+    broken = [row for row in rows if not row["clean"]]
+    counts = report.add_up(row["counts"] for row in rows)
+    cpu_s = sum(row["cpu_s"] for row in rows)
+    virtual_s = sum(row["virtual_s"] for row in rows)
+    for line in report.totals(counts):
+        _say(options, line)
+    _say(
+        options,
+        f"{len(rows)} seeds, {len(broken)} broken; {virtual_s / 60:.0f} virtual minutes in "
+        f"{cpu_s:.0f} CPU seconds, {virtual_s / 60 / max(cpu_s, 0.01):.2f} minutes a second",
+    )
+    for row in broken:
+        _say(options, f"broken: seed {row['seed']}: {row['invariant']}")
+    never = report.missing(counts)
+    if never:
+        _say(options, f"NEVER HAPPENED: {', '.join(never)}")
+    large = len(rows) >= _LARGE and options.scale == "full"
+    return 1 if broken or (never and large) else 0
+
+
+def _say(options: argparse.Namespace, text: str) -> None:
+    print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
+
+
+# -- one ---------------------------------------------------------------------------------------
+
+
+def single(options: argparse.Namespace, plan: Plan) -> int:
+    """Run one plan with a readable trace; last comes the hash of all that happened."""
+    print("\n".join(plan.describe()))
+    outcome = _bounded(plan, trace_lines=_TRACE_LINES)
+    print("\n".join(outcome.trace))
+    print("\n".join(report.totals(outcome.counts)))
+    again = command(plan.seed, options.scale)
+    if options.plan is not None:
+        again = f"python -m {MODULE} --plan {options.plan}"
+    if outcome.violation is not None:
+        print("\n".join(report.failure(outcome, again)))
+        if options.minimise:
+            _minimise(options, plan, outcome.violation.invariant)
+    print(
+        f"seed {plan.seed}: {'clean' if outcome.is_clean else 'BROKEN'}, "
+        f"{outcome.virtual_s:.0f} virtual seconds in {outcome.cpu_s:.2f} CPU seconds"
+    )
+    print(f"event hash {outcome.digest}")
+    return 0 if outcome.is_clean else 1
+
+
+def _minimise(options: argparse.Namespace, plan: Plan, invariant: str) -> None:
+    smallest, _ = minimise(plan, invariant, tell=lambda text: print(f"  {text}", flush=True))
+    path = options.save or Path(f"simulation-{plan.seed}.json")
+    path.write_text(smallest.to_json() + "\n")
+    print(f"smallest schedule that breaks '{invariant}':")
+    print("\n".join(f"  {event}" for event in smallest.events) or "  no event at all")
+    print(f"  again: python -m {MODULE} --plan {path}")
+
+
+def regressions(options: argparse.Namespace) -> int:
+    """Run every plan of a regression list."""
+    status = 0
+    for entry in json.loads(options.regressions.read_text()):
+        outcome = _bounded(read_entry(entry))
+        verdict = "clean" if outcome.violation is None else f"BROKEN: {outcome.violation.invariant}"
+        print(f"seed {outcome.plan.seed}: {verdict} ({entry['why']})", flush=True)
+        if outcome.violation is not None:
+            print("\n".join(report.failure(outcome, "the regression list")))
+            status = 1
+    return status
+
+
+def read_entry(entry: Mapping[str, Any]) -> Plan:
+    """The plan of one entry of a regression list: drawn from its seed, or written out."""
+    if "plan" in entry:
+        row = dict(entry["plan"])
+        row.pop("version", None)
+        return plan_from_row(row)
+    return draw_plan(entry["seed"], SCALES[entry.get("scale", "full")])
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="how many fresh seeds")
+    parser.add_argument("--first", type=int, help="the first of them (default: drawn)")
+    parser.add_argument("--seed", type=int, help="one seed again, with its trace and hash")
+    parser.add_argument("--plan", type=Path, help="a plan in a file instead of a seed")
+    parser.add_argument("--scale", choices=sorted(SCALES), default="full")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--results", type=Path, help="append each result here, and go on from it")
+    parser.add_argument("--json", action="store_true", help="one JSON line a seed")
+    parser.add_argument("--until-broken", action="store_true", help="stop at the first failure")
+    parser.add_argument("--minimise", action="store_true", help="drop events while it still fails")
+    parser.add_argument("--save", type=Path, help="where the smallest plan goes")
+    parser.add_argument("--regressions", type=Path, help="run a regression list")
+    options = parser.parse_args(arguments)
+    if options.seeds < 1 or options.jobs < 1:
+        parser.error("--seeds and --jobs are at least 1")
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the arguments say."""
+    logging.disable(logging.CRITICAL)
+    options = _options(arguments)
+    try:
+        if options.regressions is not None:
+            return regressions(options)
+        if options.plan is not None:
+            row = json.loads(options.plan.read_text())
+            return single(options, read_entry({"plan": row}))
+        if options.seed is not None:
+            return single(options, draw_plan(options.seed, SCALES[options.scale]))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return batch(options)
+
+
+def with_fixed_hashes(arguments: Iterable[str]) -> None:
+    """Start this program anew unless hashes of strings are fixed: then a run can be replayed."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(  # noqa: S606 - itself
+            sys.executable, [sys.executable, "-m", MODULE, *arguments], environment
+        )

@@ -1,0 +1,418 @@
+"""What is true of one partition, learnt from all of its replicas, and what must hold of it.
+
+Owns the invariants of KAFKA.md 4.1 and 5.6 that concern logs: one leader an epoch; epochs never
+fall along a log; (epoch, offset) names one batch, and what stands before it, in the whole cluster;
+the high watermark never falls, never passes the log end, and nothing below one ever differs from
+what stands below another; a leader holds all that is committed. It must never look at a node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from holdfast.testing.simulation.allowances import Allowances, Election, Forgiveness, allowed
+from holdfast.testing.simulation.chain import Chain, Entry, Name
+
+POWER_CUT: Final = "power cut"
+WIPED: Final = "disk lost"
+DISK_FAULT: Final = "disk fault"
+
+
+class Durable(Protocol):
+    """The one thing that is asked of a log: how far it survives a power cut."""
+
+    @property
+    def recovery_point(self) -> int: ...
+
+
+class Fail(Protocol):
+    """Takes the first broken invariant; what comes later is told in vain."""
+
+    def __call__(self, invariant: str, text: str) -> None: ...
+
+
+class Replica:
+    """One node's copy, as the oracle has seen it."""
+
+    __slots__ = ("chain", "durable", "ghost", "high_watermark", "log", "lost", "node", "start")
+
+    def __init__(self, node: int, log: Durable | None) -> None:
+        self.node: Final = node
+        self.log = log  # None: its process is dead
+        self.chain = Chain()
+        self.start = 0
+        self.high_watermark = 0
+        self.durable = 0  # when its process died
+        self.ghost: Chain | None = None  # what it held before it lost some of it
+        self.lost: dict[Name, str] = {}  # what it held, lost, and has not got back
+
+    @property
+    def synced(self) -> int:
+        return self.durable if self.log is None else self.log.recovery_point
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether it has this batch, or had when its leader last heard of it."""
+        found = self.chain.at(entry.base)
+        if found is None and self.ghost is not None:
+            found = self.ghost.at(entry.base)
+        return found == entry
+
+    def __str__(self) -> str:
+        chain = self.chain
+        tail = ", ".join(f"[{entry}]" for entry in chain.entries[-3:])
+        life = "dead" if self.log is None else "alive"
+        return (
+            f"node {self.node} ({life}): start {self.start}, high watermark {self.high_watermark}, "
+            f"end {chain.end}, synced {self.synced}, last batches {tail or 'none'}"
+        )
+
+
+class PartitionTruth:
+    """All that is known of one partition."""
+
+    def __init__(
+        self,
+        name: str,
+        fail: Callable[[str, str], None],
+        counts: Counter[str],
+        *,
+        voters: Callable[[], Iterable[int]] | None = None,
+    ) -> None:
+        """`voters`: of the metadata log, which must be durable on a majority of them."""
+        self.name: Final = name
+        self.replicas: dict[int, Replica] = {}
+        self.committed = Chain()
+        self.elections: dict[int, Election] = {}
+        self.leaders: dict[int, int] = {}
+        self.allowances = Allowances()
+        self.copies_min: Callable[[], int] = lambda: 1  # the lowest min ISR ever in force
+        self.commits: Callable[[Entry], None] = lambda _: None  # told once of each batch, in order
+        self._fail: Final = fail
+        self._counts: Final = counts
+        self._voters: Final = voters
+        self._known: dict[Name, tuple[Entry, Name | None]] = {}
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: committed until {self.committed.end}"]
+        lines += [f"  {self.replicas[node]}" for node in sorted(self.replicas)]
+        lines += [
+            f"  forgiven: before epoch {each.epoch} from offset {each.offset}: {each.reason}"
+            for each in self.allowances.given
+        ]
+        return "\n".join(lines)
+
+    # -- a replica's life ----------------------------------------------------------------------
+
+    def opened(
+        self,
+        replica: Replica,
+        entries: Iterable[Entry],
+        *,
+        start: int,
+        high_watermark: int,
+        cause: str,
+    ) -> None:
+        """A process has opened its log. `cause`: what may have taken some of it; "": nothing."""
+        before = self.replicas.get(replica.node)
+        for entry in entries:
+            self._link(replica, entry)
+            replica.chain.append(entry)
+        replica.start, replica.high_watermark = start, high_watermark
+        self.replicas[replica.node] = replica
+        if before is not None:
+            self._compare(before, replica, cause)
+
+    def _compare(self, before: Replica, now: Replica, cause: str) -> None:
+        """What a replica had before its process died, and has no more."""
+        self._counts["recoveries"] += 1
+        gone = [
+            entry
+            for entry in before.chain.entries
+            if entry.last >= now.start and now.chain.at(entry.base) != entry
+        ]
+        now.lost = {
+            name: why
+            for name, why in before.lost.items()
+            if now.chain.at(name[1]) is None or now.chain.at(name[1]) != self._known[name][0]
+        }
+        now.ghost = before.chain if gone else before.ghost
+        if not gone:
+            return
+        if not cause:
+            self._fail(
+                "what was written survives the process",
+                f"{self.name}: {len(gone)} batches from [{gone[0]}] on are gone after a restart\n"
+                f"before: {before}\nnow: {now}",
+            )
+        elif cause == POWER_CUT and gone[0].last < before.durable:
+            self._fail(
+                "what was synced survives a power cut",
+                f"{self.name}: [{gone[0]}] was synced\nbefore: {before}\nnow: {now}",
+            )
+        now.lost |= {entry.name: cause for entry in gone}
+        self._counts["recoveries that lost records"] += 1
+
+    def missed(self, node: int, cause: str) -> None:
+        """A process has opened all that it found, and this replica was not there."""
+        before = self.replicas.get(node)
+        if before is not None and before.log is None:
+            now = self.replicas[node] = Replica(node, None)
+            self._compare(before, now, cause)
+
+    def died(self, node: int) -> None:
+        """Its process is dead: its log object says nothing any more."""
+        replica = self.replicas.get(node)
+        if replica is not None and replica.log is not None:
+            replica.durable = replica.log.recovery_point
+            replica.log = None
+
+    def removed(self, replica: Replica) -> None:
+        """The replica was deleted or set aside."""
+        if self.replicas.get(replica.node) is replica:
+            del self.replicas[replica.node]
+
+    # -- what logs do --------------------------------------------------------------------------
+
+    def appended(self, replica: Replica, entry: Entry, *, leads: bool) -> None:
+        if leads:
+            leader = self.leaders.setdefault(entry.epoch, replica.node)
+            if leader != replica.node:
+                self._fail(
+                    "one leader an epoch",
+                    f"{self.name}: nodes {leader} and {replica.node} both write in epoch "
+                    f"{entry.epoch}",
+                )
+        self._link(replica, entry)
+        replica.chain.append(entry)
+        if replica.lost:
+            replica.lost.pop(entry.name, None)
+
+    def _link(self, replica: Replica, entry: Entry) -> None:
+        """Hold a batch that is about to stand at a chain's end against what is known of it."""
+        before = replica.chain.entries[-1] if replica.chain.entries else None
+        if before is not None and (entry.epoch < before.epoch or entry.base <= before.last):
+            self._fail(
+                "epochs and offsets rise along a log",
+                f"{self.name}, node {replica.node}: [{entry}] stands behind [{before}]",
+            )
+        behind = None if before is None else before.name
+        known = self._known.get(entry.name)
+        if known is None:
+            self._known[entry.name] = (entry, behind)
+            return
+        if known[0] != entry:
+            self._fail(
+                "(epoch, offset) names one batch",
+                f"{self.name}, node {replica.node}: [{entry}] here, [{known[0]}] elsewhere\n{self}",
+            )
+        if known[1] is None and behind is not None:
+            self._known[entry.name] = (entry, behind)
+        elif behind is not None and known[1] != behind:
+            self._fail(
+                "logs that share a batch are the same before it",
+                f"{self.name}, node {replica.node}: [{entry}] stands behind (epoch, offset) "
+                f"{behind} here, behind {known[1]} elsewhere\n{self}",
+            )
+
+    def truncated(self, replica: Replica, end: int) -> None:
+        """Its log was cut to `end`."""
+        high_watermark = replica.high_watermark
+        replica.high_watermark = min(high_watermark, end)
+        dropped = replica.chain.truncate(end)
+        if not dropped:
+            return
+        self._counts["truncations of records"] += 1
+        for entry in dropped:
+            committed = entry.last < high_watermark and self.committed.at(entry.base) == entry
+            if committed and not self.allowances.covers(entry.epoch, entry.base):
+                self._fail(
+                    "what is committed is never cut off",
+                    f"{self.name}, node {replica.node}: cut to {end}, high watermark "
+                    f"{high_watermark}, [{entry}] was committed\n{self}",
+                )
+                return
+
+    def reset(self, replica: Replica, offset: int) -> None:
+        """Its log was thrown away and begins anew at `offset`."""
+        self._counts["logs begun anew"] += 1
+        if offset < replica.chain.end:
+            self.truncated(replica, offset)
+        replica.chain.clear()
+        replica.start = replica.high_watermark = offset
+
+    def started(self, replica: Replica, start: int) -> None:
+        """Its log start moved."""
+        if start < replica.start:
+            return  # by truncation, which is judged there
+        if start > max(replica.high_watermark, replica.start):
+            self._fail(
+                "only what is committed is deleted",
+                f"{self.name}, node {replica.node}: log start {start}\n{self}",
+            )
+        replica.start = start
+
+    def committed_until(self, replica: Replica, offset: int, log_end: int) -> None:
+        """Its high watermark was set."""
+        before = replica.high_watermark
+        if offset == before:
+            return
+        if offset > log_end:
+            self._fail(
+                "the high watermark never passes the log end",
+                f"{self.name}, node {replica.node}: {offset} > {log_end}",
+            )
+        if offset < before:
+            if log_end >= before:
+                self._fail(
+                    "the high watermark never falls",
+                    f"{self.name}, node {replica.node}: from {before} to {offset}",
+                )
+            return  # with the log's end, which is judged when that is told
+        replica.high_watermark = offset
+        last: Entry | None = None
+        for entry in replica.chain.between(max(before, replica.start), offset):
+            if entry.last < offset and self._commit(replica, entry):
+                last = entry
+        if last is not None:
+            self._count_copies(replica, last)
+
+    def _commit(self, replica: Replica, entry: Entry) -> bool:
+        """Hold a batch below a high watermark against the others'. True: it is the first."""
+        if self.allowances.given and self.allowances.covers(entry.epoch, entry.base):
+            return False  # of a leader that does not know yet that it is none
+        known = self.committed.at(entry.base)
+        if known is None and entry.base >= self.committed.end:
+            self.committed.append(entry)
+            self.commits(entry)
+            return True
+        if known is not None and known != entry:
+            self._fail(
+                "what is below a high watermark is the same everywhere",
+                f"{self.name}, node {replica.node}: [{entry}] is committed here, [{known}] "
+                f"elsewhere\n{self}",
+            )
+        return False
+
+    def _count_copies(self, replica: Replica, entry: Entry) -> None:
+        """Whoever commits first must have seen it on enough replicas."""
+        if self._voters is not None:
+            voters = list(self._voters())
+            having = [
+                node
+                for node in voters
+                if (found := self.replicas.get(node)) is not None
+                and found.synced > entry.last
+                and found.holds(entry)
+            ]
+            if 2 * len(having) <= len(voters):
+                self._fail(
+                    "a majority of voters holds all that is committed, synced",
+                    f"{self.name}: [{entry}] is committed at node {replica.node} and durable on "
+                    f"{having} of {voters}\n{self}",
+                )
+            return
+        copies = sum(each.holds(entry) for each in self.replicas.values())
+        needed = self.copies_min()
+        if copies < needed:
+            self._fail(
+                "nothing is committed under min ISR",
+                f"{self.name}: [{entry}] is committed at node {replica.node} with {copies} copies, "
+                f"min ISR {needed}\n{self}",
+            )
+
+    # -- elections -----------------------------------------------------------------------------
+
+    def led(self, replica: Replica, epoch: int) -> None:
+        """A node begins to lead in `epoch`, with what its log holds."""
+        leader = self.leaders.setdefault(epoch, replica.node)
+        if leader != replica.node:
+            self._fail(
+                "one leader an epoch",
+                f"{self.name}: nodes {leader} and {replica.node} both lead in epoch {epoch}",
+            )
+        lacking = self._lacking(replica, epoch)
+        if self._voters is not None:
+            if lacking:
+                self._lacks(replica, epoch, lacking)
+            return
+        election = self.elections.get(epoch)
+        if election is None or election.leader != replica.node:
+            self._fail(
+                "nobody leads but by a committed record",
+                f"{self.name}: node {replica.node} leads in epoch {epoch}, the record says "
+                f"{election}",
+            )
+            return
+        if not lacking and (election.is_clean or not election.unclean_allowed):
+            return
+        reason = allowed(election, lacking, replica.lost)
+        if reason is None:
+            self._lacks(replica, epoch, lacking, election)
+            return
+        offset = lacking[0].base if lacking else replica.chain.end
+        self.allowances.add(Forgiveness(epoch, offset, reason))
+        if lacking:
+            self._counts[f"elections with loss: {reason}"] += 1
+            self._counts["committed batches lost as allowed"] += len(lacking)
+            if self.committed.entries[-1].epoch < epoch:
+                self.committed.truncate(offset)
+
+    def _lacking(self, replica: Replica, epoch: int) -> list[Entry]:
+        """Committed batches from before an epoch that a replica does not have, in order.
+
+        What later epochs have committed is no business of who learns late that it was elected.
+        """
+        lacking: list[Entry] = []
+        for entry in reversed(self.committed.entries):
+            if entry.epoch >= epoch:
+                continue
+            if entry.last < replica.start or replica.chain.at(entry.base) == entry:
+                break
+            lacking.append(entry)
+        return lacking[::-1]
+
+    def _lacks(
+        self,
+        replica: Replica,
+        epoch: int,
+        lacking: list[Entry],
+        election: Election | None = None,
+    ) -> None:
+        self._fail(
+            "a leader holds all that is committed",
+            f"{self.name}: node {replica.node} leads in epoch {epoch} and lacks {len(lacking)} "
+            f"batches from [{lacking[0]}] on; elected by {election}\n{self}",
+        )
+
+    # -- what clients saw ----------------------------------------------------------------------
+
+    def read(self, offset: int, epoch: int) -> None:
+        """A consumer was given this record."""
+        found = self.committed.at(offset)
+        if found is not None and found.epoch == epoch:
+            return
+        if not self.allowances.covers(epoch, offset):
+            self._fail(
+                "consumers see only what is committed",
+                f"{self.name}: a consumer was given offset {offset} of epoch {epoch}; committed is "
+                f"{found}\n{self}",
+            )
+
+    def epoch_of(self, node: int, offset: int) -> int | None:
+        """In which epoch a node holds this offset; None: it does not hold it any more."""
+        replica = self.replicas.get(node)
+        entry = None if replica is None else replica.chain.at(offset)
+        return None if entry is None else entry.epoch
+
+    def acknowledged(self, node: int, offset: int) -> None:
+        """A node has acknowledged, with acks=all, what it holds at this offset."""
+        epoch = self.epoch_of(node, offset)
+        if epoch is None or self.committed.at(offset) is not None:
+            return
+        if not self.allowances.covers(epoch, offset):
+            self._fail(
+                "nothing is acknowledged with acks=all before it is committed",
+                f"{self.name}: node {node} acknowledged offset {offset} of epoch {epoch}\n{self}",
+            )

@@ -1,0 +1,86 @@
+"""What the judge found in the history, less what is allowed to be lost.
+
+Owns which anomalies each producer's settings forbid. What may be lost by an election is in
+`allowances`; here it is only looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.judge.checker import judge
+from holdfast.judge.history import Acknowledged, Delivered
+from holdfast.judge.promise import ALWAYS_FORBIDDEN
+from holdfast.judge.verdict import Anomaly, Finding, Judgement
+from holdfast.testing.simulation.allowances import Allowances
+from holdfast.testing.simulation.clients import History
+from holdfast.testing.simulation.oracle import Oracle
+from holdfast.testing.simulation.plan import Plan, ProducerPlan
+
+
+def forbidden(producer: ProducerPlan) -> frozenset[Anomaly]:
+    """What these settings rule out. Losses are exact: those that are allowed are looked up."""
+    found = set(ALWAYS_FORBIDDEN) | {Anomaly.VANISHED}
+    if producer.acks == -1:
+        found.add(Anomaly.LOST)
+    if producer.idempotent or not producer.retries:
+        found |= {Anomaly.DUPLICATED, Anomaly.REORDERED}
+    return frozenset(found)
+
+
+def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement, list[Finding]]:
+    """Judge the history; return what nothing excuses."""
+    judgement = judge(history.events).judgement
+    rules = {(one.topic, one.partition): one for one in plan.producers}
+    found: list[Finding] = []
+    for finding in judgement.findings:
+        producer = rules.get((finding.topic, finding.partition))
+        if producer is None or finding.anomaly not in forbidden(producer):
+            continue
+        truth = oracle.named(finding.topic, finding.partition)
+        allowances = Allowances() if truth is None else truth.allowances
+        if not _is_allowed(finding, allowances, history, producer):
+            found.append(finding)
+    return judgement, found
+
+
+def _is_allowed(
+    finding: Finding, allowances: Allowances, history: History, producer: ProducerPlan
+) -> bool:
+    if finding.anomaly is Anomaly.LOST:
+        return _loss_is_allowed(_acknowledged(finding), allowances, history)
+    if finding.anomaly is Anomaly.DIVERGED:
+        # Acknowledged at an offset that was lost; an earlier attempt stands at another one.
+        one = _acknowledged(finding)
+        if one is None:
+            return False
+        return producer.acks != -1 or _loss_is_allowed(one, allowances, history)
+    if finding.anomaly is Anomaly.VANISHED:
+        read = finding.events[0]
+        assert isinstance(read, Delivered)
+        return allowances.covers(-1 if read.epoch is None else read.epoch, read.offset)
+    if finding.anomaly is Anomaly.SKIPPED:
+        return bool(allowances.given)  # a reader that stood behind what was lost
+    return False
+
+
+def _acknowledged(finding: Finding) -> Acknowledged | None:
+    return next((event for event in finding.events if isinstance(event, Acknowledged)), None)
+
+
+def _loss_is_allowed(one: Acknowledged | None, allowances: Allowances, history: History) -> bool:
+    if one is None or one.offset is None:
+        return bool(allowances.given)
+    epoch = history.epochs.get(one.id)
+    return allowances.covers(-1 if epoch is None else epoch, one.offset)
+
+
+def describe(findings: Sequence[Finding]) -> str:
+    """Lines for a person: each finding with its evidence."""
+    lines = []
+    for finding in findings[:10]:
+        lines.append(f"{finding.anomaly}: {finding.topic}-{finding.partition}: {finding.text}")
+        lines += [f"    {event}" for event in finding.events[:4]]
+    if len(findings) > 10:
+        lines.append(f"... and {len(findings) - 10} more")
+    return "\n".join(lines)

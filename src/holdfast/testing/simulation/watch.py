@@ -1,0 +1,144 @@
+"""A replica that tells the oracle what it does. Owns nothing else, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core.names import METADATA_TOPIC
+from holdfast.log.log import Log
+from holdfast.testing.simulation.chain import entries_of
+from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
+from holdfast.testing.simulation.truth import PartitionTruth, Replica
+from holdfast.wire.errors import ErrorCode
+
+_WALK_BYTES = 1 << 20
+
+
+class WatchedLog(Log):
+    """Made in place of `Log`, by `watcher`."""
+
+    _truth: PartitionTruth | None = None  # while it is made, nothing is told
+    _high_watermark = 0
+
+    def __init__(self, *arguments: Any, oracle: Oracle, node: int, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._oracle = oracle
+        self._replica = Replica(node, self)
+        self._is_metadata = self.topic == METADATA_TOPIC
+        self._enter()
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset
+        if self._truth is not None:
+            self._truth.committed_until(self._replica, offset, self._end)
+
+    @property
+    def topic_id(self) -> bytes:
+        return self._topic_id
+
+    @topic_id.setter
+    def topic_id(self, topic_id: bytes) -> None:
+        self._topic_id = topic_id
+        if self._truth is not None and not self._is_metadata:  # it was lost, and is known again
+            self._truth.removed(self._replica)
+            self._replica = Replica(self._replica.node, self)
+            self._enter()
+
+    def _enter(self) -> None:
+        key = METADATA_KEY if self._is_metadata else (self.topic_id, self.partition)
+        entries = []
+        offset = self.start
+        while offset < self.end:
+            part = self.read(offset, _WALK_BYTES, self.end)
+            if part.error is not ErrorCode.NONE or not part.records:
+                break
+            entries += list(entries_of(part.records))
+            if self._is_metadata:
+                self._keep(part.records)
+            offset = part.next_offset
+        self._truth = self._oracle.opened(
+            key, self._replica, entries, self.start, self.high_watermark
+        )
+
+    def _keep(self, records: bytes) -> None:
+        at = 0
+        for entry in entries_of(records):
+            size = 12 + int.from_bytes(records[at + 8 : at + 12], "big")
+            self._oracle.keep(entry, records[at : at + size])
+            at += size
+
+    # -- what is told --------------------------------------------------------------------------
+
+    def append_as_leader(self, batch: memoryview, epoch: int) -> int:
+        base = super().append_as_leader(batch, epoch)
+        self._appended(batch, leads=True)
+        return base
+
+    def append_batches_as_leader(self, batches_view: memoryview, epoch: int) -> int:
+        base = super().append_batches_as_leader(batches_view, epoch)
+        self._appended(batches_view, leads=True)
+        return base
+
+    def append_as_follower(self, records: memoryview) -> ErrorCode:
+        error = super().append_as_follower(records)
+        if error is ErrorCode.NONE:
+            self._appended(records, leads=False)
+        return error
+
+    def _appended(self, records: memoryview, *, leads: bool) -> None:
+        assert self._truth is not None
+        if self._is_metadata:
+            self._keep(bytes(records))
+        for entry in entries_of(records):
+            self._truth.appended(self._replica, entry, leads=leads)
+
+    def start_epoch(self, epoch: int) -> None:
+        super().start_epoch(epoch)
+        assert self._truth is not None
+        self._truth.led(self._replica, epoch)
+
+    def truncate_to(self, offset: int) -> None:
+        super().truncate_to(offset)
+        if self._truth is not None:
+            self._truth.truncated(self._replica, self.end)
+
+    def reset_to(self, offset: int) -> None:
+        truth, self._truth = self._truth, None  # start, end and watermark jump together
+        try:
+            super().reset_to(offset)
+        finally:
+            self._truth = truth
+        if truth is not None:
+            truth.reset(self._replica, offset)
+
+    def advance_start(self, offset: int) -> bool:
+        moved = super().advance_start(offset)
+        if moved and self._truth is not None:
+            self._truth.started(self._replica, self.start)
+        return moved
+
+    def retention(self, now_ms: int, upper_bound: int) -> int:
+        count = super().retention(now_ms, upper_bound)
+        if count and self._truth is not None:
+            self._truth.started(self._replica, self.start)
+        return count
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self._truth is not None:
+            self._truth.removed(self._replica)
+
+
+def watcher(oracle: Oracle, node: int) -> Callable[..., Log]:
+    """Return what makes the logs of one node."""
+
+    def make(*arguments: Any, **named: Any) -> Log:
+        return WatchedLog(*arguments, oracle=oracle, node=node, **named)
+
+    return make
