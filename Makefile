@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-apache check format simulate soak bench apache docs lock clean distclean
+.PHONY: help demo test test-apache check format simulate soak bench mutants apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ endif
 simulate: $(VENV)/.run ## a whole cluster broken in many ways, each from one seed
 	@$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESULTS),--results $(RESULTS)) $(ARGS)
+
+mutants: $(VENV)/.dev ## bugs put in on purpose, each to be found by the simulator (an hour; resumes)
+	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 bench: $(VENV)/.run ## the figures, into bench/results/ and a table
 	@$(BIN)/python bench/run.py $(ARGS)

@@ -1,0 +1,364 @@
+"""Bugs to put in on purpose: each is one that a Kafka-like system has had, or could have.
+
+Owns the list. An edit is an exact text and what takes its place; a text that is not found exactly
+once fails the run, so that no mutation is quietly lost when the code changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One replacement in one file under src/holdfast."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One bug, and what it is known as elsewhere."""
+
+    name: str
+    known_as: str
+    edits: tuple[Edit, ...]
+
+    @property
+    def key(self) -> str:
+        """Names the mutation in a file of results: another text is another mutation."""
+        return blake2b(repr(self.edits).encode(), digest_size=6).hexdigest()
+
+
+def _one(name: str, known_as: str, file: str, old: str, new: str) -> Mutation:
+    return Mutation(name, known_as, (Edit(file, old, new),))
+
+
+REPLICATION = "core/replication.py"
+ELECTIONS = "core/elections.py"
+PARTITION = "node/partition.py"
+FETCHER = "node/fetcher.py"
+FETCH = "node/api/fetch.py"
+RECOVERY = "log/recovery.py"
+LOG = "log/log.py"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # -- a leader, and what it counts -----------------------------------------------------------
+    _one(
+        "a new leader does not enter its epoch",
+        "KIP-279, KAFKA-6361",
+        PARTITION,
+        "        self.log.start_epoch(decided.leader_epoch)\n",
+        "",
+    ),
+    _one(
+        "the high watermark advances under min ISR",
+        "KIP-966, Jepsen 2013",
+        REPLICATION,
+        "        if len(self.isr) < self.min_insync:\n"
+        "            return False\n"
+        "        candidate = self.log_end\n",
+        "        candidate = self.log_end\n",
+    ),
+    _one(
+        "the high watermark does not wait for a joiner",
+        "KIP-497",
+        REPLICATION,
+        "        return node in self.isr or (self.pending is not None and node in"
+        " self.pending.isr)\n",
+        "        return node in self.isr\n",
+    ),
+    _one(
+        "whoever is about to be removed counts no more",
+        "KIP-497",
+        REPLICATION,
+        "        return node in self.isr or (self.pending is not None and node in"
+        " self.pending.isr)\n",
+        "        return node in (self.isr if self.pending is None else self.pending.isr)\n",
+    ),
+    _one(
+        "an answer counts as an acknowledgement",
+        "the fetch at N is the acknowledgement",
+        REPLICATION,
+        "        follower.log_end = offset\n",
+        "        follower.log_end = self.log_end\n",
+    ),
+    _one(
+        "a follower joins at the high watermark",
+        "KAFKA-7128",
+        REPLICATION,
+        "        if follower.log_end < max(self.high_watermark, self.epoch_start):\n",
+        "        if follower.log_end < self.high_watermark:\n",
+    ),
+    _one(
+        "a follower joins wherever it is",
+        "KAFKA-7128",
+        REPLICATION,
+        "        if follower.log_end < max(self.high_watermark, self.epoch_start):\n"
+        "            return False\n",
+        "",
+    ),
+    _one(
+        "acks=all is answered by the leader alone",
+        "acks",
+        REPLICATION,
+        "        if self.high_watermark < required:\n",
+        "        if self.log_end < required:\n",
+    ),
+    _one(
+        "a diverging fetch acknowledges",
+        "KAFKA.md 4.3",
+        FETCH,
+        "            and parting(partition.log, wanted) is None\n",
+        "",
+    ),
+    Mutation(
+        "a fenced replica may be in the ISR",
+        "KIP-841",
+        (
+            Edit(
+                REPLICATION,
+                "        return self.eligible and (\n"
+                "            self.broker_epoch in (UNKNOWN_BROKER_EPOCH, self.registered_epoch)\n"
+                "        )\n",
+                "        return self.broker_epoch in (-1, self.registered_epoch)\n",
+            ),
+            Edit(
+                "core/isr.py",
+                "    if broker is None or not broker.active:\n",
+                "    if broker is None:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "an old broker epoch is as good as the new one",
+        "KIP-903, KAFKA-14139",
+        (
+            Edit(
+                REPLICATION,
+                "        return self.eligible and (\n"
+                "            self.broker_epoch in (UNKNOWN_BROKER_EPOCH, self.registered_epoch)\n"
+                "        )\n",
+                "        return self.eligible\n",
+            ),
+            Edit(
+                "core/isr.py",
+                "    return member.broker_epoch in (UNCHECKED_EPOCH, broker.epoch)\n",
+                "    return True\n",
+            ),
+            Edit(
+                FETCH,
+                "    if broker_epoch != -1 and registered is not None and broker_epoch <"
+                " registered.epoch:\n",
+                "    if registered is None and broker_epoch < -1:\n",
+            ),
+        ),
+    ),
+    _one(
+        "a leader that was voted out still acknowledges",
+        "KAFKA.md 4.7",
+        PARTITION,
+        "            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n"
+        "        return self.leader.acknowledgement(required)\n",
+        "            return ErrorCode.NONE\n        return self.leader.acknowledgement(required)\n",
+    ),
+    _one(
+        "a duplicate is acknowledged before it is committed",
+        "Redpanda 3039",
+        PARTITION,
+        "Appended(ErrorCode.NONE, first, stamp, first + last_offset_delta + 1)\n",
+        "Appended(ErrorCode.NONE, first, stamp, last_offset_delta * 0)\n",
+    ),
+    # -- readers ----------------------------------------------------------------------------------
+    _one(
+        "consumers see what is not committed",
+        "KAFKA.md 4.1",
+        FETCH,
+        "        return partition.log.end if self._replica is not None else"
+        " partition.high_watermark\n",
+        "        return partition.log.end\n",
+    ),
+    _one(
+        "a reader's leader epoch is not looked at",
+        "KIP-320",
+        PARTITION,
+        "        if leader_epoch not in {-1, self.leader_epoch}:\n",
+        "        if leader_epoch < -1:\n",
+    ),
+    # -- a follower -------------------------------------------------------------------------------
+    _one(
+        "followers truncate to their high watermark",
+        "KIP-101, KAFKA-1211",
+        PARTITION,
+        "        if leader_epoch != self.leader_epoch:\n"
+        '            logger.info("%s: follows %d in epoch %d", self, leader_id, leader_epoch)\n',
+        "        if leader_epoch != self.leader_epoch:\n"
+        "            if self.log is not None:\n"
+        "                self.truncate_to(self.log.high_watermark)\n",
+    ),
+    _one(
+        "the rest of a diverging answer is taken in",
+        "KAFKA-14704",
+        FETCHER,
+        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n",
+        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n"
+        '            partition.append_fetched(memoryview(b""), data.high_watermark, 0)\n',
+    ),
+    _one(
+        "a fetch does not say its last epoch",
+        "KAFKA-15510",
+        FETCHER,
+        "                    last_fetched_epoch=partition.log.latest_epoch,\n",
+        "                    last_fetched_epoch=-1,\n",
+    ),
+    _one(
+        "stale answers are applied",
+        "KAFKA.md 4.2",
+        FETCHER,
+        "        if not self._is_assigned(following) or _log_end(following) != asked_at:\n",
+        "        if partition.log is None or partition.leader is not None:\n",
+    ),
+    _one(
+        "followers truncate one record too far",
+        "KIP-101",
+        PARTITION,
+        "            target = min(own.end, end)\n",
+        "            target = max(0, min(own.end, end) - 1)\n",
+    ),
+    _one(
+        "followers take the leader's end for their own epoch's",
+        "KIP-279",
+        PARTITION,
+        "            target = own.end  # an epoch that the leader lacks: ask again from there\n",
+        "            target = end\n",
+    ),
+    _one(
+        "a follower's high watermark is its log end",
+        "KAFKA.md 4.2",
+        PARTITION,
+        "        committed = min(leader_high_watermark, self.log.end)\n",
+        "        committed = self.log.end\n",
+    ),
+    # -- the log ----------------------------------------------------------------------------------
+    _one(
+        "indexes and ends are trusted after a crash",
+        "KAFKA.md 3.3",
+        RECOVERY,
+        "            trusted = remembered.clean or (\n"
+        "                following is not None and following <= remembered.recovery_point\n"
+        "            )\n",
+        "            trusted = True\n",
+    ),
+    _one(
+        "the recovery point moves before the sync",
+        "KAFKA.md 3.3",
+        "log/flusher.py",
+        "        self._running = plan\n",
+        "        self._running = plan\n        self.recovery_point = max(self.recovery_point,"
+        " plan.up_to)\n",
+    ),
+    _one(
+        "segments are not synced",
+        "fsync",
+        "log/flusher.py",
+        "        for path in self.logs:\n            _sync(disk, path)\n",
+        "",
+    ),
+    _one(
+        "batches are not checked after a crash",
+        "KAFKA.md 3.3",
+        RECOVERY,
+        "        if not _crc_matches(files, segment.log_path, position, header, data, at):\n",
+        "        if header.size < 0:\n",
+    ),
+    _one(
+        "all that a restart finds counts as committed",
+        "KAFKA.md 3.3",
+        RECOVERY,
+        "            high_watermark=min(max(remembered.high_watermark, start), end),\n",
+        "            high_watermark=end,\n",
+    ),
+    _one(
+        "epochs stay when a log is cut",
+        "KAFKA.md 4.5",
+        LOG,
+        "        self.high_watermark = min(self.high_watermark, offset)\n"
+        "        self._epochs.truncate_from_end(offset)\n",
+        "        self.high_watermark = min(self.high_watermark, offset)\n",
+    ),
+    _one(
+        "producers stay when a log is cut",
+        "KAFKA.md 6.2",
+        LOG,
+        "        if not self._producers.truncate(offset):\n            self._replay_producers()\n",
+        "",
+    ),
+    _one(
+        "producers are forgotten by a restart",
+        "KAFKA.md 6.2",
+        RECOVERY,
+        "        replay_producers(self._runtime, self._directory, segments, snapshots, producers,"
+        " end)\n",
+        "",
+    ),
+    _one(
+        "duplicates are taken for news",
+        "Redpanda 3039",
+        "log/producers.py",
+        "            if batch.last_sequence == last and batch.first_sequence == first:\n"
+        "                base = batch.last_offset - batch.offset_delta\n"
+        "                return ProducerCheck(ErrorCode.NONE, base, batch.timestamp)\n",
+        "            if batch.last_sequence == last and batch.first_sequence == first:\n"
+        "                return ACCEPTED\n",
+    ),
+    _one(
+        "a producer's gaps are accepted",
+        "KAFKA.md 6.2",
+        "log/producers.py",
+        "        return ACCEPTED if first == expected else _OUT_OF_ORDER\n\n    def update",
+        "        return ACCEPTED if expected >= 0 else _OUT_OF_ORDER\n\n    def update",
+    ),
+    # -- the controller ---------------------------------------------------------------------------
+    _one(
+        "unclean elections, though they are disabled",
+        "Jepsen 2013",
+        ELECTIONS,
+        "    if unclean_allowed or election is Election.UNCLEAN:\n",
+        "    if unclean_allowed or election is not Election.PREFERRED:\n",
+    ),
+    _one(
+        "an unclean shutdown is taken for a clean one",
+        "KIP-966, last replica standing",
+        "core/brokers.py",
+        "lost=state.elr_enabled and not clean",
+        "lost=state.elr_enabled and not clean and epoch < 0",
+    ),
+    _one(
+        "who was eligible stays so for ever",
+        "KIP-966",
+        ELECTIONS,
+        "    if min_insync is None or len(isr) >= min(min_insync, len(members.replicas)):\n",
+        "    if min_insync is None:\n",
+    ),
+    _one(
+        "an old ISR replaces a newer one",
+        "KAFKA.md 4.6",
+        "core/isr.py",
+        "    if wanted.partition_epoch < partition.partition_epoch:\n"
+        "        return ErrorCode.INVALID_UPDATE_VERSION\n",
+        "",
+    ),
+    _one(
+        "a broker is fenced and stays in its ISRs",
+        "KIP-841",
+        "core/brokers.py",
+        "        *leave_all(state, broker.broker_id),\n"
+        "        BrokerRegistrationChangeRecord(\n"
+        "            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE\n",
+        "        BrokerRegistrationChangeRecord(\n"
+        "            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE\n",
+    ),
+)
