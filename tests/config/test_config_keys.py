@@ -71,7 +71,6 @@ def test_bad_texts_are_refused_by_name(name: str, text: str, says: str) -> None:
         ("flush.messages", "1"),
         ("preallocate", "true"),
         ("remote.storage.enable", "true"),
-        ("leader.replication.throttled.replicas", "0:1"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_with_the_reason(name: str, text: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from tests.log.log_kit import NOW_MS, TOPIC_ID, make_batch, open_directories, virtual
 
 from holdfast.config.topic import TopicSettings
+from holdfast.core.throttle import Quota
 from holdfast.log.directories import LogDirectories
 from holdfast.node.fetcher import Fetcher, FetchSettings, Following, State
 from holdfast.node.partition import Partition
@@ -42,6 +43,7 @@ def fetcher(runtime: Runtime) -> Fetcher:
         source=0,
         endpoint=lambda _: None,
         broker_epoch=lambda: 1,
+        quota=Quota(),
         ended=lambda _: None,
     )
 

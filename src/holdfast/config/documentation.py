@@ -138,6 +138,8 @@ _NODE: Final = {
     "replica.fetch.wait.max.ms": "How long a follower's fetch waits for data.",
     "replica.high.watermark.checkpoint.interval.ms": "Time between two high-watermark checkpoints.",
     "replica.lag.time.max.ms": "How long a follower may lag before it leaves the ISR.",
+    "leader.replication.throttled.rate": "Bytes a second to throttled followers out of sync.",
+    "follower.replication.throttled.rate": "Bytes a second of throttled fetching out of sync.",
     "replica.selector.class": "LeaderSelector or RackAwareReplicaSelector: whom consumers read.",
     "replica.socket.receive.buffer.bytes": "Receive buffer of a follower's socket.",
     "replica.socket.timeout.ms": "How long a follower's request may take.",

@@ -6,6 +6,7 @@ and making a dataclass costs more than all of them together.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -56,6 +57,7 @@ class Key:
     numbers, `choices` bounds strings and the members of lists. `honoured` holds the values that
     this version can act upon when they are fewer than Kafka's, and `reason` says why the others
     are refused.
+    `members` is what each member of a list has to look like: a regular expression, and in words.
     `effect` is False for a key that is read and reported but changes nothing here.
     """
 
@@ -66,6 +68,7 @@ class Key:
         "high",
         "honoured",
         "low",
+        "members",
         "name",
         "reason",
         "type",
@@ -85,6 +88,7 @@ class Key:
         effect: bool = True,
         honoured: tuple[str, ...] = (),
         reason: str = "",
+        members: tuple[str, str] | None = None,
     ) -> None:
         self.name = name
         self.type = type_
@@ -96,6 +100,7 @@ class Key:
         self.effect = effect
         self.honoured = honoured
         self.reason = reason
+        self.members = members
 
     def __repr__(self) -> str:
         return f"Key({self.name!r}, {self.type.name}, {self.default!r})"
@@ -171,6 +176,8 @@ class Key:
         return unique
 
     def _check_choice(self, text: str) -> None:
+        if self.members is not None and not re.fullmatch(self.members[0], text):
+            raise ConfigError(f"{self.name}={text}: must be {self.members[1]}")
         if self.choices and text not in self.choices:
             raise ConfigError(f"{self.name}={text}: must be one of {', '.join(self.choices)}")
         self._check_honoured(text)

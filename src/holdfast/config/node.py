@@ -78,6 +78,8 @@ class NodeSettings(Settings):
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
+    follower_replication_throttled_rate: int
+    leader_replication_throttled_rate: int
     replica_socket_timeout_ms: int
     unclean_leader_election_interval_ms: int
 
@@ -146,13 +148,18 @@ class NodeSettings(Settings):
         """Return the settings under dynamic configs, `broker`'s stronger than `cluster`'s.
 
         Both hold text that was validated when it was set; a key that is read at start only stays.
-        `properties` stays the file's, so that sources can still be told apart.
+        A key that neither sets is the file's again, so that what is deleted is gone. `properties`
+        stays the file's, so that sources can still be told apart.
         """
         changes: dict[str, Any] = {}
-        for name, text in {**cluster, **broker}.items():
-            key = NODE.get(name)
-            if key is not None and key.update and key.attribute in self.__slots__:
-                changes[key.attribute] = key.parse(text)
+        for name, key in NODE.items():
+            if not key.update or key.attribute not in self.__slots__:
+                continue
+            sources = (broker, cluster, self.properties)
+            text = next((source[name] for source in sources if name in source), None)
+            value = key.parse_default() if text is None else key.parse(text)
+            if value != getattr(self, key.attribute):
+                changes[key.attribute] = value
         return self.replace(**changes) if changes else self
 
 

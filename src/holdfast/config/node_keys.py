@@ -198,7 +198,9 @@ LOG: Final = (
 REPLICATION: Final = (
     Key("auto.leader.rebalance.enable", _BOOLEAN, "true"),
     Key("controlled.shutdown.enable", _BOOLEAN, "true"),
+    Key("follower.replication.throttled.rate", _LONG, _LONG_MAX, low=0, update=_CLUSTER),
     Key("leader.imbalance.check.interval.seconds", _LONG, "300", low=1),
+    Key("leader.replication.throttled.rate", _LONG, _LONG_MAX, low=0, update=_CLUSTER),
     Key("num.replica.fetchers", _INT, "1", low=1, update=_CLUSTER, effect=False),
     Key("replica.fetch.backoff.ms", _INT, "1000", low=0),
     Key("replica.fetch.max.bytes", _INT, "1048576", low=0),

@@ -18,7 +18,10 @@ NO_COMPACTION: Final = "log compaction is not built yet"
 NO_TIERS: Final = "tiered storage is not built"
 NO_FLUSH: Final = "a write is not held back for the disk; durability comes from replicas"
 NO_PREALLOCATION: Final = "files grow as they are written, nothing is preallocated"
-NO_THROTTLE: Final = "replication is not throttled yet"
+THROTTLED: Final = (
+    r"\*|[0-9]+:[0-9]+",
+    "the literal '*' or a list of replicas: partition:broker,partition:broker,...",
+)
 
 TOPIC_KEYS: Final = (
     Key(
@@ -46,11 +49,10 @@ TOPIC_KEYS: Final = (
         "follower.replication.throttled.replicas",
         _LIST,
         "",
-        honoured=("",),
-        reason=NO_THROTTLE,
+        members=THROTTLED,
     ),
     Key("index.interval.bytes", _INT, "4096", low=0),
-    Key("leader.replication.throttled.replicas", _LIST, "", honoured=("",), reason=NO_THROTTLE),
+    Key("leader.replication.throttled.replicas", _LIST, "", members=THROTTLED),
     Key("local.retention.bytes", _LONG, "-2", low=-2, effect=False),
     Key("local.retention.ms", _LONG, "-2", low=-2, effect=False),
     Key("max.compaction.lag.ms", _LONG, _LONG_MAX, low=1, effect=False),

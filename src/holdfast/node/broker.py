@@ -11,6 +11,7 @@ import logging
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.core.image import ImageDelta, MetadataImage, ResourceType
+from holdfast.core.throttle import Quota
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.node.api import BROKER
@@ -49,6 +50,9 @@ class Broker:
         self.cluster_id = directories.cluster_id
         self.image = MetadataImage()  # changes only between handlers
         self.broker_epoch = NOT_REGISTERED
+        # What replication may take from this broker, and bring to it (KIP-73).
+        self.leader_quota = Quota(settings.leader_replication_throttled_rate)
+        self.follower_quota = Quota(settings.follower_replication_throttled_rate)
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock, runtime.provoke)
         self.channel = self._controller_channel(f"broker-{settings.node_id}")
         # A channel of its own: heartbeats don't wait behind answers that wait for the disk.
@@ -77,6 +81,7 @@ class Broker:
             endpoint=self._endpoint,
             broker_epoch=lambda: self.broker_epoch,
             propose=self.isr_changes.propose,
+            follower_quota=self.follower_quota,
             fetcher_ended=self._loop_ended,
         )
         self.server = Server(
@@ -171,6 +176,8 @@ class Broker:
                 cluster=self.image.cluster_configs(),
                 broker=self.image.broker_configs(self.settings.node_id),
             )
+            self.leader_quota.bytes_per_second = self.settings.leader_replication_throttled_rate
+            self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
         if self._current:
             self.partitions.apply(delta)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from holdfast.core.throttle import Quota
 from holdfast.log.errors import StorageError
 from holdfast.node.nudge import Nudge
 from holdfast.node.partition import Partition, PartitionKey
@@ -69,6 +70,7 @@ class Following:
     leader_epoch: int
     state: State = State.FETCHING
     retry_at: float = 0.0  # loop time, seconds; not asked for before
+    in_sync: bool = False  # as the last answer showed: its high watermark is not beyond our end
     too_early: int = 0  # how often the leader had not yet heard that it leads
 
     @property
@@ -92,6 +94,7 @@ class Fetcher:
         source: int,
         endpoint: Callable[[int], tuple[str, int] | None],
         broker_epoch: Callable[[], int],
+        quota: Quota,
         ended: Callable[[asyncio.Task[None]], None],
     ) -> None:
         """`ended` is called when the loop ends, which without `close` is a mistake of ours."""
@@ -100,6 +103,7 @@ class Fetcher:
         self._source = source
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
+        self._quota = quota
         self._ended = ended
         self._following: dict[PartitionKey, Following] = {}
         self._changed = Nudge()
@@ -151,10 +155,16 @@ class Fetcher:
                     logger.info("fetching from broker %d: %s", self._source, error)
                     await self._changed.wait(self._settings.backoff_ms / 1000)
 
-    @staticmethod
-    def _is_due(following: Following, now: float) -> bool:
+    def _is_due(self, following: Following, now: float) -> bool:
         asks = following.state in {State.FETCHING, State.LOOKING}
-        return asks and following.retry_at <= now and following.is_current
+        if not asks or following.retry_at > now or not following.is_current:
+            return False
+        if following.partition.throttled.as_follower and not following.in_sync:
+            wait_ms = self._quota.wait_ms(self._runtime.clock.monotonic_ms())
+            if wait_ms:
+                following.retry_at = now + wait_ms / 1000
+                return False
+        return True
 
     def _until_retry(self, now: float) -> float | None:
         waits = [
@@ -276,7 +286,11 @@ class Fetcher:
             error = partition.append_fetched(records, data.high_watermark, data.log_start_offset)
             if error is not ErrorCode.NONE:
                 self._put_off([following], f"what the leader sent is damaged: {error.name}")
-            elif records:
+                return
+            following.in_sync = data.high_watermark <= _log_end(following)
+            if records and partition.throttled.as_follower:
+                self._quota.record(len(records), self._runtime.clock.monotonic_ms())
+            if records:
                 # To the end of the next request: an answer is filled from its beginning, and where
                 # all have much to fetch, the last ones would never get anything.
                 self._following[partition.key] = self._following.pop(partition.key)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from holdfast.config.topic import TopicSettings
 from holdfast.core import image
 from holdfast.core.replication import Leader, Proposal
+from holdfast.core.throttle import is_throttled
 from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
 from holdfast.node.waiting import OffsetQueue, WaitingRoom
@@ -46,6 +47,20 @@ class FollowerFetch(NamedTuple):
     broker_epoch: int
 
 
+class Throttled(NamedTuple):
+    """Whether this replica's part in replication is throttled, in each role."""
+
+    as_leader: bool
+    as_follower: bool
+
+
+def _throttled(settings: TopicSettings, index: int, node: int) -> Throttled:
+    return Throttled(
+        is_throttled(settings.leader_replication_throttled_replicas, index, node),
+        is_throttled(settings.follower_replication_throttled_replicas, index, node),
+    )
+
+
 class Partition:
     """A replica. Without a log its directory is offline, and it answers KAFKA_STORAGE_ERROR."""
 
@@ -72,6 +87,7 @@ class Partition:
         self.committed_key = ("committed", topic_id, index)
         self.log = log
         self.settings = settings
+        self.throttled = _throttled(settings, index, node)
         self.lag_ms_max = lag_ms_max
         self.leader: Leader | None = None  # what this broker knows while it leads
         self.leader_id = image.NO_LEADER
@@ -151,6 +167,7 @@ class Partition:
     def configure(self, settings: TopicSettings) -> None:
         """Take over changed settings."""
         self.settings = settings
+        self.throttled = _throttled(settings, self.index, self.node)
         if self.log is not None:
             self.log.settings = settings
         if self.leader is not None:

@@ -14,6 +14,7 @@ from holdfast.config.topic import TopicSettings
 from holdfast.core import image
 from holdfast.core.image import ImageDelta, MetadataImage
 from holdfast.core.replication import Proposal
+from holdfast.core.throttle import Quota
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
@@ -46,6 +47,7 @@ class Partitions:
         endpoint: Callable[[int], tuple[str, int] | None],
         broker_epoch: Callable[[], int],
         propose: Callable[[Partition, Proposal], None],
+        follower_quota: Quota,
         fetcher_ended: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self.held: dict[PartitionKey, Partition] = {}
@@ -62,6 +64,7 @@ class Partitions:
         self._endpoint = endpoint
         self._broker_epoch = broker_epoch
         self._propose = propose
+        self._follower_quota = follower_quota
         self._fetcher_ended = fetcher_ended
         self._fetchers: dict[int, Fetcher] = {}
         self._sweep: asyncio.TimerHandle | None = None
@@ -271,6 +274,7 @@ class Partitions:
                 source=source,
                 endpoint=self._endpoint,
                 broker_epoch=self._broker_epoch,
+                quota=self._follower_quota,
                 ended=self._fetcher_ended,
             )
         return fetcher

@@ -161,7 +161,7 @@ class FetchWait:
             if self._preferred(partition, wanted) is not None:
                 return True
             bound = self._bound(partition)
-            if offset < bound:
+            if offset < bound and not self._must_wait(partition):
                 if request.min_bytes <= 1:
                     return True
                 try:
@@ -182,6 +182,15 @@ class FetchWait:
         node = self._replica[0]
         return partition.has_news_for(node, wanted.log_start_offset) or (
             self._is_rack_aware and partition.has_committed_for(node)
+        )
+
+    def _must_wait(self, partition: Partition) -> bool:
+        """Whether this follower's part is throttled for now; one that is in sync never is."""
+        if self._replica is None or not partition.throttled.as_leader or partition.leader is None:
+            return False
+        now_ms = self._broker.runtime.clock.monotonic_ms()
+        return self._replica[0] not in partition.leader.isr and (
+            self._broker.leader_quota.is_exceeded(now_ms)
         )
 
     @property
@@ -244,7 +253,11 @@ class FetchWait:
         records = NOTHING
         bound = self._bound(partition)
         limit = min(budget, wanted.partition_max_bytes)
-        if wanted.fetch_offset < bound and (limit > 0 or minimum_one):
+        if (
+            wanted.fetch_offset < bound
+            and (limit > 0 or minimum_one)
+            and not self._must_wait(partition)
+        ):
             try:
                 records, _, error = log.read(
                     wanted.fetch_offset, max(limit, 0), bound, minimum_one=minimum_one
@@ -253,6 +266,9 @@ class FetchWait:
                 return _refused(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
             if error is not ErrorCode.NONE:
                 return _refused(wanted.partition, error)
+            if self._replica is not None and partition.throttled.as_leader:
+                now_ms = self._broker.runtime.clock.monotonic_ms()
+                self._broker.leader_quota.record(len(records), now_ms)
         return self._data(partition, wanted, records, None)
 
     def _out_of_range(
