@@ -106,7 +106,7 @@ class SnapshotReader:
         """So many bytes have been handed over."""
         return self.position + len(self._rest)
 
-    def feed(self, data: bytes | memoryview) -> None:
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take the next bytes. SnapshotError: they are damaged."""
         self._rest = b"".join((self._rest, data))
         view, at = memoryview(self._rest), 0
@@ -133,12 +133,12 @@ class SnapshotReader:
     def _take(self, header: BatchHeader, batch: memoryview) -> None:
         if not crc_matches(batch):
             raise self._error("a batch has a wrong CRC")
+        if self._ended:
+            raise self._error("something follows the footer")
         if header.base_offset != self._offset:
             raise self._error(f"a batch begins at offset {header.base_offset}")
         if header.leader_epoch != self.identity.epoch:
             raise self._error(f"a batch is of epoch {header.leader_epoch}")
-        if self._ended:
-            raise self._error("something follows the footer")
         try:
             if header.is_control:
                 for record in read_records(batch):
