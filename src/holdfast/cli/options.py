@@ -85,3 +85,15 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
             raise CommandError(f"{option} {pair!r} is not KEY=VALUE.", code=EXIT_USAGE)
         values[key.strip()] = value.strip()
     return values
+
+
+def feature_levels(pairs: Sequence[str], option: str = "--feature") -> dict[str, int]:
+    """Read NAME=LEVEL pairs. CommandError names the option."""
+    levels: dict[str, int] = {}
+    for name, level in key_values(pairs, option).items():
+        if not (level.isascii() and level.isdigit()):
+            raise CommandError(
+                f"{option} {name}={level}: a level is a whole number.", code=EXIT_USAGE
+            )
+        levels[name] = int(level)
+    return levels

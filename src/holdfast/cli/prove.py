@@ -31,6 +31,9 @@ def prove(
     signal: Annotated[str | None, typer.Option(help="KILL, TERM or both.")] = None,
     kills: Annotated[int | None, typer.Option(help="How many, where a scenario repeats.")] = None,
     count: Annotated[int | None, typer.Option(help="Events of a schedule that counts.")] = None,
+    elr: Annotated[
+        bool | None, typer.Option("--elr/--no-elr", help="Eligible leader replicas.")
+    ] = None,
     profile: Annotated[
         str | None, typer.Option(help="lab: short sessions. kafka: Kafka's defaults.")
     ] = None,
@@ -74,6 +77,7 @@ def prove(
         "signal": signal,
         "kills": kills,
         "count": count,
+        "elr": elr,
         "profile": profile,
     }
     given = {name: value for name, value in flags.items() if value is not None}

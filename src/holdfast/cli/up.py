@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, STARTED, CommandError
-from holdfast.cli.options import DataDir, data_dir, key_values
+from holdfast.cli.options import DataDir, data_dir, feature_levels, key_values
 from holdfast.cluster import ClusterError, LocalCluster, layout, plan
 from holdfast.cluster.processes import State
 
@@ -53,6 +53,15 @@ Config = Annotated[
         "--config", metavar="KEY=VALUE", help="A setting for every node; may be repeated."
     ),
 ]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--feature",
+        metavar="NAME=LEVEL",
+        help="Level that a new cluster begins with, such as eligible.leader.replicas.version=1; "
+        "may be repeated.",
+    ),
+]
 Detach = Annotated[
     bool,
     typer.Option("--detach", "-d", help="Return when the cluster serves requests."),
@@ -67,6 +76,7 @@ def up(
     data_dir_option: DataDir = None,
     port: Port = None,
     config: Config = None,
+    feature: Features = None,
     detach: Detach = False,
 ) -> None:
     """Start a cluster on this machine: brokers on ports from 9092 on, controllers from 9192 on.
@@ -78,6 +88,7 @@ def up(
     directory = data_dir(data_dir_option)
     make = _opened if layout.exists(directory) else _created
     settings = key_values(config or [], "--config")
+    features = feature_levels(feature or [])
     cluster = make(
         directory,
         brokers=brokers,
@@ -85,6 +96,7 @@ def up(
         combined=combined,
         port=port,
         settings=settings,
+        features=features,
     )
     _interrupt_on_signals()
     try:
@@ -122,6 +134,7 @@ def _created(
     combined: bool,
     port: int | None,
     settings: dict[str, str],
+    features: dict[str, int],
 ) -> LocalCluster:
     return LocalCluster.create(
         directory,
@@ -130,6 +143,7 @@ def _created(
         combined=combined,
         port=plan.PORT if port is None else port,
         config=settings,
+        features=features,
     )
 
 
@@ -141,6 +155,7 @@ def _opened(
     combined: bool,
     port: int | None,
     settings: dict[str, str],
+    features: dict[str, int],
 ) -> LocalCluster:
     """Open the cluster that is there. An option that contradicts it is an error, not ignored."""
     cluster = LocalCluster.open(directory)
@@ -152,6 +167,8 @@ def _opened(
         contradiction = f"--controllers {controllers}, but it has {len(record.controllers)}"
     elif combined and not record.is_combined:
         contradiction = "--combined, but its controllers are processes of their own"
+    elif features:
+        contradiction = "--feature is for a new one; `holdfast features` changes its levels"
     if contradiction:
         raise CommandError(
             f"{directory} holds a cluster already: {contradiction}. "

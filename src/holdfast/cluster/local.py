@@ -68,13 +68,15 @@ class LocalCluster:
         port: int = plan.PORT,
         config: Mapping[str, str] | None = None,
         racks: Sequence[str] | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> LocalCluster:
         """Write the directory of a new cluster; nothing is started.
 
         Broker n listens on `port` + n, controller n on `port` + 100 + n; with port 0 all of them
         are free ports. `controllers`: None for three with three or more brokers, else one; with
         `combined` they run inside the first brokers. `config` goes to every node, before the local
-        profile. `racks`: one a broker.
+        profile. `racks`: one a broker. `features`: levels that the cluster begins with in place of
+        the usual ones.
         """
         shape = plan.Shape(
             brokers=brokers,
@@ -99,6 +101,8 @@ class LocalCluster:
                 file = Path(node.config_file)
                 file.parent.mkdir(exist_ok=True)
                 file.write_text(text)
+            if features:
+                nodes.format_controllers(record, features)
             layout.write(path, record)
         return cls(path)
 

@@ -13,6 +13,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from holdfast.clients.admin import AdminError
 from holdfast.clients.driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.checker import Evidence
@@ -23,6 +24,9 @@ from holdfast.lab.evidence import events_of, evidence_of, history_files
 from holdfast.lab.report import Check, ReportData, Section, Table, write_report
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+
+# What a run can end with, through no fault of the cluster's promise.
+PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, OSError)
 
 
 class Exit(IntEnum):
@@ -40,6 +44,7 @@ class PartResult:
     tables: tuple[Table, ...]
     broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
     history: Path
+    broke_off: str | None = None  # why its steps did not come to their end
 
     @property
     def as_it_must(self) -> bool:
@@ -48,12 +53,25 @@ class PartResult:
         A control has a promise of its own, the weaker one of its settings, and keeps that.
         """
         judgement = self.evidence.judgement
-        if not judgement.decided or not all(check.kept for check in self.checks):
+        if self.broke_off is not None or not judgement.decided:
+            return False
+        failed = [check.name for check in self.checks if not check.kept]
+        if self.part.breaks_check is not None:
+            foretold = all(name.startswith(self.part.breaks_check) for name in failed)
+            return bool(failed) and foretold and not self.broken
+        if failed:
             return False
         if self.part.breaks_with is None:
             return not self.broken
         weaker = self.parameters.promise.forbids - {self.part.breaks_with}
         return self.part.breaks_with in self.broken and not judgement.broken(weaker)
+
+    @property
+    def seen_broken(self) -> bool:
+        """Whether a part to prove has broken its promise for certain, to its end or not."""
+        if self.broke_off is None:
+            return not self.as_it_must
+        return bool(self.broken) or not all(check.kept for check in self.checks)
 
     def sentence(self) -> str:
         judgement = self.evidence.judgement
@@ -68,6 +86,8 @@ class PartResult:
             words += f" ({counts.unknown_in_log:,} of them in the log)"
         if failed:
             words += f"; {failed} of {len(self.checks)} checks not as they must be"
+        if self.broke_off is not None:
+            words += ". It broke off, and this is what was seen until then"
         return f"{words}. Observed: {judgement.observed.value}."
 
 
@@ -105,8 +125,9 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
     gaps = [each.availability.gap_ms_longest for each in judgement.partitions]
     return {
         "part": result.part.name,
-        "control": result.part.breaks_with is not None,
+        "control": result.part.is_control,
         "as_it_must": result.as_it_must,
+        "broke_off": result.broke_off,
         "observed": judgement.observed.value,
         "counts": {name: getattr(counts, name) for name in counts.__slots__},
         "anomalies": {each.value: judgement.count(each) for each in Anomaly},
@@ -144,10 +165,13 @@ def prove(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for part in scenario.parts:
-            if control or part.breaks_with is None:
+            if control or not part.is_control:
                 result = _run_part(part, parameters, directory / part.name, say)
                 results.append(result)
-    except (LabError, ClusterError, DriverError, HistoryError, OSError) as problem:
+                if result.broke_off is not None:
+                    error = result.broke_off
+                    break
+    except PROBLEMS as problem:
         error = str(problem)
     code, verdict = _verdict(results, error)
     say("")
@@ -173,12 +197,17 @@ def _run_part(
     say("")
     say(f"{part.title}  [acks={parameters.acks}, RF {parameters.replication_factor}, "
         f"min ISR {parameters.min_isr}]")  # fmt: skip
+    broke_off = None
     with Run(parameters, directory, say) as run:
-        part.steps(run)
+        try:
+            part.steps(run)
+        except PROBLEMS as problem:
+            broke_off = str(problem)
+            run.note(f"the run breaks off: {broke_off}")
     paths = history_files(run.history)
     evidence = evidence_of(paths)
     checks = list(run.checks)
-    if run.lost_expected is not None:
+    if run.lost_expected is not None and broke_off is None:
         checks.append(lost_check(run.lost_expected, evidence.judgement))
     table = recovery_table(events_of(paths), evidence.timeline)
     result = PartResult(
@@ -189,6 +218,7 @@ def _run_part(
         tables=tuple(each for each in (*run.tables, table) if each is not None),
         broken=evidence.judgement.broken(base.promise.forbids),
         history=run.history,
+        broke_off=broke_off,
     )
     say(f"   {result.sentence()}")
     for finding in evidence.judgement.findings[:3]:
@@ -197,11 +227,11 @@ def _run_part(
 
 
 def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, str]:
-    proofs = [result for result in results if result.part.breaks_with is None]
-    controls = [result for result in results if result.part.breaks_with is not None]
+    proofs = [result for result in results if not result.part.is_control]
+    controls = [result for result in results if result.part.is_control]
     for result in proofs:
-        # What was seen broken stays broken, whatever became of the parts behind it.
-        if not result.as_it_must:
+        # What was seen broken stays broken, whatever became of the run behind it.
+        if result.seen_broken:
             names = ", ".join(each.value for each in result.broken) or "not all was as it must be"
             return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
     if error is not None:
@@ -253,6 +283,11 @@ def _write(outcome: Outcome, command: str) -> None:
 
 def _section(result: PartResult) -> Section:
     text = result.sentence()
+    if result.part.breaks_check is not None:
+        text = (
+            "The same steps where they can't go well. The promise must be kept, and these checks "
+            f"must fail, or the run proves nothing: “{result.part.breaks_check}”. {text}"
+        )
     if result.part.breaks_with is not None:
         text = (
             "The same promise, held against settings that can't keep it. It must be broken, with "

@@ -64,6 +64,7 @@ class Run:
                 controllers=parameters.controllers,
                 combined=parameters.combined,
                 racks=parameters.racks,
+                features=parameters.features,
                 port=0,
                 config=parameters.node_config,
             )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.lab.run import Run
 
 TOPIC = "foo"
+ELR = "eligible.leader.replicas.version"
 
 # Short sessions show faults quickly; "kafka" leaves Kafka's own defaults (session 9 s, lag 30 s).
 PROFILES: Mapping[str, Mapping[str, str]] = {
@@ -56,6 +57,7 @@ class Parameters:
     controllers: int | None = None  # None: as many as `holdfast up` starts
     combined: bool = False  # controllers inside the first brokers
     racks: tuple[str, ...] | None = None  # one a broker
+    elr: bool = False  # eligible leader replicas (KIP-966)
     partitions: int = 3
     rate: float = 200.0
     duration_s: float = 2.0  # of each steady stretch between faults
@@ -112,6 +114,10 @@ class Parameters:
         return {**PROFILES[self.profile], **self.config}
 
     @property
+    def features(self) -> dict[str, int]:
+        return {ELR: int(self.elr)}
+
+    @property
     def session_s(self) -> float:
         """How long a dead broker is thought alive."""
         return int(self.node_config["broker.session.timeout.ms"]) / 1000
@@ -164,6 +170,7 @@ class Parameters:
             "replication factor": str(self.replication_factor),
             "min.insync.replicas": str(self.min_isr),
             "unclean.leader.election.enable": str(self.unclean).lower(),
+            ELR: str(self.features[ELR]),
             "events a second": f"{self.rate:g}",
             **self.node_config,
         }
@@ -173,8 +180,9 @@ class Parameters:
 class Part:
     """One run on a cluster of its own. `change` is laid over the scenario's parameters.
 
-    `breaks_with` makes it a control: the promise of the *scenario's* parameters is held against
-    it, and this anomaly must be among what breaks it.
+    Two things make it a control. `breaks_with`: the promise of the *scenario's* parameters is held
+    against it, and this anomaly must be among what breaks it. `breaks_check`: the promise is kept,
+    and what its steps expect is not: checks whose names begin so must fail, and no others.
     """
 
     name: str  # a folder's name
@@ -182,6 +190,11 @@ class Part:
     steps: Callable[[Run], None]
     change: Mapping[str, Any] = field(default_factory=dict)
     breaks_with: Anomaly | None = None
+    breaks_check: str | None = None
+
+    @property
+    def is_control(self) -> bool:
+        return self.breaks_with is not None or self.breaks_check is not None
 
     def parameters(self, base: Parameters) -> Parameters:
         return replace(base, **self.change)
@@ -207,8 +220,8 @@ class Scenario:
         return replace(self.defaults, **flags)
 
     def __post_init__(self) -> None:
-        assert any(part.breaks_with for part in self.parts), "a scenario has a control"
-        assert any(part.breaks_with is None for part in self.parts), "and something to prove"
+        assert any(part.is_control for part in self.parts), "a scenario has a control"
+        assert not all(part.is_control for part in self.parts), "and something to prove"
 
 
 # name -> module under holdfast.lab.scenarios, which holds SCENARIO

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from holdfast.clients.driver import DriverError
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
+from holdfast.lab.controllers import expect_no_controller
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
-from holdfast.lab.wants import want
+from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.wants import Want, want
 from holdfast.lab.workload import Worker
+from holdfast.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 
 FIRST, SECOND, LEFT = 2, 1, 0  # P1's leader, then its other replica; the broker that stays
 OFFLINE = 1  # the partition that has both of them
@@ -26,15 +34,17 @@ def steps(run: Run) -> None:
     run.steady(producer)
 
     stop_both_in_turn(run)
-    expect_only_others_flow(run, raw, "two brokers are down")
+    expect_only_flows(run, raw, "two brokers are down", [0, 2])
 
     run.start_node(FIRST)
     run.wait(f"{FIRST} to be live", lambda: FIRST in run.view.brokers, 20.0)
     run.steady(raw, 1.0)
     run.expect(
         f"(a) only {FIRST} is back: it lacks events and must not lead",
-        {OFFLINE: want(-1, {SECOND})},
+        {OFFLINE: offline(run, SECOND)},
     )
+    if run.parameters.elr:
+        expect_eligible(run, f"(a) only {FIRST} is back", [SECOND])
     run.start_node(SECOND)
     run.expect(f"(b) {SECOND} is back: it has everything and leads", {OFFLINE: want(SECOND)}, 15.0)
     whole_again(run, producer, "(b) both are back")
@@ -44,12 +54,13 @@ def steps(run: Run) -> None:
     run.expect("(c) both killed at one instant", {0: want(LEFT, {LEFT}), 2: want(LEFT, {LEFT})},
                bound_s)  # fmt: skip
     run.expect("(c) both killed at one instant", {OFFLINE: want(-1)}, bound_s)
-    stays = set(run.view.partitions[OFFLINE].isr)
+    stays = eligible(run) if run.parameters.elr else run.view.partitions[OFFLINE].isr
+    word = "is eligible" if run.parameters.elr else "stays in the ISR"
     run.check(
-        f"P{OFFLINE}, (c) who stays in the ISR",
+        f"P{OFFLINE}, (c) who {word}",
         "its last member",
         "{" + ",".join(map(str, sorted(stays))) + "}",
-        kept=len(stays) == 1 and stays <= {FIRST, SECOND},
+        kept=len(stays) == 1 and set(stays) <= {FIRST, SECOND},
     )
     run.start_node(FIRST, SECOND)
     run.expect("(c) both are back", {OFFLINE: want(next(iter(stays), None))}, 20.0)
@@ -65,21 +76,73 @@ def stop_both_in_turn(run: Run) -> None:
     run.fault("KILL", SECOND)
     run.expect(
         f"{FIRST} and {SECOND} are down",
-        {0: want(LEFT, {LEFT}), 1: want(-1, {SECOND}), 2: want(LEFT, {LEFT})},
+        {0: want(LEFT, {LEFT}), 1: offline(run, SECOND), 2: want(LEFT, {LEFT})},
         bound_s,
     )
 
 
-def expect_only_others_flow(run: Run, raw: Worker, when: str) -> None:
-    """Sends to the offline partition fail; nothing else does."""
-    before = raw.tail.poll().count(Acknowledged, OFFLINE)
-    others = [p for p in run.partitions if p != OFFLINE]
-    run.expect_flow(raw, when, 20.0, others)
+def offline(run: Run, last: int) -> Want:
+    """Without a leader: the ISR keeps its last member, or that one is eligible (KIP-966)."""
+    return want(-1, () if run.parameters.elr else {last})
+
+
+def eligible(run: Run) -> list[int]:
+    """Return the eligible leader replicas of the offline partition, as a broker shows them."""
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=run.topic)])
+    try:
+        (topic,) = run.driver.send(request).topics
+    except DriverError as error:
+        raise LabError(f"the topic can't be described: {error}") from error
+    found = next(each for each in topic.partitions if each.partition_index == OFFLINE)
+    return list(found.eligible_leader_replicas or ())
+
+
+def expect_eligible(run: Run, when: str, wanted: list[int]) -> None:
+    seen = eligible(run)
+    run.check(f"P{OFFLINE}, {when}: who may lead", str(wanted), str(seen), kept=seen == wanted)
+
+
+def combined(run: Run) -> None:
+    """(d) The brokers are the controllers: with two of them the majority goes too."""
+    assignment = run.parameters.assignment()
+    preferred = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
+    run.make_topic()
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.start_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.fault("KILL", FIRST)
+    bound_s = run.parameters.session_s + run.parameters.quorum_s + 15
+    wanted = {0: want(SECOND, {SECOND, LEFT}), 1: want(SECOND, {SECOND}), 2: want(LEFT, {LEFT})}
+    run.expect(f"(d) {FIRST} is down, two of three voters are left", wanted, bound_s)
+    run.fault("KILL", SECOND)
+    expect_no_controller(run, f"(d) {FIRST} and {SECOND} are down")
+    run.steady_view(2 * run.parameters.session_s)
+    run.expect("(d) no election at all: metadata stay as they were", wanted)
+    expect_only_flows(run, raw, "(d) two of three voters are down", [2])
+    run.start_node(SECOND)
+    run.expect(f"(d) {SECOND} is back, and with it a majority", {0: want(SECOND), 1: want(SECOND)})
+    run.start_node(FIRST)
+    whole_again(run, producer, "(d) both are back")
+    run.expect("at the end", preferred)
+    conclude(run)
+
+
+def expect_only_flows(run: Run, raw: Worker, when: str, partitions: Sequence[int]) -> None:
+    """Check that these partitions acknowledge, and that sends to the others fail."""
+    silent = [p for p in run.partitions if p not in partitions]
+    before = {p: raw.tail.poll().count(Acknowledged, p) for p in silent}
+    run.expect_flow(raw, when, 20.0, partitions)
     run.steady(raw, 1.0)
-    acknowledged = raw.tail.poll().count(Acknowledged, OFFLINE) - before
-    run.check(
-        f"P{OFFLINE}, {when}", "acknowledges nothing", f"{acknowledged}", kept=acknowledged == 0
-    )
+    for partition in silent:
+        acknowledged = raw.tail.poll().count(Acknowledged, partition) - before[partition]
+        run.check(
+            f"P{partition}, {when}",
+            "acknowledges nothing",
+            str(acknowledged),
+            kept=acknowledged == 0,
+        )
 
 
 def whole_again(run: Run, producer: Worker, when: str) -> None:
@@ -125,7 +188,9 @@ SCENARIO = Scenario(
         "The partition that had both replicas there has no leader; the others go on with one. "
         "(a) If only the first to go returns, it lacks events: the partition stays offline. "
         "(b) The last in the ISR returns: online at once. (c) Both killed at one instant: the ISR "
-        "keeps its last member, and that one leads again. The control turns unclean election on."
+        "keeps its last member, and that one leads again; with eligible leader replicas it is the "
+        "one that is eligible. (d) Controllers inside the brokers: with two of three the quorum is "
+        "gone, and no election is held at all. The control turns unclean election on."
     ),
     defaults=Parameters(replication_factor=2, min_isr=1),
     parts=(
