@@ -131,7 +131,12 @@ def test_metadata_by_id_and_the_leader_that_is_down() -> None:
         partition = topic.partitions[0]
         assert (partition.error_code, partition.leader_id) == (E.LEADER_NOT_AVAILABLE, -1)
         assert partition.offline_replicas == [leader]
-        assert partition.isr_nodes == [leader], "the ISR keeps its last member"
+        assert partition.isr_nodes == [], "who was in it is eligible instead"
+        paged = await client.ask(
+            DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]),
+        )
+        assert paged.topics[0].partitions[0].eligible_leader_replicas == [leader]
+        assert paged.topics[0].partitions[0].last_known_elr == [leader]
 
     play(story)
 
@@ -167,12 +172,15 @@ def test_configurations_are_described_with_their_sources() -> None:
         assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
         assert values["segment.bytes"].value == "2000000"
         assert values["segment.bytes"].config_source == 3
-        assert values["min.insync.replicas"].config_source == 4, "from the properties file"
+        assert values["min.insync.replicas"].config_source == 3, "the cluster's since its beginning"
         assert [each.source for each in values["segment.bytes"].synonyms] == [3, 5]
         assert values["retention.ms"].documentation
         assert [entry.name for entry in one.configs] == ["retention.ms"]
         assert {entry.name for entry in broker.configs} > {"log.segment.bytes", "log.dirs"}
-        assert [entry.name for entry in cluster_wide.configs] == ["log.segment.bytes"]
+        assert [entry.name for entry in cluster_wide.configs] == [
+            "log.segment.bytes",
+            "min.insync.replicas",
+        ]
         assert other.error_code == E.INVALID_REQUEST
         assert "expected 1" in other.error_message
         assert nobody.error_code == E.UNKNOWN_TOPIC_OR_PARTITION

@@ -21,7 +21,7 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     METADATA_VERSION: (21, 25),  # 3.9-IV0 to 4.0-IV3
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
-BOOTSTRAP: Final[dict[str, int]] = {METADATA_VERSION: 25}
+BOOTSTRAP: Final[dict[str, int]] = {METADATA_VERSION: 25, ELIGIBLE_LEADER_REPLICAS: 1}
 METADATA_VERSION_FOR_ELR: Final = 23  # 4.0-IV1: partition records can carry them
 
 
