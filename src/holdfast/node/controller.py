@@ -22,6 +22,7 @@ from holdfast.core.image import ImageDelta, MetadataImage
 from holdfast.core.state import ControllerState, Decision
 from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import StorageError
+from holdfast.node.bootstrap import bootstrap_levels
 from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
 from holdfast.node.metadata_log import (
     QUORUM_STATE,
@@ -104,7 +105,10 @@ class Controller:
         self._maker = SnapshotMaker(log.replica, self.snapshots, self.settings, self.fail)
         self.state.image.advance(log.end - 1, log.epoch)
         if fresh:
-            self._append(Decision(None, bootstrap_records(self.settings.min_insync_replicas)))
+            levels = bootstrap_levels(self.runtime.disk, self.settings)
+            self._append(
+                Decision(None, bootstrap_records(self.settings.min_insync_replicas, levels))
+            )
         self.state.activate(self._now_ms())
         logger.info(
             "controller %d leads in epoch %d from offset %d",
