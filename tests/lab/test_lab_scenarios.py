@@ -17,14 +17,16 @@ from holdfast.lab.scenario import SCENARIOS, LabError, Parameters, load_scenario
 def test_every_scenario_has_something_to_prove_and_a_control(name: str) -> None:
     scenario = load_scenario(name)
     assert scenario.name == name
-    proofs = [part for part in scenario.parts if part.breaks_with is None]
-    controls = [part for part in scenario.parts if part.breaks_with is not None]
+    proofs = [part for part in scenario.parts if not part.is_control]
+    controls = [part for part in scenario.parts if part.is_control]
     assert proofs
     assert controls
     for part in scenario.parts:
         part.parameters(scenario.defaults)  # its change makes sense
     for control in controls:
-        assert control.breaks_with in scenario.defaults.promise.forbids
+        assert (control.breaks_with is None) != (control.breaks_check is None)
+        if control.breaks_with is not None:
+            assert control.breaks_with in scenario.defaults.promise.forbids
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -116,6 +116,63 @@ def test_what_is_broken_stays_broken_when_the_control_can_not_be_made(
     assert outcome.error == "the cluster did not start"
 
 
+@pytest.mark.parametrize(
+    ("story", "check", "broke_off", "broken"),
+    [
+        (GOOD, None, None, False),
+        (UNREAD, None, None, True),
+        (UNREAD, None, "the machine is too busy", False),
+        (UNREAD, BAD_CHECK, "the machine is too busy", True),
+        (DOUBLE, None, "the machine is too busy", True),
+    ],
+)
+def test_a_run_that_breaks_off_is_judged_by_what_was_seen_until_then(
+    tmp_path: Path, story: Story, check: Check | None, broke_off: str | None, broken: bool
+) -> None:
+    result = part_result(MAIN, story, [check] if check else [], tmp_path, broke_off)
+    assert result.seen_broken is broken
+    assert result.as_it_must is (broke_off is None and not broken)
+
+
+@pytest.mark.parametrize(
+    ("story", "failed", "as_it_must"),
+    [
+        (GOOD, ["2 is down: P0"], True),
+        (GOOD, [], False),
+        (GOOD, ["2 is down: P0", "at the end"], False),
+        (DOUBLE, ["2 is down: P0"], False),
+        (UNREAD, ["2 is down: P0"], False),
+    ],
+)
+def test_a_control_by_its_checks_fails_those_that_are_foretold_and_keeps_the_promise(
+    tmp_path: Path, story: Story, failed: list[str], as_it_must: bool
+) -> None:
+    control = Part(name="control", title="Control", steps=nothing, breaks_check=" is down")
+    checks = [Check(name=name, expected="1", seen="2", kept=False) for name in failed]
+    checks.append(Check(name="0 is down: P1", expected="1", seen="1", kept=True))
+    assert part_result(control, story, checks, tmp_path).as_it_must is as_it_must
+
+
+def part_result(
+    part: Part,
+    story: Story,
+    checks: list[Check],
+    directory: Path,
+    broke_off: str | None = None,
+) -> PartResult:
+    evidence = judge(story.events)
+    return PartResult(
+        part=part,
+        parameters=Parameters(),
+        evidence=evidence,
+        checks=tuple(checks),
+        tables=(),
+        broken=evidence.judgement.broken(Parameters().promise.forbids),
+        history=directory,
+        broke_off=broke_off,
+    )
+
+
 @pytest.mark.parametrize("stories", [{}, {"main": GOOD}])
 def test_a_run_that_can_not_be_made_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stories: dict[str, Story]

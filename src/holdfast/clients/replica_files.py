@@ -48,3 +48,19 @@ def stored_batches(directory: Path) -> Iterator[StoredBatch]:
                 )
         except WireError as error:
             raise DamagedFileError(f"{path}: {error}") from error
+
+
+def position_of(directory: Path, offset: int) -> tuple[Path, int] | None:
+    """Segment and byte at which the first batch begins that holds this offset or a later one.
+
+    None: the log ends before it. DamagedFileError, OSError.
+    """
+    for path in sorted(directory.glob("*.log")):
+        data = memoryview(path.read_bytes())
+        try:
+            for position, header in batches(data):
+                if header.base_offset + header.last_offset_delta >= offset:
+                    return path, position
+        except WireError as error:
+            raise DamagedFileError(f"{path}: {error}") from error
+    return None

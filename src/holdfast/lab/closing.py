@@ -77,10 +77,10 @@ def end_of(run: Run, node: int, partition: int) -> int:
     return end
 
 
-def replica_directory(run: Run, node: int, partition: int) -> Path:
+def replica_directory(run: Run, node: int, partition: int, topic: str | None = None) -> Path:
     """Where a node keeps a partition. FileNotFoundError: nowhere."""
-    name = f"{run.topic}-{partition}"
-    for root in _log_directories(Path(run.cluster.node(node).config_file)):
+    name = f"{topic or run.topic}-{partition}"
+    for root in log_directories(run, node):
         if (root / name).is_dir():
             return root / name
     raise FileNotFoundError(f"node {node} has no directory {name}")
@@ -103,7 +103,9 @@ def _note_replica(run: Run, recorder: Recorder, node: int, partition: int) -> No
         run.check(f"P{partition}, files of {node}", "whole", str(error), kept=False)
 
 
-def _log_directories(config: Path) -> list[Path]:
+def log_directories(run: Run, node: int) -> list[Path]:
+    """Every log directory of a node, as its properties name them. FileNotFoundError: none."""
+    config = Path(run.cluster.node(node).config_file)
     for line in config.read_text(encoding="utf-8").splitlines():
         key, _, value = line.partition("=")
         if key.strip() in {"log.dirs", "log.dir"}:

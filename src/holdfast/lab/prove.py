@@ -57,7 +57,7 @@ class PartResult:
             return False
         failed = [check.name for check in self.checks if not check.kept]
         if self.part.breaks_check is not None:
-            foretold = all(name.startswith(self.part.breaks_check) for name in failed)
+            foretold = all(self.part.breaks_check in name for name in failed)
             return bool(failed) and foretold and not self.broken
         if failed:
             return False
@@ -199,6 +199,7 @@ def _run_part(
         f"min ISR {parameters.min_isr}]")  # fmt: skip
     broke_off = None
     with Run(parameters, directory, say) as run:
+        run.foretold = part.breaks_check
         try:
             part.steps(run)
         except PROBLEMS as problem:

@@ -51,6 +51,7 @@ class Run:
         self.history = directory / "history"
         self.checks: list[Check] = []
         self.tables: list[Table] = []  # of what the steps have measured, for the report
+        self.foretold: str | None = None  # checks with these words in their names must fail
         self.lost_expected: int | None = None  # exactly so many; None: the promise decides
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         self._say = say
@@ -121,7 +122,9 @@ class Run:
     def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
         self.checks.append(Check(name=name, expected=expected, seen=seen, kept=kept))
         if not kept:
-            self._print(f"NOT AS IT MUST BE: {name}: expected {expected}; seen {seen}")
+            foretold = self.foretold is not None and self.foretold in name
+            word = "fails, as it must" if foretold else "NOT AS IT MUST BE"
+            self._print(f"{word}: {name}: expected {expected}; seen {seen}")
         return kept
 
     # -- topic and workloads -------------------------------------------------------------------

@@ -182,7 +182,7 @@ class Part:
 
     Two things make it a control. `breaks_with`: the promise of the *scenario's* parameters is held
     against it, and this anomaly must be among what breaks it. `breaks_check`: the promise is kept,
-    and what its steps expect is not: checks whose names begin so must fail, and no others.
+    and what its steps expect is not: checks whose names hold these words must fail, and no others.
     """
 
     name: str  # a folder's name
@@ -234,6 +234,8 @@ SCENARIOS: Mapping[str, str] = {
     "write-anomaly": "write_anomaly",
     "unclean-election": "unclean_election",
     "replication-factor-one": "replication_factor_one",
+    "broker-paused": "broker_paused",
+    "rolling-restart": "rolling_restart",
 }
 
 

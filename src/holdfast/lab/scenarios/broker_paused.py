@@ -1,0 +1,124 @@
+"""A leader stands still for longer than its session, goes on, and still thinks that it leads."""
+
+from __future__ import annotations
+
+from holdfast.clients.raw_producer import Outcome, RawProducer
+from holdfast.judge.history import Acknowledged
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import want
+from holdfast.lab.workload import Worker
+
+PARTITION = 1
+WARM_UP = 20
+ANSWER_MARGIN_S = 45.0  # how much longer than the session a client waits for the zombie
+
+
+def steps(run: Run) -> None:
+    """acks=all: the zombie acknowledges nothing, and nothing that was acknowledged is lost."""
+    run.make_topic()
+    producer = run.start_producer()
+    run.start_raw()
+    run.start_reader()
+    run.start_raw_reader()
+    run.must_flow(producer)
+    run.steady(producer)
+    acknowledged = zombie(run, producer)
+    run.check(
+        "sent to the old leader while it stood still, with acks=all",
+        "none acknowledged",
+        f"{acknowledged} of {run.parameters.count} acknowledged",
+        kept=acknowledged == 0,
+    )
+    run.elect()
+    wanted = {p: want(nodes[0], nodes) for p, nodes in run.parameters.assignment().items()}
+    run.expect("after a preferred election", wanted)
+    run.expect_flow(producer, "after a preferred election", 20.0)
+    run.steady(producer)
+    conclude(run)
+
+
+def with_acks_one(run: Run) -> None:
+    """acks=1: what the zombie acknowledges is lost, all of it, and nothing else."""
+    run.make_topic()
+    reader = run.start_reader()
+    run.start_raw_reader()
+    client = run.raw_client("before", acks="all")
+    run.acknowledge(client, PARTITION, WARM_UP)
+    client.close()
+    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    acknowledged = zombie(run, None)
+    run.check(
+        "sent to the old leader while it stood still, with acks=1",
+        "acknowledged when it goes on, before it hears that it leads no more",
+        f"{acknowledged} of {run.parameters.count} acknowledged",
+        kept=acknowledged > 0,
+    )
+    run.expect_lost(acknowledged)
+    conclude(run)
+
+
+def zombie(run: Run, producer: Worker | None) -> int:
+    """Stop the leader, send to it, let another be elected, let it go on; how many it acknowledged.
+
+    What is sent meanwhile waits in its socket. It is the first thing that it reads when it goes on.
+    """
+    parameters = run.parameters
+    replicas = parameters.assignment()[PARTITION]
+    leader, followers = replicas[0], replicas[1:]
+    bound_s = parameters.session_s + ANSWER_MARGIN_S
+    client = run.raw_client("zombie", acks=parameters.acks, timeout_ms=int(bound_s * 1000))
+    run.acknowledge(client, PARTITION, WARM_UP)
+    epoch = run.view.partitions[PARTITION].leader_epoch
+    run.fault("STOP", leader)
+    posted = [client.post(PARTITION) for _ in range(parameters.count)]
+    run.note(f"{parameters.count} events sent to {leader}, which stands still")
+    wanted = {PARTITION: want(followers[0], followers)}
+    run.expect(f"{leader} is out of its session", wanted, parameters.session_s + 15)
+    now = run.view.partitions[PARTITION].leader_epoch
+    run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch)
+    if producer is not None:
+        run.expect_flow(producer, f"{leader} stands still", 20.0)
+        run.steady(producer)
+    run.fault("CONT", leader)
+    acknowledged = sum(isinstance(each, Acknowledged) for each in take(client, posted))
+    run.note(f"{leader} goes on, and acknowledges {acknowledged} of them")
+    whole = {p: want(isr=nodes) for p, nodes in parameters.assignment().items()}
+    run.expect(f"{leader} follows, and is in sync again", whole, 45.0)
+    run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})
+    run.acknowledge(client, PARTITION, WARM_UP)
+    client.close()
+    return acknowledged
+
+
+def take(client: RawProducer, posted: list[Outcome | None]) -> list[Outcome]:
+    """Wait for what became of everything that was posted."""
+    return [client.take() if outcome is None else outcome for outcome in posted]
+
+
+SCENARIO = Scenario(
+    name="broker-paused",
+    summary="A leader stands still for longer than its session, and goes on as if nothing were.",
+    text=(
+        "SIGSTOP, and after the session another replica leads in a higher epoch. Clients that "
+        "still hold a connection to the old leader have sent it events; SIGCONT, and it takes them "
+        "first of all, a zombie that believes it leads. With acks=all it can acknowledge none: its "
+        "followers have left it. It hears of the election, follows, truncates what only it has, "
+        "and is in sync again. The control does it with acks=1: what the zombie takes it "
+        "acknowledges, and every one of those events is lost."
+    ),
+    defaults=Parameters(),
+    parts=(
+        Part(name="main", title="acks=all", steps=steps),
+        Part(
+            name="control",
+            title="Control: the same with acks=1",
+            steps=with_acks_one,
+            change={"acks": "1", "retries": 0},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "signal"}),
+)

@@ -1,0 +1,164 @@
+"""C7: every broker is restarted in turn, each once all replicas are in sync again."""
+
+from __future__ import annotations
+
+from holdfast.clients.raw_producer import RawProducer
+from holdfast.judge.history import Acknowledged, Refused
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
+from holdfast.lab.controllers import Counts
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import want
+from holdfast.lab.workload import Worker
+
+REFUSAL = "NOT_ENOUGH_REPLICAS"
+WITH_RETRIES = "the producer, which sends again"
+
+
+def steps(run: Run) -> None:
+    """Nothing is lost, and a producer that sends again sees no error."""
+    run.make_topic()
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.start_reader()
+    run.start_raw_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.steady(producer)
+    for node in run.cluster.broker_ids:
+        restart(run, node, producer)
+    run.elect()
+    wanted = {p: want(nodes[0], nodes) for p, nodes in run.parameters.assignment().items()}
+    run.expect("at the end, after a preferred election", wanted)
+    run.expect_flow(producer, "at the end", 20.0)
+    run.stop_workers()
+    counts = Counts.of(producer)
+    run.check(
+        WITH_RETRIES,
+        "every event acknowledged",
+        f"{counts.acknowledged:,} acknowledged, {counts.refused} refused, {counts.unknown} unknown",
+        kept=counts.acknowledged > 0 and not counts.refused and not counts.unknown,
+    )
+    conclude(run)
+
+
+def restart(run: Run, node: int, producer: Worker) -> None:
+    """Stop one broker by SIGTERM, go on without it, start it, and wait until it is in sync."""
+    assignment = run.parameters.assignment()
+    led = [p for p, state in run.view.partitions.items() if state.leader == node]
+    run.fault("TERM", node)
+    if led:
+        run.expect_handover(node, led)
+    left = {p: want(isr=set(nodes) - {node}) for p, nodes in assignment.items()}
+    run.expect(f"{node} is down", left, 15.0)
+    run.expect_flow(producer, f"{node} is down", 20.0)
+    run.start_node(node)
+    run.expect(f"{node} is back", {p: want(isr=n) for p, n in assignment.items()}, 45.0)
+
+
+def refused_at_each_step(run: Run) -> None:
+    """Min ISR = RF: while any broker is away everything is refused, and for certain."""
+    parameters = run.parameters
+    assignment = parameters.assignment()
+    run.make_topic()
+    reader = run.start_reader()
+    client = run.raw_client("producer", acks="all", timeout_ms=5000)
+    for partition in run.partitions:
+        run.acknowledge(client, partition, parameters.count)
+    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    for node in run.cluster.broker_ids:
+        run.fault("TERM", node)
+        left = {p: want(isr=set(nodes) - {node}) for p, nodes in assignment.items()}
+        run.expect(f"{node} is down", left, 15.0)
+        find_leaders(run, client)
+        outcomes = [client.send(p) for p in run.partitions for _ in range(parameters.count)]
+        acknowledged = sum(isinstance(each, Acknowledged) for each in outcomes)
+        refused = sum(isinstance(each, Refused) and each.error == REFUSAL for each in outcomes)
+        run.check(
+            f"{node} is down: nothing is refused",
+            f"{len(outcomes)} acknowledged",
+            f"{acknowledged} acknowledged, {refused} refused with {REFUSAL}",
+            kept=acknowledged == len(outcomes),
+        )
+        run.start_node(node)
+        run.expect(f"{node} is back", {p: want(isr=n) for p, n in assignment.items()}, 45.0)
+        find_leaders(run, client)
+        again = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
+        wanted = parameters.count * parameters.partitions
+        run.check(f"{node} is back: acknowledged", str(wanted), str(again), kept=again == wanted)
+    client.close()
+    conclude(run)
+
+
+def find_leaders(run: Run, client: RawProducer) -> None:
+    """Send until each partition's own leader answers: a client learns of a new one by a refusal."""
+    for partition in run.partitions:
+        for _ in range(10):
+            outcome = client.send(partition)
+            if isinstance(outcome, Acknowledged):
+                break
+            if isinstance(outcome, Refused) and outcome.error == REFUSAL:
+                break
+
+
+def in_haste(run: Run) -> None:
+    """Each broker is stopped before the other is back, and unclean election is on."""
+    parameters = run.parameters
+    first, second = parameters.assignment()[0][:2]
+    run.make_topic({0: (first, second)})
+    reader = run.start_reader()
+    client = run.raw_client("producer", acks="all")
+    run.acknowledge(client, 0, parameters.count)
+    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    run.fault("TERM", first)
+    run.expect(f"{first} is down", {0: want(second, {second})}, 15.0)
+    alone = run.acknowledge(client, 0, parameters.count)
+    run.note(f"{alone} events acknowledged by {second} alone")
+    run.fault("TERM", second)
+    run.start_node(first)
+    run.expect(f"only {first} is back, and leads", {0: want(first, {first})}, 30.0)
+    run.start_node(second)
+    run.expect(f"{second} is back and has truncated", {0: want(first, {first, second})}, 45.0)
+    run.acknowledge(client, 0, 1)
+    client.close()
+    run.expect_lost(alone)
+    conclude(run)
+
+
+SCENARIO = Scenario(
+    name="rolling-restart",
+    summary="Every broker is restarted in turn, each once all replicas are in sync again.",
+    text=(
+        "SIGTERM hands leadership over first, so a producer that sends again when it must sees no "
+        "error, and nothing is lost. With min ISR = RF there is no room for it: while any broker "
+        "is away, everything is refused with NOT_ENOUGH_REPLICAS, step by step. The other control "
+        "does not wait for replicas to be in sync, and has unclean election on: what only the "
+        "broker that was stopped second had is lost."
+    ),
+    defaults=Parameters(),
+    parts=(
+        Part(name="main", title="min.insync.replicas=2 of 3 replicas", steps=steps),
+        Part(
+            name="min-isr-equals-rf",
+            title="Control: min.insync.replicas=3 of 3 replicas",
+            steps=refused_at_each_step,
+            change={"min_isr": 3, "retries": 0},
+            breaks_check=": nothing is refused",
+        ),
+        Part(
+            name="control",
+            title="Control: in haste, with unclean election on",
+            steps=in_haste,
+            change={
+                "replication_factor": 2,
+                "min_isr": 1,
+                "partitions": 1,
+                "unclean": True,
+                "retries": 0,
+            },
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)
