@@ -11,9 +11,11 @@ import argparse
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -94,6 +96,7 @@ def soak(
             "run": number,
             "at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
             "version": holdfast.__version__,
+            "commit": commit(),
             "seconds": round(seconds, 1),
             **result,
         }
@@ -105,8 +108,29 @@ def soak(
         else:
             say(f"{campaign.name} {number}: its history stays in {directory}")
     kept = sum(row["kept"] is True for row in done)
+    commits = Counter(row.get("commit") or "unknown" for row in done)
+    say("  on commit " + ", ".join(f"{name}: {count}" for name, count in commits.items()))
     say(f"{campaign.name}: {kept} of {len(done)} runs kept what was promised.")
     return kept == len(done) >= wanted
+
+
+def commit() -> str | None:
+    """Return the commit that runs, "+" behind it when files differ; None where there is no git.
+
+    Results count for the code that made them, and no other.
+    """
+    source = Path(holdfast.__file__).parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(source), *words]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+        return found.stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(source))
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _word(result: dict[str, Any]) -> str:

@@ -1,46 +1,56 @@
-"""The lab's campaigns for `make soak`: one-broker-down again and again, and kills at random."""
+"""The lab's campaigns for `make soak`: kills at random, and every scenario again and again."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from holdfast.clients.driver import DriverError
 from holdfast.cluster import ClusterError
+from holdfast.cluster.layout import BROKER, CONTROLLER
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.prove import Exit, prove
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError, Parameters, load_scenario
+from holdfast.lab.scenario import SCENARIOS, LabError, Parameters, load_scenario
 from holdfast.lab.soak import Campaign
 from holdfast.lab.wants import want
 
+RUNS_OF_SCENARIO = 10
 KILLS_PER_RUN = 10
+BOTH_SHARE = 0.2  # of the kills that take a broker and a controller at one instant
 # Before a kill, and before its broker starts again: sometimes the session ends meanwhile.
 TRAFFIC_S = (0.0, 2.0)
 DOWN_S = (0.0, 5.0)
 KILLS = Parameters(kills=KILLS_PER_RUN, partitions=6, rate=300.0)
 
 
-def one_broker_down(directory: Path) -> dict[str, Any]:
-    """The scenario with both signals and its control."""
-    scenario = load_scenario("one-broker-down")
-    command = "holdfast prove one-broker-down"
-    outcome = prove(scenario, scenario.defaults, directory, command=command)
-    kept = {Exit.KEPT: True, Exit.BROKEN: False, Exit.NOT_MADE: None}[outcome.exit]
-    failed = [c.name for result in outcome.results for c in result.checks if not c.kept]
-    return {"kept": kept, "verdict": outcome.verdict, "failed": failed}
+def proof_of(name: str) -> Callable[[Path], dict[str, Any]]:
+    """Return what proves one scenario, all its parts and its controls, with its own settings."""
+
+    def run(directory: Path) -> dict[str, Any]:
+        scenario = load_scenario(name)
+        command = f"holdfast prove {name}"
+        outcome = prove(scenario, scenario.defaults, directory, command=command)
+        kept = {Exit.KEPT: True, Exit.BROKEN: False, Exit.NOT_MADE: None}[outcome.exit]
+        failed = [c.name for result in outcome.results for c in result.checks if not c.kept]
+        return {"kept": kept, "verdict": outcome.verdict, "failed": failed}
+
+    return run
 
 
 def random_kills(directory: Path) -> dict[str, Any]:
-    """Kill any broker at any moment, whatever the ISR is just then; judge after healing."""
+    """Kill any node at any moment, whatever the ISR and the quorum are just then; then judge."""
     seed = random.SystemRandom().randrange(1 << 32)
     try:
         with Run(KILLS, directory, lambda _line: None) as run:
-            _kill_at_random(run, random.Random(seed))  # noqa: S311 - moments, not secrets
+            chance = random.Random(seed)  # noqa: S311 - moments, not secrets
+            killed = _kill_at_random(run, chance)
         judgement = evidence_of(history_files(run.history)).judgement
     except (LabError, ClusterError, DriverError, HistoryError, OSError) as error:
         return {"kept": None, "verdict": f"The run could not be made: {error}", "seed": seed}
@@ -48,13 +58,15 @@ def random_kills(directory: Path) -> dict[str, Any]:
     failed = [check.name for check in run.checks if not check.kept]
     broken = judgement.broken(KILLS.promise.forbids)
     verdict = (
-        f"{KILLS_PER_RUN} kills: {counts.acknowledged:,} of {counts.sent:,} events acknowledged, "
+        f"{killed[BROKER]} kills of brokers, {killed[CONTROLLER]} of controllers: "
+        f"{counts.acknowledged:,} of {counts.sent:,} events acknowledged, "
         f"{judgement.count(Anomaly.LOST)} lost, {judgement.count(Anomaly.DUPLICATED)} duplicated."
     )
     return {
         "kept": judgement.decided and not broken and not failed,
         "verdict": verdict,
-        "kills": KILLS_PER_RUN,
+        "kills": killed.total(),
+        "killed": dict(killed),
         "sent": counts.sent,
         "acknowledged": counts.acknowledged,
         "unknown": counts.unknown,
@@ -64,37 +76,52 @@ def random_kills(directory: Path) -> dict[str, Any]:
     }
 
 
-def _kill_at_random(run: Run, chance: random.Random) -> None:
+def _kill_at_random(run: Run, chance: random.Random) -> Counter[str]:
+    """Kill single nodes, sometimes one of each kind at one instant; how many of which kind."""
+    killed: Counter[str] = Counter()
     run.make_topic()
     producer = run.start_producer(delivery_timeout_ms=120_000)
     run.start_raw(timeout_ms=3000)
     run.start_reader()
     run.must_flow(producer)
-    for _ in range(run.parameters.kills):
+    while killed.total() < run.parameters.kills:
         run.steady(producer, chance.uniform(*TRAFFIC_S))
-        victim = chance.choice(run.cluster.broker_ids)
-        run.fault("KILL", victim)
+        victims = _victims(run, chance)
+        run.fault("KILL", *victims)
+        killed.update(run.cluster.node(victim).roles[0] for victim in victims)
         run.steady(producer, chance.uniform(*DOWN_S))
-        run.start_node(victim)
+        run.start_node(*victims)
     assignment = run.parameters.assignment()
     whole = {partition: want(isr=replicas) for partition, replicas in assignment.items()}
     run.expect("at the end", whole, 60.0)
     run.expect_flow(producer, "at the end", 30.0)
     conclude(run)
+    return killed
+
+
+def _victims(run: Run, chance: random.Random) -> list[int]:
+    """One node of all, or a broker and a controller together."""
+    if chance.random() < BOTH_SHARE:
+        return [chance.choice(run.cluster.broker_ids), chance.choice(run.cluster.controller_ids)]
+    return [chance.choice([node.id for node in run.cluster.nodes])]
+
+
+def _of_scenario(name: str) -> Campaign:
+    return Campaign(
+        name=name,
+        text=load_scenario(name).summary,
+        runs=RUNS_OF_SCENARIO,
+        run=proof_of(name),
+    )
 
 
 CAMPAIGNS = (
     Campaign(
-        name="one-broker-down",
-        text="SIGTERM and SIGKILL of one broker of three, and the control that must fail.",
-        runs=20,
-        run=one_broker_down,
-    ),
-    Campaign(
         name="random-kills",
-        text=f"{KILLS_PER_RUN} SIGKILLs a run of random brokers at random moments, acks=all, RF 3, "
-        "min ISR 2.",
+        text=f"{KILLS_PER_RUN} SIGKILLs a run of random brokers and controllers at random moments, "
+        "acks=all, RF 3, min ISR 2.",
         runs=10,
         run=random_kills,
     ),
+    *(_of_scenario(name) for name in SCENARIOS),
 )

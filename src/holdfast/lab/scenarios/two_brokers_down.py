@@ -196,6 +196,12 @@ SCENARIO = Scenario(
     parts=(
         Part(name="main", title="Two brokers down", steps=steps),
         Part(
+            name="elr",
+            title="The same with eligible leader replicas",
+            steps=steps,
+            change={"elr": True},
+        ),
+        Part(
             name="control",
             title="Control: (a) with unclean election on",
             steps=unclean_return,
