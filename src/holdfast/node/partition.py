@@ -19,6 +19,7 @@ from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
 from holdfast.node.waiting import OffsetQueue, WaitingRoom
 from holdfast.runtime.ports import Clock
+from holdfast.wire.batch_header import HEADER_SIZE, read_header
 from holdfast.wire.errors import ErrorCode
 
 logger = logging.getLogger("holdfast.partition")
@@ -349,6 +350,7 @@ class Partition:
         assert self.leader is None, "a leader does not follow"
         assert self.log is not None
         if len(records):
+            self._make_room_for(records)
             error = self.log.append_as_follower(records)
             if error is not ErrorCode.NONE:
                 return error
@@ -358,6 +360,18 @@ class Partition:
             self.log.advance_start(leader_log_start)
         self._waiting.wake(self.key)
         return ErrorCode.NONE
+
+    def _make_room_for(self, records: memoryview) -> None:
+        """Begin an empty log anew where a batch begins that contains its start.
+
+        The leader's log may start within a batch, since DeleteRecords counts records: who starts
+        over there is sent all of that batch.
+        """
+        assert self.log is not None
+        if self.log.start == self.log.end and len(records) >= HEADER_SIZE:
+            first = read_header(records)
+            if first.base_offset < self.log.end <= first.last_offset:
+                self.log.reset_to(first.base_offset)
 
     def truncate_for(self, epoch: int, end: int) -> None:
         """The leader's log has `epoch` until `end`: drop what differs (KAFKA.md 4.5)."""
