@@ -31,7 +31,12 @@ async def _try(hand: Conductor, event: Event, attempt: object) -> bool:
     """Wait for an administrative request, but not for ever; True when it was granted."""
     try:
         await asyncio.wait_for(attempt, _TIMEOUT_S)  # type: ignore[arg-type]
-    except (OSError, AnswerError) as error:
+    except AnswerError as error:
+        hand.counts["administrative requests refused"] += 1
+        hand.note(f"{event.kind}: {error}")
+        return False
+    except OSError as error:
+        hand.counts["administrative requests without an answer"] += 1
         hand.note(f"{event.kind}: {error or type(error).__name__}")
         return False
     return True
@@ -176,8 +181,22 @@ async def elect(client: ClusterClient, topic: str, partition: int, kind: int) ->
         check("elect", results[0].partition_result[0].error_code)
 
 
+def _is_worth_an_election(state: State, kind: int) -> bool:
+    if kind == UNCLEAN:
+        return state.leader < 0
+    return (
+        state.leader >= 0 and state.leader != state.replicas[0] and state.replicas[0] in state.isr
+    )
+
+
 async def _elect(hand: Conductor, event: Event, kind: int) -> bool:
-    partition, _ = _pick(hand, event)
+    partition, state = _pick(hand, event)
+    give_up = asyncio.get_running_loop().time() + event.seconds
+    while state is None or not _is_worth_an_election(state, kind):
+        if asyncio.get_running_loop().time() > give_up:
+            break
+        await asyncio.sleep(0.25)
+        partition, state = _pick(hand, event)
     client = hand.cluster.client("admin")
     if kind == UNCLEAN:
         # From now on, for the request may be carried out at any time.
@@ -211,8 +230,17 @@ async def _reassign(hand: Conductor, event: Event) -> bool:
 
 
 async def _cancel_reassign(hand: Conductor, event: Event) -> bool:
-    partition, _ = _pick(hand, event)
+    """Begin to move a partition and think better of it."""
+    partition, state = _pick(hand, event)
+    if state is None:
+        return False
+    brokers = hand.cluster.brokers
+    target = [brokers[(node + 1) % len(brokers)] for node in state.replicas]
     client = await _with_client(hand)
+    begun = state.adding or state.removing
+    if not begun:
+        await _try(hand, event, client.reassign(event.target, partition, target))
+        await asyncio.sleep(event.seconds / 20)
     done = await _try(hand, event, client.reassign(event.target, partition, None))
     client.close()
     return done

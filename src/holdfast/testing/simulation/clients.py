@@ -356,10 +356,12 @@ def deliver(
     ]  # fmt: skip
 
 
-async def read_whole(cluster: SimulatedCluster, history: History, topic: str, count: int) -> None:
-    """Read every partition of a topic to its end, as the judge's last word."""
+async def read_whole(
+    cluster: SimulatedCluster, history: History, topic: str, partitions: list[int]
+) -> None:
+    """Read partitions of a topic to their ends, as the judge's last word."""
     client = cluster.client("final")
-    for partition in range(count):
+    for partition in partitions:
         begin = await client.end(topic, partition, timestamp=-2)
         stored = await client.read(topic, partition)
         deliver(history, "final", topic, partition, stored, None)

@@ -37,7 +37,8 @@ class Conductor:
         self.held: dict[int, str] = {}  # node -> the event that keeps it down, or is at it
         self.links: dict[tuple[str, str], int] = {}  # how many events have a link cut
         self.topics: dict[str, int] = {}  # made by events: name -> partitions
-        self.harmed: dict[int, None] = {}  # nodes whose disks have failed or were replaced
+        self.replaced: dict[int, None] = {}  # nodes whose disks were replaced by empty ones
+        self.harmed: dict[int, None] = {}  # nodes whose disks have failed, or were replaced
         self._tasks: list[asyncio.Task[None]] = []
         self._keeper: asyncio.Task[None] | None = None
         self._exits = 0
@@ -214,7 +215,7 @@ class Conductor:
         self.counts["machines without power"] += 1
 
     def wipe(self, node: int) -> None:
-        self.harmed[node] = None
+        self.harmed[node] = self.replaced[node] = None
         self.died(node, WIPED)
         self.cluster.crash(node)
         self.machine(node).wipe_disk()

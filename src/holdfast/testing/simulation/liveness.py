@@ -62,8 +62,11 @@ def _of_partition(
 
 
 def can_lead(hand: Conductor, key: Key, state: State, alive: set[int]) -> bool:
-    """Whether somebody lives who may lead."""
-    eligible = {*state.isr, *state.elr}
+    """Whether somebody lives who must be able to lead.
+
+    Not one whose disk was replaced: the new one is empty, so that nobody elects him but uncleanly.
+    """
+    eligible = {*state.isr, *state.elr} - hand.replaced.keys()
     if hand.oracle.metadata.allows_unclean(key):
         eligible |= set(state.replicas)
     return bool(eligible & alive)

@@ -183,7 +183,12 @@ class _Stage:
         await self._settle("after the last record", drained=True)
         await self._rescue()
         for topic in plan.topics:
-            await read_whole(self._cluster, self._history, topic.name, topic.partitions)
+            led = [
+                key[1]
+                for key, state in self._oracle.metadata.partitions.items()
+                if self._oracle.metadata.topics[key[0]] == topic.name and state.leader >= 0
+            ]
+            await read_whole(self._cluster, self._history, topic.name, led)
         self._note_replicas()
         self._judge()
 
@@ -263,6 +268,9 @@ class _Stage:
             if state.leader >= 0:
                 continue
             topic = self._oracle.metadata.topics[key[0]]
+            if all(node in self._hand.replaced for node in state.replicas):
+                self._oracle.counts["partitions whose disks were all replaced"] += 1
+                continue  # nobody holds anything of it
             if not any(node in self._hand.harmed for node in state.replicas):
                 self._oracle.fail(
                     "a partition whose disks are all well has somebody who may lead",
