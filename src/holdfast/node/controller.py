@@ -19,7 +19,9 @@ from holdfast.core.brokers import expire_sessions, next_expiry_ms
 from holdfast.core.elections import balance, elect_leaderless
 from holdfast.core.features import bootstrap_records
 from holdfast.core.image import ImageDelta, MetadataImage
+from holdfast.core.quorum_view import Observers, QuorumView, ReplicaView
 from holdfast.core.state import ControllerState, Decision
+from holdfast.core.voters import ReplicaKey, Voter, VoterSet
 from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import StorageError
 from holdfast.node.bootstrap import bootstrap_levels
@@ -75,6 +77,7 @@ class Controller:
         self.snapshots: SnapshotStore | None = None  # from when the log is open
         self.failed: asyncio.Future[None] | None = None
         self._maker: SnapshotMaker | None = None
+        self._readers = Observers()
         self._directories = directories
         self._pending: deque[_Pending] = deque()
         self._changed_at: dict[int, int] = {}  # broker -> log end after its last change here
@@ -200,6 +203,30 @@ class Controller:
         for try_complete in list(self._observers):
             if try_complete():
                 self._observers.pop(try_complete, None)
+
+    # -- the quorum ----------------------------------------------------------------------------
+
+    def fetched(self, key: ReplicaKey, offset: int) -> None:
+        """A replica has everything below `offset`."""
+        assert self.log is not None
+        self._readers.fetched(key, offset, self.log.end, self.runtime.clock.wall_ms())
+
+    def describe_quorum(self) -> QuorumView | None:
+        """The quorum as this controller sees it while it leads; None: it does not."""
+        if not self.active:
+            return None
+        assert self.log is not None
+        wall_ms = self.runtime.clock.wall_ms()
+        key = ReplicaKey(self.settings.node_id)
+        voters = VoterSet.of(Voter(*each) for each in self.settings.controller_quorum_voters)
+        return QuorumView(
+            leader_id=key.node_id,
+            epoch=self.log.epoch,
+            high_watermark=self.log.committed,
+            voters=(ReplicaView(key, self.log.end, wall_ms, wall_ms),),
+            observers=self._readers.shown(wall_ms),
+            members=voters,
+        )
 
     # -- decide, append, apply, commit ---------------------------------------------------------
 

@@ -46,6 +46,7 @@ APIS: tuple[Api, ...] = (
         forwarded=True,
     ),
     Api(46, "list_partition_reassignments", broker=(0, 0), controller=(0, 0), forwarded=True),
+    Api(55, "describe_quorum", broker=(0, 2), controller=(0, 2), forwarded=True),
     Api(56, "alter_partition", controller=(2, 3)),
     Api(58, "envelope", controller=(0, 0)),
     Api(59, "fetch_snapshot", controller=(0, 1)),

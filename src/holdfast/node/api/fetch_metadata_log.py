@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.names import METADATA_TOPIC
+from holdfast.core.voters import ReplicaKey
 from holdfast.log.errors import StorageError
 from holdfast.node.access import is_broker
 from holdfast.node.context import Deferred, RequestContext
@@ -47,6 +48,10 @@ def handle_on_controller(
     if refusal is not ErrorCode.NONE:
         return _answer(controller, topic, wanted, refusal)
     assert controller.log is not None
+    replica_id = max(request.replica_id, request.replica_state.replica_id)
+    if replica_id >= 0:
+        key = ReplicaKey(replica_id, bytes(wanted.replica_directory_id))
+        controller.fetched(key, wanted.fetch_offset)
     if wanted.fetch_offset < controller.log.start:
         return _answer(controller, topic, wanted, ErrorCode.NONE)
     if wanted.fetch_offset < controller.log.committed or request.max_wait_ms <= 0:

@@ -1,0 +1,89 @@
+"""DescribeQuorum (55), versions 0-2: who leads the metadata quorum, and how far the others are.
+
+A broker forwards it; the active controller alone can answer. Versions: 1 adds when a replica last
+fetched and was last caught up, 2 the voters' directories, listeners and messages for errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.core.names import METADATA_TOPIC
+from holdfast.core.quorum_view import QuorumView, ReplicaView
+from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+NODES_SINCE: Final = 2
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    if not context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        why = f"{context.principal} may not describe the cluster."
+        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        why = f"There is one metadata log, {METADATA_TOPIC}-0: ask for that."
+        return refuse(request, ErrorCode.INVALID_REQUEST, why)
+    topic, partition = request.topics[0], request.topics[0].partitions[0].partition_index
+    found = ResponsePartitionData(partition_index=partition)
+    view = controller.describe_quorum()
+    if topic.topic_name != METADATA_TOPIC or partition != 0:
+        found.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif view is None:
+        found.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    else:
+        _fill(found, view)
+    response = DescribeQuorumResponse(
+        topics=[ResponseTopicData(topic_name=topic.topic_name, partitions=[found])]
+    )
+    if view is not None and context.version >= NODES_SINCE:
+        response.nodes = _nodes(controller, view)
+    return response
+
+
+def _fill(found: ResponsePartitionData, view: QuorumView) -> None:
+    found.leader_id = view.leader_id
+    found.leader_epoch = view.epoch
+    found.high_watermark = view.high_watermark
+    found.current_voters = [_state(each) for each in view.voters]
+    found.observers = [_state(each) for each in view.observers]
+
+
+def _state(replica: ReplicaView) -> ReplicaState:
+    return ReplicaState(
+        replica_id=replica.key.node_id,
+        replica_directory_id=replica.key.directory_id,
+        log_end_offset=replica.log_end,
+        last_fetch_timestamp=replica.fetched_wall_ms,
+        last_caught_up_timestamp=replica.caught_up_wall_ms,
+    )
+
+
+def _nodes(controller: Controller, view: QuorumView) -> list[Node]:
+    """The voters' addresses; they all listen under the name that we do."""
+    name = controller.settings.controller_listener_names[0]
+    return [
+        Node(
+            node_id=voter.node_id,
+            listeners=[Listener(name=name, host=voter.host, port=voter.port)],
+        )
+        for voter in view.members.voters
+    ]
+
+
+def refuse(_: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:
+    """Refuse the whole request."""
+    return DescribeQuorumResponse(error_code=code, error_message=message)

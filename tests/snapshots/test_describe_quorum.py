@@ -1,0 +1,73 @@
+"""Goal: DescribeQuorum tells the truth, to whoever asks a broker or the controller.
+
+Method: a simulated cluster; what it says is compared with the nodes' own offsets.
+"""
+
+from __future__ import annotations
+
+from tests.control.control_world import controller, play
+
+from holdfast.core.names import METADATA_TOPIC
+from holdfast.core.quorum_view import OBSERVERS_MAX, Observers
+from holdfast.core.voters import ReplicaKey
+from holdfast.runtime.dial import dial
+from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
+
+
+def question(topic: str = METADATA_TOPIC) -> DescribeQuorumRequest:
+    partition = RequestPartitionData(partition_index=0)
+    return DescribeQuorumRequest(
+        topics=[RequestTopicData(topic_name=topic, partitions=[partition])]
+    )
+
+
+def test_leader_voters_and_observers_as_they_are() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        image = controller(cluster).image
+        await cluster.until(
+            lambda: all(
+                node.broker is not None and node.broker.image.offset == image.offset
+                for number, node in cluster.nodes.items()
+                if number != CONTROLLER
+            ),
+            "brokers are caught up",
+        )
+        connection = await dial(client.runtime, "controller", CONTROLLER_PORT, "test")
+        answers = [await client.ask(question()), await connection.send(question())]
+        for answer in answers:
+            assert answer.error_code == ErrorCode.NONE
+            found = answer.topics[0].partitions[0]
+            assert (found.leader_id, found.leader_epoch) == (CONTROLLER, image.epoch)
+            assert found.high_watermark == image.offset + 1
+            assert [voter.replica_id for voter in found.current_voters] == [CONTROLLER]
+            assert found.current_voters[0].log_end_offset == image.offset + 1
+            assert [each.replica_id for each in found.observers] == cluster.brokers
+            assert answer.nodes[0].node_id == CONTROLLER
+            assert answer.nodes[0].listeners[0].port == CONTROLLER_PORT
+        unknown = await connection.send(question("t"))
+        assert unknown.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        nothing = await connection.send(DescribeQuorumRequest(topics=[]))
+        assert nothing.error_code == ErrorCode.INVALID_REQUEST
+        connection.close()
+
+    play(story)
+
+
+def test_observers_are_forgotten_after_a_while_and_never_too_many() -> None:
+    seen = Observers()
+    for node in range(OBSERVERS_MAX + 10):
+        seen.fetched(ReplicaKey(node), 5, 10, node)
+    assert len(seen.shown(OBSERVERS_MAX)) == OBSERVERS_MAX
+    seen.fetched(ReplicaKey(7), 10, 10, 300_500)
+    seen.fetched(ReplicaKey(7), 11, 12, 300_600)
+    shown = seen.shown(500_000)
+    assert [each.key.node_id for each in shown] == [7]
+    assert (shown[0].log_end, shown[0].caught_up_wall_ms) == (11, 300_500)
