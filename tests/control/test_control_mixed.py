@@ -77,6 +77,17 @@ def _kafka(directory: Path, cluster: LocalCluster) -> Iterator[subprocess.Popen[
         process.wait()
 
 
+def _snapshots(directory: Path) -> list[Path]:
+    """The snapshots of the metadata log below a directory; bootstrap.checkpoint is none."""
+    return sorted(directory.rglob("0*-0*.checkpoint"))
+
+
+def _create(cluster: LocalCluster, topic: CreatableTopic) -> None:
+    with Driver(cluster.bootstrap_servers) as driver:
+        response = driver.send(CreateTopicsRequest(topics=[topic]))
+        assert response.topics[0].error_code == 0, response
+
+
 def _append(driver: Driver, topic: str, partition: int, count: int) -> tuple[int, int]:
     """One batch with acks=all; the error code and base offset of the answer."""
     batch = build_batch([Record(None, str(n).encode(), 1) for n in range(count)])
@@ -93,14 +104,26 @@ def _append(driver: Driver, topic: str, partition: int, count: int) -> tuple[int
 
 
 def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
-    with LocalCluster.create(tmp_path / "ours", brokers=1, port=0) as cluster:
+    often = {
+        "metadata.log.max.record.bytes.between.snapshots": "500",
+        "metadata.max.retention.bytes": "0",
+    }
+    with LocalCluster.create(tmp_path / "ours", brokers=1, port=0, config=often) as cluster:
         cluster.start()
         ours = cluster.broker_ids[0]
+        for number in range(8):
+            _create(
+                cluster,
+                CreatableTopic(name=f"before-{number}", num_partitions=3, replication_factor=1),
+            )
+        _until(lambda: _snapshots(tmp_path / "ours"), "the controller has made snapshots")
         with (
             _kafka(tmp_path / "theirs", cluster) as kafka,
             Driver(cluster.bootstrap_servers) as driver,
         ):
             _until(lambda: THEIRS in (cluster.live_brokers() or ()), "Kafka is unfenced")
+            # The log's beginning is gone: what Kafka knows of it, it has from our snapshot.
+            assert _snapshots(tmp_path / "theirs")
             topic = CreatableTopic(
                 name="mixed",
                 num_partitions=-1,
@@ -111,8 +134,7 @@ def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
                 ],
                 configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
             )
-            response = driver.send(CreateTopicsRequest(topics=[topic]))
-            assert response.topics[0].error_code == 0, response
+            _create(cluster, topic)
             for partition, leader in ((0, THEIRS), (1, ours)):
                 cluster.wait_for_leader("mixed", partition)
                 assert driver.leader("mixed", partition) == leader
