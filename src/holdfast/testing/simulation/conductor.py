@@ -217,7 +217,8 @@ class Conductor:
     def wipe(self, node: int) -> None:
         self.harmed[node] = self.replaced[node] = None
         self.died(node, WIPED)
-        self.cluster.crash(node)
+        if self.is_up(node):
+            self.cluster.crash(node)
         self.machine(node).wipe_disk()
 
     def harm(self, node: int) -> None:

@@ -192,16 +192,16 @@ _OPERATIONS: Final[dict[str, Operation]] = {
 
 async def _disk_error(hand: Conductor, event: Event) -> bool:
     """A disk fails for a while: EIO by operation, or no room left."""
+    if event.detail == "sync":
+        return await _sync_error(hand, event)
     node = hand.resolve(event.target)
     if node is None or not hand.is_up(node):
         return False
-    disk = hand.machine(node).disk
+    operation = _OPERATIONS["append" if event.detail == "full" else event.detail]
+    code = errno.ENOSPC if event.detail == "full" else errno.EIO
+    rate = 1.0 if event.detail == "full" else event.amount
     hand.harm(node)
-    if event.detail == "full":
-        fault = disk.inject(DiskFault(operations=[_OPERATIONS["append"]], code=errno.ENOSPC))
-    else:
-        operation = _OPERATIONS[event.detail]
-        fault = disk.inject(DiskFault(operations=[operation], rate=event.amount))
+    fault = hand.machine(node).disk.inject(DiskFault(operations=[operation], code=code, rate=rate))
     await asyncio.sleep(event.seconds)
     hand.machine(node).disk.heal()
     hand.counts["disk operations that failed"] += fault.struck
@@ -211,6 +211,29 @@ async def _disk_error(hand: Conductor, event: Event) -> bool:
         hand.kill(node)
         await asyncio.sleep(1.0)
         hand.release(node)
+    return True
+
+
+async def _sync_error(hand: Conductor, event: Event) -> bool:
+    """A disk fails to sync, and is replaced.
+
+    What it was to sync then is in the kernel's memory and will never be on the disk, and nobody is
+    told again: neither this system nor Kafka can be started anew on such a disk. A voter's disk
+    can't be replaced, for it holds its vote.
+    """
+    node = hand.take(event.target, event)
+    if node is None or node in hand.cluster.controllers:
+        if node is not None:
+            hand.release(node)
+        return False
+    hand.harm(node)
+    fault = hand.machine(node).disk.inject(DiskFault(operations=["sync"], rate=event.amount))
+    await asyncio.sleep(event.seconds)
+    hand.machine(node).disk.heal()
+    hand.counts["disk operations that failed"] += fault.struck
+    if fault.struck:
+        hand.wipe(node)
+    hand.release(node)
     return True
 
 
