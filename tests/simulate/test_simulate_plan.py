@@ -1,0 +1,56 @@
+"""A plan is data: the same from the same seed, whole through JSON, smaller without an event.
+
+Goal: a failing seed can be kept, sent and made smaller. Method: round trips and a made-up culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from holdfast.testing.simulation.drawing import FAULTS_MIN, FULL, LIGHT, draw_plan
+from holdfast.testing.simulation.faults import KINDS
+from holdfast.testing.simulation.minimise import shrink
+from holdfast.testing.simulation.plan import Event, plan_from_json
+from holdfast.testing.simulation.run import run_plan
+
+
+def test_the_same_seed_draws_the_same_plan_and_json_keeps_it() -> None:
+    for seed in range(50):
+        plan = draw_plan(seed)
+        assert plan == draw_plan(seed)
+        assert plan_from_json(plan.to_json()) == plan
+        assert len(plan.events) >= FAULTS_MIN
+        assert all(event.kind in KINDS and event.at < plan.seconds for event in plan.events)
+
+
+def test_what_is_no_plan_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a plan"):
+        plan_from_json("[]")
+    with pytest.raises(ValueError, match="not a plan"):
+        plan_from_json('{"version": 1, "seed": 3}')
+
+
+def test_every_kind_of_event_is_drawn() -> None:
+    drawn = {event.kind for seed in range(300) for event in draw_plan(seed, FULL).events}
+    assert drawn == KINDS.keys()
+
+
+def test_a_schedule_shrinks_to_the_events_that_matter() -> None:
+    events = [Event(at=float(n), kind="kill", target=f"broker:{n}") for n in range(40)]
+    culprits = {7, 23}
+
+    def breaks(some: Sequence[Event]) -> bool:
+        return culprits <= {int(event.at) for event in some}
+
+    assert [int(event.at) for event in shrink(events, breaks)] == [7, 23]
+
+
+@pytest.mark.slow
+def test_the_same_plan_is_the_same_run() -> None:
+    plan = replace(draw_plan(5, LIGHT), seconds=15.0)
+    first, second = run_plan(plan), run_plan(plan)
+    assert first.violation is None, first.violation
+    assert (first.digest, first.counts) == (second.digest, second.counts)

@@ -1,0 +1,253 @@
+"""The oracle sees: each invariant of a partition is broken by hand, and told.
+
+Goal: an oracle that forgives too much proves nothing, one that blames the innocent is switched off.
+Method: replicas are made up of a few batches; each test does one thing that must never be, beside
+it the nearest thing that may. Seen to fail: each check taken out of `truth` turns one of these red.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from holdfast.testing.simulation.allowances import Election, Reason
+from holdfast.testing.simulation.chain import Entry
+from holdfast.testing.simulation.truth import POWER_CUT, PartitionTruth, Replica
+
+
+class Disk:
+    """Stands for a log, of which one thing is asked."""
+
+    def __init__(self, recovery_point: int = 0) -> None:
+        self.recovery_point = recovery_point
+
+
+class World:
+    """A partition on some nodes."""
+
+    def __init__(self, *nodes: int, voters: tuple[int, ...] = ()) -> None:
+        self.told: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.disks = {node: Disk() for node in nodes}
+        self.truth = PartitionTruth(
+            "t-0",
+            lambda invariant, _: self.told.append(invariant),
+            self.counts,
+            voters=(lambda: voters) if voters else None,
+        )
+        self.replicas = {node: self.open(node) for node in nodes}
+
+    def open(self, node: int, *entries: Entry, cause: str = "") -> Replica:
+        replica = Replica(node, self.disks[node])
+        self.truth.opened(replica, entries, start=0, high_watermark=0, cause=cause)
+        return replica
+
+    def elect(self, epoch: int, leader: int, isr: tuple[int, ...], **more: bool) -> None:
+        self.truth.elections[epoch] = Election(
+            leader=leader,
+            isr_before=isr,
+            elr_before=(),
+            last_known=(),
+            elr_on=more.get("elr", False),
+            unclean_allowed=more.get("unclean", False),
+        )
+        self.truth.led(self.replicas[leader], epoch)
+
+    def write(self, entry: Entry, *nodes: int) -> None:
+        """The first of the nodes leads."""
+        for node in nodes:
+            self.truth.appended(self.replicas[node], entry, leads=node == nodes[0])
+
+    def commit(self, offset: int, *nodes: int) -> None:
+        for node in nodes:
+            replica = self.replicas[node]
+            self.truth.committed_until(replica, offset, replica.chain.end)
+
+
+A = Entry(0, 1, 0, 10)
+B = Entry(2, 2, 0, 11)
+C = Entry(3, 5, 1, 12)
+OTHER_B = Entry(2, 2, 0, 99)
+
+
+def test_a_quiet_life_breaks_nothing() -> None:
+    world = World(1, 2)
+    world.elect(0, 1, (1, 2))
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.commit(3, 1, 2)
+    world.elect(1, 2, (1, 2))
+    world.write(C, 2, 1)
+    world.commit(6, 2, 1)
+    assert world.told == []
+
+
+def test_two_leaders_in_one_epoch() -> None:
+    world = World(1, 2)
+    world.write(A, 1)
+    world.write(A, 2)
+    assert world.told == ["one leader an epoch"]
+
+
+def test_one_name_for_two_batches() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.truth.appended(world.replicas[1], B, leads=True)
+    world.truth.appended(world.replicas[2], OTHER_B, leads=False)
+    assert world.told == ["(epoch, offset) names one batch"]
+
+
+def test_the_same_batch_behind_different_ones() -> None:
+    """As when a follower keeps what the leader does not have, and goes on behind it."""
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.truth.appended(world.replicas[2], B, leads=True)
+    world.truth.appended(world.replicas[1], C, leads=True)
+    world.truth.appended(world.replicas[2], C, leads=False)
+    assert "logs that share a batch are the same before it" in world.told
+
+
+def test_an_epoch_that_falls() -> None:
+    world = World(1)
+    world.write(Entry(0, 0, 3, 1), 1)
+    world.write(Entry(1, 1, 2, 1), 1)
+    assert world.told == ["epochs and offsets rise along a log"]
+
+
+def test_a_high_watermark_that_falls_or_runs_ahead() -> None:
+    world = World(1)
+    world.write(A, 1)
+    world.write(B, 1)
+    world.commit(3, 1)
+    world.commit(2, 1)
+    assert world.told == ["the high watermark never falls"]
+    world.commit(9, 1)
+    assert world.told[1:] == ["the high watermark never passes the log end"]
+
+
+def test_two_truths_below_high_watermarks() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.truth.appended(world.replicas[1], B, leads=True)
+    world.truth.appended(world.replicas[2], Entry(2, 2, 1, 50), leads=True)
+    world.commit(3, 1, 2)
+    assert world.told == ["what is below a high watermark is the same everywhere"]
+
+
+def test_what_is_committed_is_not_cut_off_and_what_is_not_may_be() -> None:
+    world = World(1)
+    world.write(A, 1)
+    world.write(B, 1)
+    world.commit(2, 1)
+    world.truth.truncated(world.replicas[1], 2)
+    assert world.told == []
+    world.truth.truncated(world.replicas[1], 0)
+    assert world.told == ["what is committed is never cut off"]
+
+
+def test_a_leader_lacks_what_is_committed() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1)
+    world.commit(3, 1)
+    world.elect(1, 2, (1, 2))
+    assert world.told == ["a leader holds all that is committed"]
+
+
+def test_who_learns_late_of_an_old_election_is_not_blamed_for_what_came_later() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.commit(2, 1)
+    world.elect(2, 1, (1, 2))
+    world.write(Entry(2, 2, 2, 7), 1)
+    world.commit(3, 1)
+    world.elect(1, 2, (1, 2))
+    assert world.told == []
+
+
+def test_an_unclean_election_loses_and_is_forgiven_from_there_on_only() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1)
+    world.commit(3, 1)
+    world.elect(1, 2, (1,), unclean=True)
+    assert world.told == []
+    assert [(each.epoch, each.offset, each.reason) for each in world.truth.allowances.given] == [
+        (1, 2, Reason.UNCLEAN)
+    ]
+    world.truth.truncated(world.replicas[1], 2)
+    assert world.told == []
+    world.truth.truncated(world.replicas[1], 0)
+    assert world.told == ["what is committed is never cut off"]
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "innocent"), [((1,), False, True), ((1,), True, False), ((1, 2), False, False)]
+)
+def test_the_last_replica_standing_may_lose_what_power_took(
+    isr: tuple[int, ...], elr: bool, innocent: bool
+) -> None:
+    """Only the last one, only without eligible leader replicas, only what it had."""
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.commit(3, 1)
+    world.truth.died(1)
+    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.elect(1, 1, isr, elr=elr)
+    assert (world.told == []) is innocent
+
+
+def test_a_process_that_dies_loses_nothing_and_power_takes_nothing_that_was_synced() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.truth.died(1)
+    world.open(1, A)
+    assert world.told == ["what was written survives the process"]
+    world.disks[2].recovery_point = 3
+    world.truth.died(2)
+    world.open(2, A, cause=POWER_CUT)
+    assert world.told[1:] == ["what was synced survives a power cut"]
+
+
+def test_nothing_is_committed_on_too_few_replicas() -> None:
+    world = World(1, 2)
+    world.truth.copies_min = lambda: 2
+    world.write(A, 1)
+    world.commit(2, 1)
+    assert world.told == ["nothing is committed under min ISR"]
+
+
+def test_metadata_are_committed_on_a_synced_majority() -> None:
+    world = World(1, 2, 3, voters=(1, 2, 3))
+    world.write(A, 1, 2, 3)
+    world.disks[1].recovery_point = world.disks[2].recovery_point = 2
+    world.commit(2, 1)
+    assert world.told == []
+    world.write(B, 1, 2, 3)
+    world.disks[1].recovery_point = 3
+    world.commit(3, 1)
+    assert world.told == ["a majority of voters holds all that is committed, synced"]
+
+
+def test_consumers_and_producers_are_told_of_what_is_committed_only() -> None:
+    world = World(1)
+    world.write(A, 1)
+    world.truth.read(0, 0)
+    world.truth.acknowledged(1, 1)
+    assert world.told == [
+        "consumers see only what is committed",
+        "nothing is acknowledged with acks=all before it is committed",
+    ]
+    world.commit(2, 1)
+    world.truth.read(1, 0)
+    world.truth.acknowledged(1, 1)
+    assert len(world.told) == 2
+
+
+def test_nobody_leads_without_a_record() -> None:
+    world = World(1)
+    world.truth.led(world.replicas[1], 4)
+    assert world.told == ["nobody leads but by a committed record"]
