@@ -11,8 +11,11 @@ from typing import Any
 
 from tests.core.control_kit import Cluster, identity
 
+from holdfast.core.brokers import unregister_broker
 from holdfast.core.configs import incremental_alter_configs
+from holdfast.core.disks import assign_replicas
 from holdfast.core.elections import Election, balance, elect_leaderless
+from holdfast.core.feature_updates import UpgradeType, update_features
 from holdfast.core.image import Broker, Partition
 from holdfast.core.leadership import elect_leaders
 from holdfast.core.reassignment import (
@@ -26,6 +29,12 @@ from holdfast.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from holdfast.wire.messages.assign_replicas_to_dirs import (
+    AssignedDirectory,
+    AssignedPartition,
+    AssignedTopic,
+    AssignReplicasToDirsRequest,
+)
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -33,6 +42,8 @@ from holdfast.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from holdfast.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
+from holdfast.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 RULE = "----"
 KINDS = {"topic": 2, "broker": 4, "cluster": 4}
@@ -102,6 +113,8 @@ class Story:
         """
         number = int(node)
         lies: dict[str, Any] = {}
+        if kind == "two":  # it has a second log directory beside its own
+            lies["log_dirs"] = [identity(number, 0xD0), identity(number, 0xD1)]
         if kind == "disk":
             self.disks[number] = self.disks.get(number, 0xD0) + 1
         if number in self.disks:
@@ -179,6 +192,45 @@ class Story:
     def do_balance(self) -> None:
         self.cluster.apply(Decision(None, list(balance(self.cluster.state))))
 
+    def do_unregister(self, node: str) -> str:
+        request = UnregisterBrokerRequest(broker_id=int(node))
+        response = self.cluster.decide(unregister_broker, request)
+        why = f": {response.error_message}" if response.error_message else ""
+        return f"unregister {node}: {error_code(response.error_code).name}{why}"
+
+    def do_feature(self, setting: str, kind: str = "UPGRADE") -> str:
+        """`feature name=level`, and `SAFE_DOWNGRADE` behind it on the way down."""
+        name, _, level = setting.partition("=")
+        update = FeatureUpdateKey(
+            feature=name, max_version_level=int(level), upgrade_type=int(UpgradeType[kind])
+        )
+        response = self.cluster.decide(
+            update_features, UpdateFeaturesRequest(feature_updates=[update])
+        )
+        why = f": {response.error_message}" if response.error_message else ""
+        return f"feature {setting}: {error_code(response.error_code).name}{why}"
+
+    def do_offline(self, node: str, *disks: str) -> None:
+        """A beat that names log directories that are gone."""
+        lost = [identity(int(node), int(disk, 16)) for disk in disks]
+        self.cluster.beat(int(node), offline_log_dirs=lost)
+
+    def do_assign(self, node: str, partition: str, disk: str) -> str:
+        """The broker says in which directory it has a replica."""
+        name, _, index = partition.rpartition("-")
+        topic = AssignedTopic(
+            topic_id=self.cluster.partition(name, int(index)).topic_id,
+            partitions=[AssignedPartition(partition_index=int(index))],
+        )
+        request = AssignReplicasToDirsRequest(
+            broker_id=int(node),
+            broker_epoch=self.cluster.epoch(int(node)),
+            directories=[AssignedDirectory(id=identity(int(node), int(disk, 16)), topics=[topic])],
+        )
+        response = self.cluster.decide(assign_replicas, request)
+        code = response.directories[0].topics[0].partitions[0].error_code
+        return f"assign {partition} to {disk}: {error_code(code).name}"
+
     def do_sweep(self) -> None:
         self.cluster.apply(Decision(None, list(elect_leaderless(self.cluster.state))))
 
@@ -246,6 +298,8 @@ def _changed(was: Partition, now: Partition) -> str:
         parts.append(f"elr {_set(now.elr)}")
     if was.last_known_elr != now.last_known_elr:
         parts.append(f"led last {_set(now.last_known_elr)}")
+    if was.directories != now.directories and was.replicas == now.replicas:
+        parts.append("on " + ",".join(each[:1].hex() for each in now.directories))
     if was.recovery_state != now.recovery_state:
         parts.append(now.recovery_state.name.lower())
     return f"{now.topic}-{now.index}: {', '.join(parts) or 'as it was'}"

@@ -62,6 +62,7 @@ KAFKA_PYTHON_UNKNOWN = {
     "BrokerHeartbeat",
     "UnregisterBroker",
     "AllocateProducerIds",
+    "AssignReplicasToDirs",
     "ControllerRegistration",
     "FetchSnapshot",
     "AddRaftVoter",
@@ -160,7 +161,8 @@ def kio_value(kind: str, nested: Any, value: Any) -> Any:
 def to_kio(message: Struct, cls: Any) -> Any:
     values = {}
     for name, kind, nested in kio_fields(cls):
-        ours = name if hasattr(message, name) else name + "_ms"
+        plain = name.removesuffix("_")  # it avoids Python's own names
+        ours = plain if hasattr(message, plain) else name + "_ms"
         values[name] = kio_value(kind, nested, getattr(message, ours))
     return cls(**values)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.core.disks import go_offline
 from holdfast.core.elections import elect_leaderless, leave_all
 from holdfast.core.image import Broker, MetadataRecord
 from holdfast.core.state import ControllerState, Decision, Presence
@@ -24,12 +25,17 @@ from holdfast.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from holdfast.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from holdfast.wire.records.metadata import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 PRODUCER_ID_BLOCK: Final = 1000
@@ -132,9 +138,11 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, now_ms: i
         presence = state.presences[broker.broker_id] = Presence(broker.epoch, now_ms)
     presence.heard_ms = now_ms
     presence.metadata_offset = max(presence.metadata_offset, request.current_metadata_offset)
-    records: list[MetadataRecord] = []
+    records = go_offline(state, broker, request.offline_log_dirs)
     fenced, leaves = broker.fenced, False
-    if broker.fenced:
+    if records:
+        pass  # one thing at a time: what else it wants it says again
+    elif broker.fenced:
         leaves = request.want_shut_down
         # Who was leaving has left: only a new registration brings it back.
         wants_in = not (leaves or request.want_fence or broker.in_controlled_shutdown)
@@ -230,6 +238,35 @@ def next_expiry_ms(state: ControllerState) -> int | None:
         if broker_id in state.image.brokers
     ]
     return min(heard) + state.settings.broker_session_timeout_ms + 1 if heard else None
+
+
+def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest) -> Decision:
+    """Take a broker that is gone for good out of the cluster, alive or not.
+
+    Its replicas stay in the assignments, as in Kafka; the answer says how many. A broker that
+    still runs registers again.
+    """
+    broker = state.image.brokers.get(request.broker_id)
+    if broker is None:
+        return Decision(
+            UnregisterBrokerResponse(
+                error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+                error_message=f"Broker ID {request.broker_id} is not currently registered",
+            )
+        )
+    state.presences.pop(broker.broker_id, None)
+    held = sum(broker.broker_id in each.replicas for each in state.image.partitions())
+    message = None
+    if held:
+        message = (
+            f"{held} replicas are still assigned to broker {broker.broker_id}: reassign them, or "
+            "their partitions stay under-replicated."
+        )
+    records: list[MetadataRecord] = [
+        *leave_all(state, broker.broker_id),
+        UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch),
+    ]
+    return Decision(UnregisterBrokerResponse(error_message=message), records)
 
 
 def allocate_producer_ids(state: ControllerState, request: AllocateProducerIdsRequest) -> Decision:

@@ -63,8 +63,12 @@ def elect(
     *,
     election: Election = Election.ONLINE,
     unclean_allowed: bool = False,
+    last_resort: Callable[[int], bool] = lambda _: False,
 ) -> Verdict:
-    """Choose the leader among the replicas."""
+    """Choose the leader among the replicas.
+
+    `last_resort` says who may lead when an operator asks for it and nobody else is there.
+    """
 
     def valid(node: int) -> bool:
         return node in candidates and acceptable(node)
@@ -81,6 +85,10 @@ def elect(
     if unclean_allowed or election is Election.UNCLEAN:
         for node in partition.replicas:
             if acceptable(node):
+                return Verdict(node, unclean=True)
+    if election is Election.UNCLEAN:
+        for node in partition.replicas:
+            if last_resort(node):
                 return Verdict(node, unclean=True)
     return Verdict(NO_LEADER)
 
@@ -123,6 +131,7 @@ def decide_on(
         lost=lost,
         replica_set=replica_set,
         directory_of=directory_of,
+        last_resort=image.is_active,
     )
 
 
@@ -138,6 +147,7 @@ def change(
     lost: Collection[int] = (),
     replica_set: ReplicaSet | None = None,
     directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY,
+    last_resort: Callable[[int], bool] = lambda _: False,
 ) -> PartitionChangeRecord | None:
     """The record that makes the partition what it should be; None when it is that already.
 
@@ -149,7 +159,8 @@ def change(
 
     `replica_set` is who should hold the partition, by default as it is; with all of a
     reassignment's target in the ISR the reassignment is completed on the way. `directory_of` says
-    where a broker that holds it newly will put it.
+    where a broker that holds it newly will put it. `last_resort` is for `elect`: who wins so has
+    the replica anew, wherever it was.
     """
     before = partition
     members = ReplicaSet.of(partition) if replica_set is None else replica_set
@@ -167,12 +178,18 @@ def change(
         acceptable,
         election=election,
         unclean_allowed=unclean_allowed,
+        last_resort=last_resort,
     )
     wanted = tuple(asked) or (partition.isr if min_insync is None else ())
     if verdict.unclean:
         wanted, elr = (verdict.leader,), ()
         if partition.recovery_state is RecoveryState.RECOVERED:
             recovery_state = RecoveryState.RECOVERING
+        if not acceptable(verdict.leader):
+            record.directories = [
+                UNASSIGNED_DIRECTORY if node == verdict.leader else partition.directory_of(node)
+                for node in partition.replicas
+            ]
     elif verdict.leader != NO_LEADER and not asked:  # it was eligible
         wanted = (verdict.leader,)
         elr = _eligible(before, members, wanted, min_insync, lost)

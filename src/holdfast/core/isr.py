@@ -101,15 +101,15 @@ def _refuse(
         len(isr) > 1 or partition.recovery_state is RecoveryState.RECOVERED
     ):
         return ErrorCode.INVALID_REQUEST
-    if not all(_eligible(state, member) for member in members):
+    if not all(_eligible(state, partition, member) for member in members):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _eligible(state: ControllerState, member: BrokerState) -> bool:
+def _eligible(state: ControllerState, partition: Partition, member: BrokerState) -> bool:
     """Whether a replica may be in an ISR: active (KIP-841) and the one that was seen (KIP-903)."""
     broker = state.image.brokers.get(member.broker_id)
-    if broker is None or not broker.active:
+    if broker is None or not state.may_lead(partition, member.broker_id):
         return False
     return member.broker_epoch in (UNCHECKED_EPOCH, broker.epoch)
 

@@ -1,0 +1,49 @@
+"""AssignReplicasToDirs (key 73), version 0.
+
+A broker says in which of its log directories its replicas lie (KIP-858).
+"""
+
+from __future__ import annotations
+
+from holdfast.wire.schema import Request, Response, Struct, array, int16, int32, int64, uuid
+
+
+class AssignedPartition(Struct):
+    partition_index: int = int32()
+
+
+class AssignedTopic(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[AssignedPartition] = array(AssignedPartition)
+
+
+class AssignedDirectory(Struct):
+    id: bytes = uuid()
+    topics: list[AssignedTopic] = array(AssignedTopic)
+
+
+class AssignReplicasToDirsRequest(Request, key=73, versions=(0, 0), flexible=0):
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    directories: list[AssignedDirectory] = array(AssignedDirectory)
+
+
+class PartitionOutcome(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+class TopicOutcome(Struct):
+    topic_id: bytes = uuid()
+    partitions: list[PartitionOutcome] = array(PartitionOutcome)
+
+
+class DirectoryOutcome(Struct):
+    id: bytes = uuid()
+    topics: list[TopicOutcome] = array(TopicOutcome)
+
+
+class AssignReplicasToDirsResponse(Response, key=73, versions=(0, 0), flexible=0):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    directories: list[DirectoryOutcome] = array(DirectoryOutcome)
