@@ -33,6 +33,17 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "metadata_quorum",
         "Show the controllers: who is active, and how far the others are.",
     ),
+    "reassign-partitions": (
+        "holdfast.cli.reassign",
+        "reassign_partitions",
+        "Move partitions: more replicas, a new broker's share, a broker to be emptied.",
+    ),
+    "delete-records": (
+        "holdfast.cli.delete_records",
+        "delete_records",
+        "Forget what lies before an offset.",
+    ),
+    "cluster": ("holdfast.cli.cluster_tool", "cluster", "A cluster's id; brokers gone for good."),
     "cat": ("holdfast.cli.cat", "cat", "Produce, consume, list: kcat's flags."),
     "node": ("holdfast.cli.node", "node", "Run one node in the foreground, by Kafka's own keys."),
     "storage": ("holdfast.cli.node", "storage", "Make cluster ids; format a node's directories."),

@@ -1,0 +1,378 @@
+"""`holdfast reassign-partitions`: kafka-reassign-partitions' flags, and the purposes behind them.
+
+Owns options, waiting and printing. Where replicas should go is `clients.placement_plan`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
+from holdfast.cli.reassignment_files import as_json as written
+from holdfast.cli.reassignment_files import read_assignment, read_brokers, read_topics
+from holdfast.clients import reassigning
+from holdfast.clients.admin import AdminError, reassign, reassignments
+from holdfast.clients.driver import Driver
+from holdfast.clients.placement_plan import Assignment, PlanError, Planner, TopicPartition
+
+LOOK_S = 0.2
+SETTLE_S = 3.0  # a broker's metadata may be so far behind the controller's answer
+TIMEOUT_S = 35.0
+
+Json = Annotated[
+    Path | None,
+    typer.Option("--reassignment-json-file", metavar="FILE", help="Where replicas should go."),
+]
+TopicsJson = Annotated[
+    Path | None,
+    typer.Option("--topics-to-move-json-file", metavar="FILE", help="With --generate: topics."),
+]
+BrokerList = Annotated[
+    str | None,
+    typer.Option("--broker-list", metavar="ID,...", help="With --generate: brokers to use."),
+]
+Generate = Annotated[bool, typer.Option("--generate", help="Print a proposal, change nothing.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Begin the file's reassignment.")]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Say what is done; clear the throttle when all is.")
+]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Call the file's partitions back.")]
+ListMoves = Annotated[bool, typer.Option("--list", help="Show what is being moved.")]
+Throttle = Annotated[
+    int | None,
+    typer.Option("--throttle", metavar="BYTES", help="Bytes a second that moves may take.", min=1),
+]
+Additional = Annotated[
+    bool, typer.Option("--additional", help="Begin, or change the throttle, while others move.")
+]
+PreserveThrottles = Annotated[
+    bool, typer.Option("--preserve-throttles", help="With --verify, --cancel: leave it on.")
+]
+DisableRackAware = Annotated[
+    bool, typer.Option("--disable-rack-aware", help="Place replicas as if there were no racks.")
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="NAME", help="These topics only; may be repeated."),
+]
+Factor = Annotated[
+    int | None,
+    typer.Option("--replication-factor", metavar="N", help="So many replicas each.", min=1),
+]
+RemoveBroker = Annotated[
+    list[int] | None,
+    typer.Option("--remove-broker", metavar="ID", help="Move all away from it; repeatable."),
+]
+Spread = Annotated[
+    bool, typer.Option("--spread", help="Even out over all brokers, new ones included.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the reassignment, change nothing.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return when the move has begun.")]
+
+
+def reassign_partitions(
+    *,
+    bootstrap_server: BootstrapServer = None,
+    topic: Topics = None,
+    replication_factor: Factor = None,
+    remove_broker: RemoveBroker = None,
+    spread: Spread = False,
+    dry_run: DryRun = False,
+    no_wait: NoWait = False,
+    generate: Generate = False,
+    execute: Execute = False,
+    verify: Verify = False,
+    cancel: Cancel = False,
+    list_moves: ListMoves = False,
+    topics_to_move_json_file: TopicsJson = None,
+    broker_list: BrokerList = None,
+    reassignment_json_file: Json = None,
+    throttle: Throttle = None,
+    additional: Additional = False,
+    preserve_throttles: PreserveThrottles = False,
+    disable_rack_aware: DisableRackAware = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move partitions to other brokers, of any Kafka.
+
+    By purpose: --replication-factor N (with --topic), --remove-broker ID, --spread; it waits until
+    all has arrived. Or with kafka-reassign-partitions' flags and files: --generate, --execute,
+    --verify, --cancel, --list.
+    """
+    by_purpose = replication_factor is not None or bool(remove_broker) or spread
+    if [by_purpose, generate, execute, verify, cancel, list_moves].count(True) != 1:
+        raise CommandError(
+            "Say what to do with one of --replication-factor, --remove-broker and --spread (which "
+            "go together), or one of --generate, --execute, --verify, --cancel, --list.",
+            code=EXIT_USAGE,
+        )
+    with Driver(
+        bootstrap_servers(bootstrap_server), "holdfast-admin", timeout_s=TIMEOUT_S
+    ) as driver:
+        mover = Mover(driver, as_json=as_json, throttle=throttle, racks=not disable_rack_aware)
+        try:
+            if list_moves:
+                mover.show_moves()
+            elif generate:
+                mover.propose(topics_to_move_json_file, broker_list)
+            elif by_purpose:
+                plan = mover.plan(topic or [], replication_factor, remove_broker or [], spread)
+                mover.carry_out(plan, dry_run=dry_run, wait=not no_wait, additional=additional)
+            elif reassignment_json_file is None:
+                raise CommandError("--reassignment-json-file FILE is missing.", code=EXIT_USAGE)
+            elif execute:
+                mover.execute(read_assignment(reassignment_json_file), additional=additional)
+            elif verify:
+                mover.verify(read_assignment(reassignment_json_file), keep=preserve_throttles)
+            else:
+                mover.cancel(read_assignment(reassignment_json_file), keep=preserve_throttles)
+        except (AdminError, PlanError) as error:
+            raise CommandError(str(error)) from None
+
+
+class Mover:
+    """What the flags do, on one cluster. Every method may raise AdminError and DriverError."""
+
+    def __init__(self, driver: Driver, *, as_json: bool, throttle: int | None, racks: bool) -> None:
+        self._driver = driver
+        self._as_json = as_json
+        self._throttle = throttle
+        self._racks = racks
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def show_moves(self) -> None:
+        moves = sorted(reassignments(self._driver).items())
+        if self._as_json:
+            _print_json(
+                [
+                    {
+                        "topic": topic,
+                        "partition": partition,
+                        "replicas": move.replicas,
+                        "adding": move.adding,
+                        "removing": move.removing,
+                    }
+                    for (topic, partition), move in moves
+                ]
+            )
+        elif not moves:
+            print("No partition reassignments found.")
+        else:
+            print("Current partition reassignments:")
+            for (topic, partition), move in moves:
+                adding = f" adding: {_ids(move.adding)}." if move.adding else ""
+                removing = f" removing: {_ids(move.removing)}." if move.removing else ""
+                print(f"{topic}-{partition}: replicas: {_ids(move.replicas)}.{adding}{removing}")
+
+    def propose(self, topics_file: Path | None, broker_list: str | None) -> None:
+        """Kafka's --generate: the topics, spread over these brokers."""
+        if topics_file is None or broker_list is None:
+            raise CommandError(
+                "--generate takes --topics-to-move-json-file FILE and --broker-list ID,...",
+                code=EXIT_USAGE,
+            )
+        current = reassigning.assignment(self._driver, read_topics(topics_file))
+        known = self._brokers()
+        wanted = read_brokers(broker_list)
+        missing = [broker for broker in wanted if broker not in known]
+        if missing:
+            raise CommandError(f"--broker-list: no broker {_ids(missing)} is alive.")
+        planner = Planner(current, {broker: known[broker] for broker in wanted})
+        planner.use_only_known_brokers()
+        planner.spread()
+        print(f"Current partition replica assignment\n{written(current)}\n")
+        print(f"Proposed partition reassignment configuration\n{written(planner.planned)}")
+
+    def plan(
+        self, topics: Sequence[str], factor: int | None, removed: Sequence[int], spread: bool
+    ) -> Assignment:
+        """What changes for these purposes, topics [] meaning all of them."""
+        if factor is not None and not topics:
+            raise CommandError(
+                "--replication-factor takes --topic NAME: of which topics?", code=EXIT_USAGE
+            )
+        current = reassigning.assignment(self._driver, list(topics) or None, internal=bool(removed))
+        known = self._brokers()
+        planner = Planner(
+            reassigning.without_moves(self._driver, current),
+            {broker: rack for broker, rack in known.items() if broker not in removed},
+        )
+        if removed:
+            planner.leave(removed)
+        if factor is not None:
+            planner.set_factor(factor)
+        if spread:
+            planner.spread()
+        return planner.changes
+
+    def _brokers(self) -> dict[int, str | None]:
+        found = reassigning.racks(self._driver)
+        return found if self._racks else dict.fromkeys(found)
+
+    # -- moving --------------------------------------------------------------------------------
+
+    def carry_out(self, plan: Assignment, *, dry_run: bool, wait: bool, additional: bool) -> None:
+        """Begin, and wait until all of it has arrived."""
+        if dry_run:
+            print(written(plan))
+            return
+        if not plan:
+            self._say("Nothing has to move.")
+            if self._as_json:
+                _print_json([])
+            return
+        throttled = self._begin(plan, additional=additional)
+        if not wait:
+            self._say(f"Begun: {_names(plan)}. `holdfast reassign-partitions --list` shows it.")
+            return
+        try:
+            self._wait(plan)
+        except KeyboardInterrupt:
+            note = " The throttle stays on: --verify clears it." if throttled else ""
+            self._say(f"\nIt goes on; --list shows it, --cancel calls it back.{note}")
+            raise
+        if throttled:
+            reassigning.clear_throttle(self._driver, {key[0] for key in plan}, throttled)
+        self._say(f"Done: {_names(plan)}.")
+        if self._as_json:
+            print(written(plan))
+
+    def execute(self, target: Assignment, *, additional: bool) -> None:
+        """Kafka's --execute."""
+        current = reassigning.assignment(self._driver, sorted({key[0] for key in target}))
+        _check_known(target, current)
+        kept = {key: current[key] for key in target}
+        print(f"Current partition replica assignment\n\n{written(kept)}\n")
+        print("Save this to use as the --reassignment-json-file option during rollback")
+        self._begin(target, additional=additional)
+        print(f"Successfully started partition reassignment{_plural(target)} {_names(target)}")
+
+    def _begin(self, target: Assignment, *, additional: bool) -> list[int]:
+        """Throttle and begin; returns the brokers that are throttled."""
+        current = reassigning.assignment(self._driver, sorted({key[0] for key in target}))
+        _check_known(target, current)
+        if not additional and reassignments(self._driver):
+            raise CommandError(
+                "Partitions are being moved already (--list shows them). Wait for them, or use "
+                "--additional to begin this beside them."
+            )
+        throttled: list[int] = []
+        if self._throttle is not None:
+            throttled = reassigning.throttle(self._driver, current, target, self._throttle)
+            self._say(f"The inter-broker throttle limit was set to {self._throttle} B/s")
+        reassign(self._driver, target)
+        return throttled
+
+    def _wait(self, target: Assignment) -> None:
+        """Wait until every target is reached, and say how far it is."""
+        shown = -1
+        while True:
+            left = reassigning.outstanding(self._driver, target)
+            moving = [key for key, why in left.items() if why == reassigning.MOVING]
+            if not moving:
+                self._settle(target)
+                return
+            if len(moving) != shown:
+                shown = len(moving)
+                self._say(f"{len(target) - shown} of {len(target)} partitions have arrived")
+            time.sleep(LOOK_S)
+
+    def _settle(self, target: Assignment) -> None:
+        """Nothing moves any more: has it arrived, or was it called back by somebody?"""
+        left = self._left(target)
+        if left:
+            raise CommandError(
+                "; ".join(f"{topic}-{number} {why}" for (topic, number), why in left.items())
+            )
+
+    def _left(self, target: Assignment) -> dict[TopicPartition, str]:
+        """What is outstanding, after giving a broker's metadata time to follow the controller's."""
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            left = reassigning.outstanding(self._driver, target)
+            unsure = [key for key, why in left.items() if why != reassigning.MOVING]
+            if not unsure or time.monotonic() > deadline:
+                return left
+            time.sleep(LOOK_S)
+
+    # -- after ---------------------------------------------------------------------------------
+
+    def verify(self, target: Assignment, *, keep: bool) -> None:
+        """Kafka's --verify: exit status 1 while anything of it is not done."""
+        left = self._left(target)
+        if self._as_json:
+            _print_json(
+                [
+                    {"topic": key[0], "partition": key[1], "state": left.get(key, "completed")}
+                    for key in sorted(target)
+                ]
+            )
+        else:
+            print("Status of partition reassignment:")
+            for key in sorted(target):
+                print(
+                    f"Reassignment of partition {key[0]}-{key[1]} {left.get(key, 'is completed')}."
+                )
+        if left:
+            raise typer.Exit(EXIT_FAILED)
+        if not keep:
+            self._clear(target)
+
+    def cancel(self, target: Assignment, *, keep: bool) -> None:
+        """Kafka's --cancel: those of the file that are being moved go back."""
+        moves = reassignments(self._driver)
+        called = [key for key in sorted(target) if key in moves]
+        if called:
+            reassign(self._driver, dict.fromkeys(called))
+            print(
+                f"Successfully cancelled partition reassignment{_plural(called)}: {_names(called)}"
+            )
+        else:
+            print("None of the specified partition moves are active.")
+        if not keep:
+            self._clear(target)
+
+    def _clear(self, target: Assignment) -> None:
+        brokers = sorted(reassigning.racks(self._driver))
+        topics = sorted({topic for topic, _ in target})
+        reassigning.clear_throttle(self._driver, topics, brokers)
+        self._say(f"\nClearing broker-level throttles on brokers {_ids(brokers)}")
+        self._say(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
+
+    def _say(self, text: str) -> None:
+        if not self._as_json:
+            print(text, flush=True)
+
+
+def _check_known(target: Assignment, current: Assignment) -> None:
+    unknown = [key for key in target if key not in current]
+    if unknown:
+        raise CommandError(f"There is no partition {_names(unknown)}.")
+
+
+def _names(keys: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
+    return ",".join(f"{topic}-{partition}" for topic, partition in sorted(keys))
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _s(things: Sequence[object]) -> str:
+    return "" if len(things) == 1 else "s"
+
+
+def _plural(keys: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
+    return " for" if len(keys) == 1 else "s for"
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2))

@@ -1,0 +1,256 @@
+"""reassign-partitions and delete-records on three brokers that run.
+
+Goal: each flag does what Kafka's does, each purpose is reached, and mistakes are told in a line.
+Method: the commands in this process against a cluster of processes; topics are looked at after.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.clients import admin, reassigning
+from holdfast.clients.driver import Driver
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.processes import wait_until
+from holdfast.wire.batch import Record, build_batch
+from holdfast.wire.messages import produce as producing
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.slow
+EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP_3")  # brokers 0, 1 and 2 of any Kafka
+BOUND_S = 30.0
+ONCE = '{"topic":"t","partition":0,"replicas":[0]}'
+TWICE = f'{{"partitions":[{ONCE},{ONCE}]}}'
+PREFIX = f"move-{os.getpid()}"
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Brokers 0, 1 and 2."""
+    if EXTERNAL:
+        yield EXTERNAL
+        return
+    directory = tmp_path_factory.mktemp("reassign")
+    with LocalCluster.create(directory, brokers=3, controllers=1, port=0) as cluster:
+        cluster.start()
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def driver(brokers: str) -> Iterator[Driver]:
+    with Driver(brokers) as made:
+        yield made
+
+
+def made(driver: Driver, name: str, *replicas: list[int]) -> str:
+    """Create a topic with these replicas and wait until every broker's metadata has it."""
+    topic = f"{PREFIX}-{name}"
+    admin.create_topic(driver, topic, dict(enumerate(replicas)))
+    wait_until(
+        lambda: all(has(driver, node, topic) for node in driver.nodes()) or None,
+        timeout_s=BOUND_S,
+        what=f"{topic} to be known",
+    )
+    return topic
+
+
+def has(driver: Driver, node: int, topic: str) -> bool:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    found = driver.send(request, node=node).topics[0]
+    return not found.error_code and all(each.leader_id >= 0 for each in found.partitions)
+
+
+def held(driver: Driver, topic: str) -> list[list[int]]:
+    return list(reassigning.assignment(driver, [topic]).values())
+
+
+def until_held(driver: Driver, topic: str, *replicas: list[int]) -> None:
+    wait_until(
+        lambda: held(driver, topic) == list(replicas) or None,
+        timeout_s=BOUND_S,
+        what=f"{topic} on {replicas}",
+    )
+
+
+def written(path: Path, assignment: dict[tuple[str, int], list[int]]) -> str:
+    partitions = [
+        {"topic": topic, "partition": partition, "replicas": replicas}
+        for (topic, partition), replicas in assignment.items()
+    ]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(path)
+
+
+def produce(driver: Driver, topic: str, count: int, size: int = 1) -> None:
+    records = [Record(value=bytes(size), timestamp=1) for _ in range(count)]
+    batch = bytes(build_batch(records))
+    data = producing.PartitionProduceData(index=0, records=batch)
+    request = producing.ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[producing.TopicProduceData(name=topic, partition_data=[data])],
+    )
+    leader = driver.leader(topic, 0, refresh=True)
+    response = driver.send(request, node=leader, version=12)
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
+def test_a_reassignment_from_its_file_to_its_verification(
+    run: Run, brokers: str, driver: Driver, tmp_path: Path
+) -> None:
+    at = ["reassign-partitions", "--bootstrap-server", brokers]
+    topic = made(driver, "kafka", [0, 1], [1, 2])
+    (tmp_path / "topics").write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    proposed = run(*at, "--generate", "--topics-to-move-json-file", str(tmp_path / "topics"),
+                   "--broker-list", "0,2")  # fmt: skip
+    assert proposed.status == 0, proposed.errors
+    lines = proposed.output.splitlines()
+    assert lines[0] == "Current partition replica assignment"
+    assert lines[3] == "Proposed partition reassignment configuration"
+    assert {n for each in json.loads(lines[4])["partitions"] for n in each["replicas"]} == {0, 2}
+    file = tmp_path / "move"
+    file.write_text(lines[4])
+    target = [each["replicas"] for each in json.loads(lines[4])["partitions"]]
+    given = ["--reassignment-json-file", str(file)]
+    begun = run(*at, *given, "--execute", "--throttle", "1000000")
+    assert begun.status == 0, begun.errors
+    assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in begun.output
+    assert "throttle limit was set to 1000000 B/s" in begun.output
+    until_held(driver, topic, *target)
+    done = run(*at, *given, "--verify")
+    assert done.status == 0, done.output
+    assert f"Reassignment of partition {topic}-1 is completed." in done.output
+    assert "Clearing broker-level throttles on brokers 0,1,2" in done.output
+    assert run(*at, "--list").output == "No partition reassignments found.\n"
+    described = run("configs", "--bootstrap-server", brokers, "--describe",
+                    "--entity-type", "topics", "--entity-name", topic)  # fmt: skip
+    assert "throttled" not in described.output
+
+
+def test_more_replicas_and_fewer(run: Run, brokers: str, driver: Driver) -> None:
+    at = ["reassign-partitions", "--bootstrap-server", brokers]
+    topic = made(driver, "factor", [0], [1])
+    produce(driver, topic, 10)
+    shown = run(*at, "--topic", topic, "--replication-factor", "3", "--dry-run")
+    assert [len(each["replicas"]) for each in json.loads(shown.output)["partitions"]] == [3, 3]
+    more = run(*at, "--topic", topic, "--replication-factor", "3")
+    assert (more.status, more.errors) == (0, "")
+    assert more.output.splitlines()[-1] == f"Done: {topic}-0,{topic}-1."
+    assert [sorted(each) for each in held(driver, topic)] == [[0, 1, 2], [0, 1, 2]]
+    assert [each[0] for each in held(driver, topic)] == [0, 1]
+    again = run(*at, "--topic", topic, "--replication-factor", "3")
+    assert again.output == "Nothing has to move.\n"
+    fewer = run(*at, "--topic", topic, "--replication-factor", "1", "--json")
+    assert fewer.status == 0, fewer.errors
+    assert {len(each["replicas"]) for each in json.loads(fewer.output)["partitions"]} == {1}
+    too_many = run(*at, "--topic", topic, "--replication-factor", "4")
+    assert too_many.status == 1
+    assert "needs 4 brokers" in too_many.errors
+
+
+def test_a_broker_is_emptied(run: Run, brokers: str, driver: Driver) -> None:
+    at = ["reassign-partitions", "--bootstrap-server", brokers]
+    topic = made(driver, "drain", [2, 0], [0, 2])
+    outcome = run(*at, "--topic", topic, "--remove-broker", "2", "--throttle", "5000000")
+    assert outcome.status == 0, outcome.errors
+    assert held(driver, topic) == [[1, 0], [0, 1]]
+
+
+def test_a_move_is_called_back(run: Run, brokers: str, driver: Driver, tmp_path: Path) -> None:
+    at = ["reassign-partitions", "--bootstrap-server", brokers]
+    topic = made(driver, "back", [0])
+    for _ in range(4):  # a megabyte goes in one answer, whatever the throttle says
+        produce(driver, topic, 1, size=900_000)
+    given = ["--reassignment-json-file", written(tmp_path / "move", {(topic, 0): [1]})]
+    begun = run(*at, *given, "--execute", "--throttle", "1")
+    assert begun.status == 0, begun.errors
+    moving = json.loads(run(*at, "--list", "--json").output)
+    assert [(each["topic"], each["adding"], each["removing"]) for each in moving] == [
+        (topic, [1], [0])
+    ]
+    unfinished = run(*at, *given, "--verify")
+    assert unfinished.status == 1
+    assert f"Reassignment of partition {topic}-0 is still in progress." in unfinished.output
+    second = run(*at, *given, "--execute")
+    assert second.status == 1
+    assert "--additional" in second.errors
+    called = run(*at, *given, "--cancel")
+    said = f"Successfully cancelled partition reassignment for: {topic}"
+    assert called.output.startswith(said)
+    until_held(driver, topic, [0])
+    idle = run(*at, *given, "--cancel")
+    assert idle.output.startswith("None of the specified partition moves are active.")
+
+
+def test_records_are_deleted(run: Run, brokers: str, driver: Driver, tmp_path: Path) -> None:
+    at = ["delete-records", "--bootstrap-server", brokers]
+    topic = made(driver, "delete", [0, 1, 2])
+    produce(driver, topic, 10)
+    file = tmp_path / "offsets"
+    file.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 4}]})
+    )
+    outcome = run(*at, "--offset-json-file", str(file))
+    assert (outcome.status, outcome.output) == (
+        0,
+        f"Records delete operation completed:\npartition: {topic}-0\tlow_watermark: 4\n",
+    )
+    beyond = run(*at, "--topic", topic, "--partition", "0", "--before-offset", "11")
+    assert beyond.status == 1
+    assert "OFFSET_OUT_OF_RANGE" in beyond.output
+    everything = run(*at, "--topic", topic, "--all", "--json")
+    assert json.loads(everything.output) == [
+        {"topic": topic, "partition": 0, "low_watermark": 10, "error": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["reassign-partitions"], "Say what to do"),
+        (["reassign-partitions", "--list", "--spread"], "Say what to do"),
+        (["reassign-partitions", "--execute"], "--reassignment-json-file FILE is missing"),
+        (["reassign-partitions", "--replication-factor", "2"], "of which topics?"),
+        (["reassign-partitions", "--generate"], "--topics-to-move-json-file"),
+        (["reassign-partitions", "--verify", "--reassignment-json-file", "/nowhere"], "No such"),
+        (["delete-records"], "Say which"),
+        (["delete-records", "--topic", "t"], "--all, or"),
+        (["delete-records", "--topic", "t", "--before-offset", "3"], "--partition N"),
+        (["delete-records", "--offset-json-file", "/nowhere"], "No such file"),
+    ],
+)
+def test_mistakes_are_told(run: Run, brokers: str, arguments: list[str], said: str) -> None:
+    outcome = run(*arguments, "--bootstrap-server", brokers)
+    assert outcome.status == 2
+    assert said in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is wanted"),
+        ("[]", "is wanted"),
+        ('{"partitions":[]}', "names no partition"),
+        ('{"partitions":[{"topic":"t","partition":0}]}', "is wanted"),
+        (TWICE, "t-0 twice"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":[0],"log_dirs":["/d"]}]}',
+         "a broker chooses the directory itself"),
+    ],
+)  # fmt: skip
+def test_files_that_are_wrong(run: Run, brokers: str, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "file").write_text(text)
+    outcome = run("reassign-partitions", "--bootstrap-server", brokers, "--execute",
+                  "--reassignment-json-file", str(tmp_path / "file"))  # fmt: skip
+    assert outcome.status == 2
+    assert said in outcome.errors
