@@ -36,7 +36,9 @@ class Fail(Protocol):
 class Replica:
     """One node's copy, as the oracle has seen it."""
 
-    __slots__ = ("chain", "durable", "ghost", "high_watermark", "log", "lost", "node", "start")
+    __slots__ = (
+        "chain", "durable", "epoch", "ghost", "high_watermark", "log", "lost", "node", "start",
+    )  # fmt: skip
 
     def __init__(self, node: int, log: Durable | None) -> None:
         self.node: Final = node
@@ -44,6 +46,7 @@ class Replica:
         self.chain = Chain()
         self.start = 0
         self.high_watermark = 0
+        self.epoch = 0  # the last in which it has led
         self.durable = 0  # when its process died
         self.ghost: Chain | None = None  # what it held before it lost some of it
         self.lost: dict[Name, str] = {}  # what it held, lost, and has not got back
@@ -88,6 +91,7 @@ class PartitionTruth:
         self.leaders: dict[int, int] = {}
         self.allowances = Allowances()
         self.copies_min: Callable[[], int] = lambda: 1  # the lowest min ISR ever in force
+        self._committed_in: dict[Name, int] = {}  # in which epoch's leadership each batch was
         self.commits: Callable[[Entry], None] = lambda _: None  # told once of each batch, in order
         self._fail: Final = fail
         self._counts: Final = counts
@@ -285,6 +289,7 @@ class PartitionTruth:
         known = self.committed.at(entry.base)
         if known is None and entry.base >= self.committed.end:
             self.committed.append(entry)
+            self._committed_in[entry.name] = max(replica.epoch, entry.epoch)
             self.commits(entry)
             return True
         if known is not None and known != entry:
@@ -332,6 +337,7 @@ class PartitionTruth:
                 "one leader an epoch",
                 f"{self.name}: nodes {leader} and {replica.node} both lead in epoch {epoch}",
             )
+        replica.epoch = max(replica.epoch, epoch)
         lacking = self._lacking(replica, epoch)
         if self._voters is not None:
             if lacking:
@@ -362,11 +368,12 @@ class PartitionTruth:
     def _lacking(self, replica: Replica, epoch: int) -> list[Entry]:
         """Committed batches from before an epoch that a replica does not have, in order.
 
-        What later epochs have committed is no business of who learns late that it was elected.
+        What later leaders have committed is no business of who learns late that it was elected,
+        older batches among it too.
         """
         lacking: list[Entry] = []
         for entry in reversed(self.committed.entries):
-            if entry.epoch >= epoch:
+            if self._committed_in[entry.name] >= epoch:
                 continue
             if entry.last < replica.start or replica.chain.at(entry.base) == entry:
                 break
