@@ -51,6 +51,11 @@ def test_a_cluster_from_up_to_down(tmp_path: Path) -> None:
     assert "running already" in second.stderr
     healthy = json.loads(holdfast("status", "--json", *at).stdout)
     assert healthy["healthy"]
+    active = healthy["active_controller"]
+    (leader,) = [node for node in healthy["nodes"] if node["id"] == active]
+    assert (leader["active"], leader["lag"]) == (True, 0)
+    shown = holdfast("metadata-quorum", *servers, "describe", "--status").stdout
+    assert f"LeaderId:               {active}" in shown
     assert healthy["partitions"] == 4
     assert "3 brokers" in holdfast("cat", "-L", "-b", values["bootstrap_servers"]).stdout
 
@@ -58,6 +63,8 @@ def test_a_cluster_from_up_to_down(tmp_path: Path) -> None:
     sick = json.loads(holdfast("status", "--json", *at, status=1).stdout)
     assert [node["state"] for node in sick["nodes"]] == ["running", "dead", "running", "running"]
     assert "process" in holdfast("start", "1", *at).stdout
+    assert f"Node {active}" in holdfast("kill", "controller:active", *at).stdout
+    assert f"Node {active} serves" in holdfast("start", "controllers", *at).stdout
     holdfast("kill", "1", "--signal", "HUP", *at, status=2)
 
     assert "is down" in holdfast("down", *at).stdout

@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Forget what lies before an offset.",
     ),
     "cluster": ("holdfast.cli.cluster_tool", "cluster", "A cluster's id; brokers gone for good."),
+    "features": ("holdfast.cli.features", "features", "Levels of the cluster's features."),
     "cat": ("holdfast.cli.cat", "cat", "Produce, consume, list: kcat's flags."),
     "node": ("holdfast.cli.node", "node", "Run one node in the foreground, by Kafka's own keys."),
     "storage": ("holdfast.cli.node", "storage", "Make cluster ids; format a node's directories."),

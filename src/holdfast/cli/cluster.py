@@ -44,7 +44,8 @@ def down(data_dir_option: DataDir = None) -> None:
 def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
     """Show each node's process, address and share of the partitions.
 
-    Exit status: 0 if every node serves, 1 if one doesn't or partitions lack replicas or a leader.
+    Exit status: 0 if every node serves, 1 if one doesn't, if no controller is active, or if
+    partitions lack replicas or a leader.
     """
     cluster = LocalCluster.open(data_dir(data_dir_option))
     seen = cluster.status()
@@ -59,11 +60,12 @@ def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
 
 
 def is_healthy(seen: ClusterStatus) -> bool:
-    """Say whether everything runs, serves and is replicated."""
+    """Say whether everything runs, serves and is replicated, and a controller is active."""
     return (
         all(node.state is State.RUNNING and node.serving for node in seen.nodes)
         and not seen.under_replicated
         and not seen.leaderless
+        and seen.active_controller is not None
     )
 
 

@@ -58,7 +58,7 @@ def _controller(status: NodeStatus) -> str:
 
 def _quorum(seen: ClusterStatus) -> Text:
     if seen.active_controller is None:
-        return Text()
+        return Text("no controller is active: metadata can't change", style="red")
     return Text(f"controller {seen.active_controller} is active, epoch {seen.controller_epoch}")
 
 

@@ -1,0 +1,59 @@
+"""`holdfast cluster` and `holdfast metadata-quorum`, on a running cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+Run = Callable[..., Any]
+
+
+def test_the_cluster_s_id(run: Run, bootstrap: str) -> None:
+    """Goal: kafka-cluster's line. Method: against what the quorum's command says."""
+    quorum = run(
+        "metadata-quorum", "describe", "--status", "--json", "--bootstrap-server", bootstrap
+    )
+    outcome = run("cluster", "cluster-id", "--bootstrap-server", bootstrap)
+    assert outcome.output == f"Cluster ID: {json.loads(quorum.output)['cluster_id']}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("describe",), "--status or --replication"),
+        (("describe", "--status", "--human-readable"), "--human-readable"),
+        (("--bootstrap-server", "a:1", "--bootstrap-controller", "b:1", "describe", "--status"),
+         "one of them"),
+        (("--bootstrap-controller", "b", "describe", "--status"), "--bootstrap-controller 'b'"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    """Goal: the error names the option. Method: each combination that is none."""
+    outcome = run("metadata-quorum", *arguments)
+    assert outcome.status == 2
+    assert words in outcome.errors
+
+
+def test_nobody_describes(run: Run) -> None:
+    """Goal: one line that names whom we asked. Method: a closed port."""
+    flags = ("--bootstrap-controller", "127.0.0.1:1")
+    outcome = run("metadata-quorum", *flags, "describe", "--status")
+    assert outcome.status == 1
+    assert "127.0.0.1:1" in outcome.errors
+    assert "Traceback" not in outcome.errors
+
+
+def test_the_quorum_of_a_running_cluster(run: Run, bootstrap: str) -> None:
+    """Goal: status, table and JSON agree. Method: all three."""
+    flags = ("--bootstrap-server", bootstrap)
+    state = json.loads(run("metadata-quorum", "describe", "--json", *flags).output)
+    status = run("metadata-quorum", *flags, "describe", "--status").output
+    assert f"LeaderId:               {state['leader']}\n" in status
+    table = run("metadata-quorum", *flags, "describe", "--replication", "--human-readable").output
+    _, first, *_ = table.splitlines()
+    assert first.split("\t")[0].strip() == str(state["leader"])
+    assert first.rstrip().endswith("Leader")

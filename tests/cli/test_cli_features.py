@@ -1,0 +1,51 @@
+"""kafka-features' words: held against what Apache Kafka 4.3's own tool said."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.cli.features import METADATA_VERSIONS, Feature, described, level_text, outcome_text
+
+ELR = "eligible.leader.replicas.version"
+
+
+def test_the_lines_of_describe() -> None:
+    """Goal: Kafka's text, padding included. Method: copied from its own tool's output."""
+    found = [
+        Feature(name=ELR, low=0, high=1, level=1),
+        Feature(name="metadata.version", low=7, high=30, level=30),
+    ]
+    assert described(25, found) == [
+        (
+            "Feature: eligible.leader.replicas.version          SupportedMinVersion: 0                "
+            "SupportedMaxVersion: 1                FinalizedVersionLevel: 1                Epoch: 25"
+        ),
+        (
+            "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          "
+            "SupportedMaxVersion: 4.3-IV0          FinalizedVersionLevel: 4.3-IV0          Epoch: 25"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "level", "error", "dry_run", "text"),
+    [
+        ("upgrade", 1, None, False, f"{ELR} was upgraded to 1."),
+        ("upgrade", 1, None, True, f"{ELR} can be upgraded to 1."),
+        ("downgrade", 0, None, False, f"{ELR} was downgraded to 0."),
+        ("disable", 0, None, False, f"{ELR} was disabled."),
+        ("upgrade", 7, "Why.", False, f"Could not upgrade {ELR} to 7. Why."),
+        ("downgrade", 2, "Why.", True, f"Can not downgrade {ELR} to 2. Why."),
+    ],
+)
+def test_sentences(verb: str, level: int, error: str | None, dry_run: bool, text: str) -> None:
+    """Goal: Kafka's sentences. Method: as above."""
+    assert outcome_text(verb, ELR, level, error, dry_run=dry_run) == text
+
+
+def test_names_of_metadata_versions() -> None:
+    """Goal: levels have Kafka's names, unknown ones their number. Method: both ends, and beyond."""
+    assert level_text("metadata.version", 25) == "4.0-IV3"
+    assert level_text("metadata.version", 7 + len(METADATA_VERSIONS)) == "31"
+    assert level_text("metadata.version", 0) == "0"
+    assert level_text(ELR, 7) == "7"
