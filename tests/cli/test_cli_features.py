@@ -15,16 +15,16 @@ def test_the_lines_of_describe() -> None:
         Feature(name=ELR, low=0, high=1, level=1),
         Feature(name="metadata.version", low=7, high=30, level=30),
     ]
-    assert described(25, found) == [
-        (
-            "Feature: eligible.leader.replicas.version          SupportedMinVersion: 0                "
-            "SupportedMaxVersion: 1                FinalizedVersionLevel: 1                Epoch: 25"
-        ),
-        (
-            "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          "
-            "SupportedMaxVersion: 4.3-IV0          FinalizedVersionLevel: 4.3-IV0          Epoch: 25"
-        ),
-    ]
+    gap = " " * 16
+    elr, metadata = described(25, found)
+    assert elr == (
+        f"Feature: {ELR}{' ' * 10}SupportedMinVersion: 0{gap}SupportedMaxVersion: 1{gap}"
+        f"FinalizedVersionLevel: 1{gap}Epoch: 25"
+    )
+    assert metadata == (
+        f"Feature: metadata.version{' ' * 26}SupportedMinVersion: 3.3-IV3          "
+        "SupportedMaxVersion: 4.3-IV0          FinalizedVersionLevel: 4.3-IV0          Epoch: 25"
+    )
 
 
 @pytest.mark.parametrize(
