@@ -85,12 +85,32 @@ def create_topic(
             CreatableReplicaAssignment(partition_index=partition, broker_ids=list(replicas))
             for partition, replicas in sorted(assignment.items())
         ],
-        configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
     )
+    _create(driver, topic, configs)
+
+
+def place_topic(
+    driver: Driver,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic whose replicas the cluster places, by its racks."""
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replication_factor
+    )
+    _create(driver, topic, configs)
+
+
+def _create(driver: Driver, topic: CreatableTopic, configs: Mapping[str, str] | None) -> None:
+    topic.configs = [CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()]
     response = driver.send(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
     for result in response.topics:
         if result.error_code:
-            raise AdminError(f"creating topic {name}", result.error_code, result.error_message)
+            raise AdminError(
+                f"creating topic {topic.name}", result.error_code, result.error_message
+            )
 
 
 def alter_topic(driver: Driver, name: str, configs: Mapping[str, str | None]) -> None:

@@ -224,7 +224,7 @@ class LocalCluster:
                 )
             if state is State.RUNNING:
                 raise ClusterError(f"Node {node_id} runs already, as process {node.pid}.")
-            nodes.check_ports(node)
+            nodes.check_ports(node, patience_s=nodes.PORT_PATIENCE_S)
             started = nodes.spawn(record, node)
             layout.write(self.directory, record.with_node(started))
         if wait:

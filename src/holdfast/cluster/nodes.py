@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S = 15.0
 KILL_TIMEOUT_S = 5.0
+PORT_PATIENCE_S = 2.0  # with a node that was killed just now
 # Below the range from which Linux takes the ports of outgoing connections: a node that is killed
 # finds its port free again.
 FREE_PORTS = range(10_240, 32_000)
@@ -93,14 +94,25 @@ def is_free(port: int) -> bool:
     return True
 
 
-def check_ports(node: NodeRecord) -> None:
+def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
+    """Raise ClusterError when a node's port is taken, and is not let go of within the patience.
+
+    A node that was killed a moment ago counts as dead as soon as its first thread is: the others
+    may still be about to end, and until then its ports are not free.
+    """
     ports = [node.port, *([] if node.controller_port is None else [node.controller_port])]
     for port in ports:
-        if not is_free(port):
+        try:
+            processes.wait_until(
+                lambda port=port: is_free(port),  # type: ignore[misc]
+                timeout_s=patience_s,
+                what=f"port {port}",
+            )
+        except WaitError:
             raise ClusterError(
                 f"Port {port} of node {node.id} ({', '.join(node.roles)}) is in use by another "
                 "process. Stop that one, or choose other ports with --port."
-            )
+            ) from None
 
 
 def claim(directory: Path) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from holdfast.clients import admin
 from holdfast.clients.driver import Driver, DriverError
@@ -56,6 +56,8 @@ class Run:
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         self._say = say
         self._workers: list[Worker] = []
+        # Called in the observer's thread with every change of a leader or an ISR.
+        self.watchers: list[Callable[[LeaderChange | IsrChange], None]] = []
         self._previous: dict[tuple[str, int], LeaderChange | IsrChange] = {}
         try:
             self.history.mkdir(parents=True)
@@ -118,6 +120,8 @@ class Run:
         previous, self._previous[key] = self._previous.get(key), change
         if previous is not None:
             self._print(describe(change, previous))
+        for watcher in self.watchers:
+            watcher(change)
 
     def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
         self.checks.append(Check(name=name, expected=expected, seen=seen, kept=kept))
@@ -135,17 +139,42 @@ class Run:
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """Create the topic with these replicas, watch it, and wait until all of it is in sync."""
-        parameters = self.parameters
-        assignment = parameters.assignment() if assignment is None else assignment
-        wanted = {
-            "min.insync.replicas": str(parameters.min_isr),
-            "unclean.leader.election.enable": str(parameters.unclean).lower(),
-            **(configs or {}),
-        }
+        assignment = self.parameters.assignment() if assignment is None else assignment
+        wanted = self.topic_configs(configs)
         try:
             admin.create_topic(self.driver, self.topic, assignment, wanted)
         except (admin.AdminError, DriverError) as error:
             raise LabError(f"the topic can't be made: {error}") from error
+        self._watch(assignment, wanted)
+
+    def place_topic(self, configs: Mapping[str, str] | None = None) -> dict[int, tuple[int, ...]]:
+        """Create the topic where the cluster wants it, as `make_topic` does; its replicas."""
+        parameters = self.parameters
+        partitions, copies = parameters.partitions, parameters.replication_factor
+        wanted = self.topic_configs(configs)
+        try:
+            admin.place_topic(self.driver, self.topic, partitions, copies, wanted)
+        except (admin.AdminError, DriverError) as error:
+            raise LabError(f"the topic can't be made: {error}") from error
+        states = self.wait(
+            "the topic to be known",
+            lambda: self.cluster.partitions(self.topic),
+            WORK_S,
+        )
+        assignment = {p: tuple(state.replicas) for p, state in sorted(states.items())}
+        self._watch(assignment, wanted)
+        return assignment
+
+    def topic_configs(self, configs: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What a topic of this run is created with."""
+        return {
+            "min.insync.replicas": str(self.parameters.min_isr),
+            "unclean.leader.election.enable": str(self.parameters.unclean).lower(),
+            **(configs or {}),
+        }
+
+    def _watch(self, assignment: Mapping[int, Sequence[int]], wanted: Mapping[str, str]) -> None:
+        """Watch the topic from now on, and wait until all of it is in sync."""
         self.observer = Observer(
             self.cluster, self.topic, self.history / "observer.jsonl", self._changed
         )
@@ -303,15 +332,15 @@ class Run:
             self.cluster.wait_serving(node)
             self.observer.allow(node)
 
-    def elect(self) -> None:
-        """Hold a preferred election in all partitions."""
-        self.note("preferred election")
+    def elect(self, kind: Literal["preferred", "unclean"] = "preferred") -> None:
+        """Hold an election in all partitions."""
+        self.note(f"{kind} election")
         try:
-            refused = admin.elect_leaders(self.driver, "preferred", self.topic, self.partitions)
+            refused = admin.elect_leaders(self.driver, kind, self.topic, self.partitions)
         except (admin.AdminError, DriverError) as error:
             raise LabError(f"the election can't be asked for: {error}") from error
         if refused:
-            self.note(f"preferred election refused: {refused}")
+            self.note(f"{kind} election refused: {refused}")
 
     def alter_topic(self, **configs: str) -> None:
         """Set topic configs at run time; underscores stand for dots."""

@@ -236,6 +236,9 @@ SCENARIOS: Mapping[str, str] = {
     "replication-factor-one": "replication_factor_one",
     "broker-paused": "broker_paused",
     "rolling-restart": "rolling_restart",
+    "rack-loss": "rack_loss",
+    "disk-lost": "disk_lost",
+    "last-replica-standing": "last_replica_standing",
 }
 
 

@@ -1,0 +1,169 @@
+"""C33: a broker is killed, gets an empty disk, and is back before anybody has missed it."""
+
+from __future__ import annotations
+
+from holdfast.judge.history import Acknowledged, IsrChange, LeaderChange
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude, end_of
+from holdfast.lab.disks import replace_disk
+from holdfast.lab.report import Table
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import names, want
+from holdfast.lab.workload import Worker
+
+VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
+PRELOAD_EVENTS = 12_000  # so that copying takes its time
+PRELOAD_BYTES = 1000
+
+
+class Return:
+    """How a broker with an empty disk came back: fed with changes, in the observer's thread."""
+
+    def __init__(self, run: Run, node: int) -> None:
+        self._run = run
+        self.node = node
+        self.left: set[int] = set()  # partitions whose ISR went without it
+        self.held: dict[int, int] = {}  # where its files ended when it was first in the ISR again
+        self.led: set[int] = set()  # partitions that it led before that
+        self.leading = {p for p, s in run.view.partitions.items() if s.leader == node}
+
+    def changed(self, change: LeaderChange | IsrChange) -> None:
+        partition = change.partition
+        if isinstance(change, LeaderChange):
+            if change.leader == self.node and partition not in self.held:
+                self.led.add(partition)
+        elif self.node not in change.isr:
+            self.left.add(partition)
+        elif partition in self.left and partition not in self.held:
+            self.held[partition] = end_of(self._run, self.node, partition)
+
+
+def steps(run: Run) -> None:
+    parameters = run.parameters
+    run.make_topic()
+    preload = run.start_producer("preload", rate=0, max_messages=PRELOAD_EVENTS, size=PRELOAD_BYTES)
+    preload.wait()
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.start_reader()
+    run.start_raw_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.steady(producer, 1.0)
+
+    victim = parameters.assignment()[VICTIM_PARTITION][0]
+    back = Return(run, victim)
+    run.fault("KILL", victim)
+    replace_disk(run, victim)
+    committed = {p: acknowledged(p, preload, producer, raw) for p in run.partitions}
+    run.watchers.append(back.changed)
+    run.start_node(victim)
+    whole = {p: want(isr=nodes) for p, nodes in parameters.assignment().items()}
+    run.expect(f"{victim} is back with an empty disk, and has copied", whole, 60.0)
+    run.watchers.remove(back.changed)
+    expect_honest_return(run, back, committed)
+
+    run.elect()
+    preferred = {p: want(nodes[0], nodes) for p, nodes in parameters.assignment().items()}
+    run.expect("after a preferred election", preferred)
+    run.expect_flow(producer, f"{victim} leads again", 20.0)
+    run.steady(producer, 1.0)
+    conclude(run)
+
+
+def acknowledged(partition: int, *workers: Worker) -> int:
+    """Events of a partition that were acknowledged until now: so far it is committed at least."""
+    return sum(worker.tail.poll().count(Acknowledged, partition) for worker in workers)
+
+
+def expect_honest_return(run: Run, back: Return, committed: dict[int, int]) -> None:
+    """Check that it left every ISR, led nothing, and came in only with all that was committed."""
+    node = back.node
+    stayed = [p for p in run.partitions if p not in back.left]
+    run.check(
+        f"{node} with an empty disk",
+        "out of every ISR",
+        f"still in that of {names(stayed)}" if stayed else "out of every ISR",
+        kept=not stayed,
+    )
+    run.check(
+        f"{node} before it is in sync",
+        "leads nothing",
+        f"leads {names(sorted(back.led))}" if back.led else "leads nothing",
+        kept=not back.led,
+    )
+    short = [p for p in run.partitions if back.held.get(p, -1) < committed[p]]
+    run.check(
+        f"{node}, when it is in the ISR again",
+        "holds all that was committed when its disk was lost",
+        f"lacks some of {names(short)}" if short else "holds it",
+        kept=not short,
+    )
+    run.tables.append(
+        Table(
+            title=f"What broker {node} held when it was in the ISR again",
+            header=["partition", "acknowledged when its disk was lost", "its files ended at"],
+            rows=[
+                [f"P{p}", f"{committed[p]:,}", f"{back.held.get(p, -1):,}"] for p in run.partitions
+            ],
+            note="The files are looked at a moment after the ISR was, so they may hold more.",
+        )
+    )
+
+
+def only_copy(run: Run) -> None:
+    """The only in-sync replica loses its disk: it must not lead; going on without it loses."""
+    parameters = run.parameters
+    first, second, third = parameters.assignment()[0]
+    run.make_topic({0: (first, second, third)})
+    reader = run.start_reader()
+    client = run.raw_client("producer", acks="all", timeout_ms=2000)
+    run.acknowledge(client, 0, parameters.count)
+    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    run.fault("TERM", third)
+    run.fault("TERM", second)
+    run.expect(f"only {first} is in sync", {0: want(first, {first})}, 15.0)
+    alone = run.acknowledge(client, 0, parameters.count)
+    run.note(f"{alone} events acknowledged by {first} alone")
+    run.fault("KILL", first)
+    replace_disk(run, first)
+    run.start_node(first)
+    run.expect(f"{first} is back with an empty disk: it must not lead", {0: want(-1)}, 15.0)
+    run.start_node(second)
+    run.steady_view(1.0)
+    run.expect(f"{second} is back: it lacks events and must not lead", {0: want(-1)})
+    run.elect("unclean")
+    run.expect(f"{second} was told to lead all the same", {0: want(second)}, 15.0)
+    run.start_node(third)
+    run.expect("all have what it has", {0: want(second, {first, second, third})}, 45.0)
+    run.acknowledge(client, 0, 1)
+    client.close()
+    run.expect_lost(alone)
+    conclude(run)
+
+
+SCENARIO = Scenario(
+    name="disk-lost",
+    summary="A broker is killed, gets an empty disk, and is back before its session ends.",
+    text=(
+        "Nobody has noticed that it was away, and yet it must not be taken for what it was: its "
+        "name is in every ISR, and its disk is empty. It leaves them all, leads nothing, copies "
+        "everything, and is in sync only with all that was committed; nothing is lost. In the "
+        "control the one that loses its disk is the only in-sync replica. With an empty disk it "
+        "does not lead either: the partition waits. Whoever then chooses to go on without it, by "
+        "an unclean election, loses exactly what it alone had."
+    ),
+    defaults=Parameters(),
+    parts=(
+        Part(name="main", title="One of three in-sync replicas", steps=steps),
+        Part(
+            name="control",
+            title="Control: the only in-sync replica",
+            steps=only_copy,
+            change={"min_isr": 1, "partitions": 1, "retries": 0},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)

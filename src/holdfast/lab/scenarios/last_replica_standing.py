@@ -1,0 +1,120 @@
+"""The ISR shrinks to one, and that one loses power, and with it what it had not synced."""
+
+from __future__ import annotations
+
+from holdfast.clients.raw_producer import RawProducer
+from holdfast.judge.history import Acknowledged, Refused
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude, end_of
+from holdfast.lab.disks import cut_back
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import want
+
+A, B, C = 1, 0, 2  # replicas of the partition, in this order
+REPLICAS = (A, B, C)
+REFUSAL = "NOT_ENOUGH_REPLICAS"
+
+
+def steps(run: Run) -> None:
+    """C goes, n1 is written, B goes, n2 is written, A loses power; all of them return, A first."""
+    parameters = run.parameters
+    run.make_topic({0: REPLICAS})
+    reader = run.start_reader()
+    run.start_raw_reader()
+    client = run.raw_client("producer", acks="all")
+    run.note(f"n0 = {run.acknowledge(client, 0, parameters.count)} events on all three")
+    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    kept = end_of(run, A, 0)
+    run.fault("TERM", C)
+    run.expect("C is down", {0: want(A, {A, B})}, 15.0)
+    n1 = run.acknowledge(client, 0, parameters.count)
+    run.note(f"n1 = {n1} events acknowledged by A and B")
+    run.fault("TERM", B)
+    run.expect("A is the last in the ISR", {0: want(A, {A})}, 15.0)
+    n2 = send_to_the_last(run, client)
+    run.fault("KILL", A)
+    cut_back(run, A, 0, kept)
+    if parameters.elr and parameters.min_isr > 1:
+        eligible_leads(run)
+        lost = 0
+    else:
+        last_leads_again(run)
+        lost = n1 + n2
+    run.acknowledge(client, 0, parameters.count)
+    client.close()
+    run.expect_lost(lost)
+    conclude(run)
+
+
+def send_to_the_last(run: Run, client: RawProducer) -> int:
+    """Send while A is alone: refused under min ISR, acknowledged otherwise; how many were."""
+    count = run.parameters.count
+    outcomes = [client.send(0) for _ in range(count)]
+    acknowledged = sum(isinstance(each, Acknowledged) for each in outcomes)
+    refused = sum(isinstance(each, Refused) and each.error == REFUSAL for each in outcomes)
+    wanted = refused if run.parameters.min_isr > 1 else acknowledged
+    run.check(
+        "n2, sent to A alone",
+        f"{count} refused" if run.parameters.min_isr > 1 else f"{count} acknowledged",
+        f"{acknowledged} acknowledged, {refused} refused",
+        kept=wanted == count,
+    )
+    return acknowledged
+
+
+def eligible_leads(run: Run) -> None:
+    """A is not trusted after its crash; B, who left last and cleanly, is eligible and leads."""
+    run.start_node(A)
+    run.steady_view(1.0)
+    run.expect(
+        "A is back after its crash: it may lack events, and must not lead", {0: want(-1, ())}
+    )
+    run.start_node(B)
+    run.expect("B is back: it has everything and leads", {0: want(B)}, 20.0)
+    run.start_node(C)
+    run.expect("all follow B", {0: want(B, REPLICAS)}, 45.0)
+
+
+def last_leads_again(run: Run) -> None:
+    """A leads with what is left of its log, and the others truncate to it."""
+    run.start_node(A)
+    run.expect("A is back after its crash, and leads", {0: want(A, {A})}, 20.0)
+    run.start_node(B, C)
+    run.expect("the others follow A", {0: want(A, REPLICAS)}, 45.0)
+
+
+def _control(name: str, title: str, *, elr: bool, min_isr: int) -> Part:
+    return Part(
+        name=name,
+        title=f"Control: {title}",
+        steps=steps,
+        change={"elr": elr, "min_isr": min_isr},
+        breaks_with=Anomaly.LOST,
+    )
+
+
+SCENARIO = Scenario(
+    name="last-replica-standing",
+    summary="The ISR shrinks to one replica, which loses power and what it had not synced.",
+    text=(
+        "Brokers acknowledge before they sync to disk, as Kafka does: copies are the protection. "
+        "C and B leave, cleanly; A is alone in the ISR, and crashes. The processes of one machine "
+        "share its page cache, which SIGKILL spares; so what a power cut would take is cut off A's "
+        "log by hand, n1 and n2, behind the point up to which it had synced. With eligible leader "
+        "replicas and min ISR 2, A's crash is known from its missing proof of a clean shutdown, B "
+        "is known to be complete, and nothing is lost. The controls do without: A is trusted, "
+        "leads with what is left of its log, and the others truncate to it. With min ISR 1, "
+        "eligible replicas can't help: A alone has acknowledged n2."
+    ),
+    defaults=Parameters(partitions=1, retries=0, elr=True),
+    parts=(
+        Part(name="main", title="Eligible leader replicas, min.insync.replicas=2", steps=steps),
+        _control("elr-off", "without eligible leader replicas", elr=False, min_isr=2),
+        _control(
+            "min-isr-1", "eligible leader replicas, min.insync.replicas=1", elr=True, min_isr=1
+        ),
+        _control("elr-off-min-isr-1", "without them, min.insync.replicas=1", elr=False, min_isr=1),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)

@@ -1,0 +1,132 @@
+"""C18: three racks of two brokers, and one rack is gone at once, with all it held."""
+
+from __future__ import annotations
+
+from holdfast.judge.history import Acknowledged
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
+from holdfast.lab.disks import lose_replica
+from holdfast.lab.report import Table
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenarios.one_broker_down import without
+from holdfast.lab.wants import lists_text, want
+
+RACKS = ("a", "a", "b", "b", "c", "c")
+LOST_RACK = "a"
+VICTIMS = tuple(node for node, rack in enumerate(RACKS) if rack == LOST_RACK)
+
+
+def steps(run: Run) -> None:
+    """Replicas as the cluster places them: every partition goes on with two."""
+    assignment = run.place_topic()
+    expect_spread(run, assignment)
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.start_reader()
+    run.start_raw_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.steady(producer)
+
+    run.fault("KILL", *VICTIMS)
+    bound_s = run.parameters.session_s + 15
+    run.expect(f"rack {LOST_RACK} is gone", without(assignment, set(VICTIMS)), bound_s)
+    sizes = {p: len(state.isr) for p, state in run.view.partitions.items()}
+    run.check(
+        "every partition, in-sync replicas",
+        "2 or more",
+        ", ".join(f"P{p}: {size}" for p, size in sorted(sizes.items())),
+        kept=min(sizes.values()) >= run.parameters.min_isr,
+    )
+    run.expect_flow(raw, f"rack {LOST_RACK} is gone", 20.0)
+    run.expect_flow(producer, f"rack {LOST_RACK} is gone", 20.0)
+    run.steady(producer)
+
+    for node in VICTIMS:
+        for partition in [p for p, nodes in assignment.items() if node in nodes]:
+            lose_replica(run, node, partition)
+    run.note(f"rack {LOST_RACK} has lost what it had of the topic")
+    run.start_node(*VICTIMS)
+    whole = {p: want(isr=nodes) for p, nodes in assignment.items()}
+    run.expect(f"rack {LOST_RACK} is back with nothing, and has copied", whole, 60.0)
+    run.elect()
+    preferred = {p: want(nodes[0], nodes) for p, nodes in assignment.items()}
+    run.expect("after a preferred election", preferred)
+    run.expect_flow(producer, "after a preferred election", 20.0)
+    conclude(run)
+
+
+def expect_spread(run: Run, assignment: dict[int, tuple[int, ...]]) -> None:
+    """Check that no partition has two replicas in one rack, and show where they are."""
+    racks = {p: [RACKS[node] for node in nodes] for p, nodes in assignment.items()}
+    together = [p for p, names in racks.items() if len(set(names)) < len(names)]
+    run.check(
+        "replicas, as the cluster places them",
+        "each of a partition's in another rack",
+        lists_text(assignment),
+        kept=not together,
+    )
+    run.tables.append(
+        Table(
+            title="Where the cluster has placed the replicas",
+            header=["partition", "brokers", "racks"],
+            rows=[
+                [f"P{p}", " ".join(map(str, nodes)), " ".join(racks[p])]
+                for p, nodes in sorted(assignment.items())
+            ],
+            note="Brokers 0 and 1 are in rack a, 2 and 3 in b, 4 and 5 in c.",
+        )
+    )
+
+
+def inside_one_rack(run: Run) -> None:
+    """Both replicas in the rack: offline while it is gone, and lost with its disks."""
+    parameters = run.parameters
+    first, second = VICTIMS
+    run.make_topic({0: (first, second), 1: (second, first)})
+    client = run.raw_client("producer", acks="all", timeout_ms=2000)
+    before = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
+    run.fault("KILL", *VICTIMS)
+    gone = dict.fromkeys(run.partitions, want(-1))
+    run.expect(f"rack {LOST_RACK} is gone", gone, parameters.session_s + 15)
+    outcomes = [client.send(p) for p in run.partitions for _ in range(3)]
+    during = sum(isinstance(each, Acknowledged) for each in outcomes)
+    run.check(f"acknowledged while rack {LOST_RACK} is gone", "0", str(during), kept=during == 0)
+    for node in VICTIMS:
+        for partition in run.partitions:
+            lose_replica(run, node, partition)
+    run.note(f"rack {LOST_RACK} has lost what it had of the topic")
+    run.start_node(*VICTIMS)
+    whole = {p: want(isr=VICTIMS) for p in run.partitions}
+    run.expect(f"rack {LOST_RACK} is back with nothing", whole, 45.0)
+    for partition in run.partitions:
+        run.acknowledge(client, partition, 1)
+    client.close()
+    run.expect_lost(before)
+    conclude(run)
+
+
+SCENARIO = Scenario(
+    name="rack-loss",
+    summary="Of three racks with two brokers each, one is gone at once, with all that it held.",
+    text=(
+        "The cluster has placed every partition's three replicas in three racks. So each partition "
+        "keeps two of them in sync, finds a leader within the session, and goes on acknowledging. "
+        "The rack comes back without the topic's files and copies everything. In the control a "
+        "partition's replicas are all inside the one rack: it is offline while the rack is gone, "
+        "and what it held is lost with the rack's files."
+    ),
+    defaults=Parameters(brokers=len(RACKS), racks=RACKS, partitions=6),
+    parts=(
+        Part(name="main", title="One replica in each rack", steps=steps),
+        Part(
+            name="control",
+            title="Control: all replicas inside one rack",
+            steps=inside_one_rack,
+            change={"replication_factor": 2, "min_isr": 2, "partitions": 2, "retries": 0},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "replication_factor", "min_isr", "signal"}),
+)
