@@ -128,7 +128,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             ),
             Edit(
                 "core/isr.py",
-                "    if broker is None or not broker.active:\n",
+                "    if broker is None or not state.may_lead(partition, member.broker_id):\n",
                 "    if broker is None:\n",
             ),
         ),

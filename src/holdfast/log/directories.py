@@ -262,6 +262,20 @@ class LogDirectories:
         """Whether every directory for topics is online: what is not found then is nowhere."""
         return all(directory.online for directory in self._for_topics)
 
+    @property
+    def online_ids(self) -> list[bytes]:
+        """Ids of the directories for topics that work."""
+        return [directory.directory_id for directory in self._for_topics if directory.online]
+
+    @property
+    def offline_ids(self) -> list[bytes]:
+        """Ids of the directories for topics that don't, as far as they could be read."""
+        return [
+            directory.directory_id
+            for directory in self._for_topics
+            if not directory.online and directory.directory_id != NULL_UUID
+        ]
+
     # --- creating and deleting ---
 
     def create(self, topic: str, partition: int, topic_id: bytes, settings: TopicSettings) -> Log:

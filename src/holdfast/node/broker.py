@@ -15,6 +15,7 @@ from holdfast.core.throttle import Quota
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.node.api import BROKER
+from holdfast.node.assignments import Assignments
 from holdfast.node.channel import ControllerChannel, controller_addresses, report_bug
 from holdfast.node.context import Authorizer
 from holdfast.node.fetcher import FetchSettings
@@ -68,6 +69,13 @@ class Broker:
             node=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
             provoke=runtime.provoke,
+        )
+        self.assignments = Assignments(
+            self.channel,
+            self.image,
+            directories,
+            node=settings.node_id,
+            broker_epoch=lambda: self.broker_epoch,
         )
         self.partitions = Partitions(
             runtime,
@@ -126,7 +134,7 @@ class Broker:
                 for listener in self.settings.advertised_listeners
                 if listener.name in self.server.ports
             ],
-            directory_ids=[each.directory_id for each in self.directories.directories],
+            directories=self.directories,
             previous_broker_epoch=self.directories.previous_broker_epoch,
             registered=self._registered,
         )
@@ -143,6 +151,7 @@ class Broker:
         await self.observer.applied(epoch)
         self._current = True
         self.partitions.start()
+        self._tell_directories()
         await self.lifecycle.ready()
         self.server.release()
         logger.info("broker %d serves, in broker epoch %d", self.settings.node_id, epoch)
@@ -155,6 +164,7 @@ class Broker:
             await self.lifecycle.close()
         self._current = False  # what is decided from here on is for the others
         self.isr_changes.close()
+        self.assignments.close()
         self.producer_ids.close()
         await self.partitions.close()
         self.waiting.close()
@@ -168,6 +178,7 @@ class Broker:
     def _registered(self, broker_epoch: int) -> None:
         """The controller has registered this broker: what follows is of this epoch."""
         self.broker_epoch = broker_epoch
+        self._tell_directories()
 
     def metadata_changed(self, delta: ImageDelta) -> None:
         """Act on what the metadata log said; called by the observer after the image has changed."""
@@ -180,13 +191,20 @@ class Broker:
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
         if self._current:
             self.partitions.apply(delta)
+            self.assignments.look(delta.partitions_changed)
+
+    def _tell_directories(self) -> None:
+        """Let the controller know where everything lies that this broker holds."""
+        if self._current:
+            self.assignments.look(self.partitions.held)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         """A disk is lost: the others serve on; without any this broker is of no use."""
         self.partitions.directory_failed(directory)
         if any(each.online for each in self.directories.directories):
             if self.lifecycle is not None:
-                self.lifecycle.step_back()  # what lay there, others have: they should lead it
+                self.lifecycle.directory_failed()
+            self._tell_directories()
         elif not self.failed.done():
             self.failed.set_exception(StorageError(directory.path, directory.failure))
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from holdfast.config.node import NodeSettings
 from holdfast.core.features import SUPPORTED
 from holdfast.core.image import Endpoint
+from holdfast.log.directories import LogDirectories
 from holdfast.node.channel import (
     ControllerChannel,
     ControllerUnavailableError,
@@ -77,7 +78,7 @@ class Lifecycle:
         *,
         cluster_id: str,
         endpoints: Sequence[Endpoint],
-        directory_ids: Sequence[bytes],
+        directories: LogDirectories,
         previous_broker_epoch: int = -1,
         registered: Callable[[int], None] | None = None,
     ) -> None:
@@ -94,12 +95,11 @@ class Lifecycle:
         self._observer = observer
         self._cluster_id = cluster_id
         self._endpoints = tuple(endpoints)
-        self._directory_ids = list(directory_ids)
+        self._directories = directories
         self._previous_broker_epoch = previous_broker_epoch
         self._registered = registered
         self._ready = False
         self._leaving = False
-        self._stepping_back = False
         self._task: asyncio.Task[None] | None = None
         self._nudge = Nudge()
         self._unfenced: asyncio.Future[None] | None = None
@@ -184,7 +184,7 @@ class Lifecycle:
                 for name, (low, high) in SUPPORTED.items()
             ],
             rack=self._settings.broker_rack,
-            log_dirs=list(self._directory_ids),
+            log_dirs=self._directories.online_ids,
             previous_broker_epoch=self._previous_broker_epoch,
         )
 
@@ -208,14 +208,9 @@ class Lifecycle:
         self._nudge.set()
         return self._unfenced
 
-    def step_back(self) -> None:
-        """Be fenced once, and come back: some of what this broker leads it can't serve any more.
-
-        Others of each ISR lead then. It is in the ISR again of what it still can follow.
-        """
-        if self._task is not None and not self._leaving:
-            self._stepping_back = True
-            self._nudge.set()
+    def directory_failed(self) -> None:
+        """A log directory went offline: say so at once, so that others lead what lay there."""
+        self._nudge.set()
 
     async def close(self) -> None:
         """Stop beating, without a word to the controller."""
@@ -229,7 +224,7 @@ class Lifecycle:
     async def _beat(self) -> None:
         """Beat at once while there is something to reach, at the interval otherwise."""
         while True:
-            if self.fenced and self._ready and not self._leaving and not self._stepping_back:
+            if self.fenced and self._ready and not self._leaving:
                 # It is unfenced once it has read its own registration: beat just then.
                 applied = self._observer.applied(self.broker_epoch)
                 interval_ms = self._settings.broker_heartbeat_interval_ms
@@ -250,7 +245,7 @@ class Lifecycle:
     def _pause_ms(self) -> int:
         if self._leaving:
             return LEAVING_BEAT_MS
-        if self._stepping_back or (self.fenced and self._ready):
+        if self.fenced and self._ready:
             return min(RETRY_MS, self._settings.broker_heartbeat_interval_ms)
         return self._settings.broker_heartbeat_interval_ms
 
@@ -259,8 +254,9 @@ class Lifecycle:
             broker_id=self._settings.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._observer.image.offset,
-            want_fence=not self._ready or self._stepping_back,
+            want_fence=not self._ready,
             want_shut_down=self._leaving,
+            offline_log_dirs=self._directories.offline_ids,
         )
 
     async def _obey(self, response: BrokerHeartbeatResponse) -> None:
@@ -281,8 +277,6 @@ class Lifecycle:
         if self.fenced != response.is_fenced:
             self.fenced = response.is_fenced
             logger.info("the broker is %s", "fenced" if self.fenced else "unfenced")
-        if self.fenced:
-            self._stepping_back = False
         if not self.fenced and self._unfenced is not None and not self._unfenced.done():
             self._unfenced.set_result(None)
         if response.should_shut_down and self._leaving:

@@ -35,6 +35,7 @@ APIS: tuple[Api, ...] = (
     Api(23, "offset_for_leader_epoch", broker=(2, 4)),
     Api(32, "describe_configs", broker=(1, 4)),
     Api(33, "alter_configs", broker=(0, 2), controller=(0, 2), forwarded=True),
+    Api(35, "describe_log_dirs", broker=(1, 4)),
     Api(37, "create_partitions", broker=(0, 3), controller=(0, 3), forwarded=True),
     Api(43, "elect_leaders", broker=(0, 2), controller=(0, 2), forwarded=True),
     Api(44, "incremental_alter_configs", broker=(0, 1), controller=(0, 1), forwarded=True),
@@ -48,12 +49,15 @@ APIS: tuple[Api, ...] = (
     Api(46, "list_partition_reassignments", broker=(0, 0), controller=(0, 0), forwarded=True),
     Api(55, "describe_quorum", broker=(0, 2), controller=(0, 2), forwarded=True),
     Api(56, "alter_partition", controller=(2, 3)),
+    Api(57, "update_features", broker=(0, 2), controller=(0, 2), forwarded=True),
     Api(58, "envelope", controller=(0, 0)),
     Api(59, "fetch_snapshot", controller=(0, 1)),
     Api(60, "describe_cluster", broker=(0, 2), controller=(0, 2)),
     Api(62, "broker_registration", controller=(0, 4)),
     Api(63, "broker_heartbeat", controller=(0, 1)),
+    Api(64, "unregister_broker", broker=(0, 0), controller=(0, 0), forwarded=True),
     Api(67, "allocate_producer_ids", controller=(0, 0)),
+    Api(73, "assign_replicas_to_dirs", controller=(0, 0)),
     Api(75, "describe_topic_partitions", broker=(0, 0)),
 )
 

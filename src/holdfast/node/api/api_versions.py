@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from holdfast.core.features import SUPPORTED
 from holdfast.node.api import BROKER, CONTROLLER
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import api_versions as wire
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_LEVEL_0 = 4
 
 _BROKER_APIS = [
     wire.ApiVersion(api_key=key, min_version=api.broker[0], max_version=api.broker[1])
@@ -69,7 +71,9 @@ def _answer(
             for name, level in sorted(image.features.items())
         ]
         response.supported_features = [
-            wire.SupportedFeatureKey(name=name, min_version=1, max_version=level)
-            for name, level in sorted(image.features.items())
+            wire.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in sorted(SUPPORTED.items())
+            # Clients of an earlier version take a lowest level of 0 for an error.
+            if low > 0 or context.version >= FIRST_VERSION_WITH_LEVEL_0
         ]
     return response
