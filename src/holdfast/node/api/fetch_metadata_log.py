@@ -89,22 +89,26 @@ def _wait(
     """Answer when something more is committed, or with nothing when the wait is over."""
     deferred = context.defer()
 
+    def finish(code: ErrorCode) -> None:
+        """Answer once: when the read fails the controller ends, and every wait with it."""
+        timer.cancel()
+        forget()
+        answer = _answer(controller, topic, wanted, code)
+        if deferred.buffers is None:
+            deferred.answer(answer)
+
     def try_complete() -> bool:
         log = controller.log
         if log is None or not controller.active:
-            timer.cancel()
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            deferred.answer(_answer(controller, topic, wanted, code))
+            finish(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         if wanted.fetch_offset >= log.committed:
             return False
-        timer.cancel()
-        deferred.answer(_answer(controller, topic, wanted, ErrorCode.NONE))
+        finish(ErrorCode.NONE)
         return True
 
     def expire() -> None:
-        forget()
-        deferred.answer(_answer(controller, topic, wanted, ErrorCode.NONE))
+        finish(ErrorCode.NONE)
 
     forget = controller.observe(try_complete)
     timer = asyncio.get_running_loop().call_later(wait_ms / 1000, expire)
