@@ -23,7 +23,7 @@ from holdfast.node.metadata_log import decode_batches
 from holdfast.testing.client import AnswerError
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.links import Weather
-from holdfast.testing.loop import SimulationError
+from holdfast.testing.loop import SimulationError, UnhandledError
 from holdfast.testing.runtime import World
 from holdfast.testing.simulation import verdict
 from holdfast.testing.simulation.admin import UNCLEAN, elect
@@ -46,6 +46,11 @@ from holdfast.wire.batch_header import Buffer
 _SETTLE_S: Final = 90.0  # within which all must be well again
 _CALM_S: Final = 10.0  # of work on the healed cluster
 _LOOK_S: Final = 0.2
+# What futures end with that a process waited for when it was killed.
+_OF_THE_DEAD: Final = (
+    "StorageError", "ControllerUnavailableError", "ConnectionError", "ConnectionResetError",
+    "TimeoutError", "OSError",
+)  # fmt: skip
 _LAST_LINES: Final = 25
 
 
@@ -81,6 +86,8 @@ def run_plan(plan: Plan, *, trace_lines: int = 0) -> Outcome:
         world.run(stage.play)
     except _StopError:
         pass
+    except UnhandledError as error:
+        _take_note(outcome, error, world)
     except (SimulationError, AssertionError, OSError, AnswerError, ConfigError) as error:
         notes = "\n".join(getattr(error, "__notes__", ()))
         where = "".join(traceback.format_exception(error))[-3000:]
@@ -98,6 +105,20 @@ def run_plan(plan: Plan, *, trace_lines: int = 0) -> Outcome:
     if trace_lines:
         outcome.trace = [*stage.log, *last[-trace_lines:]]
     return outcome
+
+
+def _take_note(outcome: Outcome, error: UnhandledError, world: World) -> None:
+    """What nobody handled is a mistake, but for futures whose owners were killed meanwhile."""
+    left = [
+        each
+        for each in world.loop.failures
+        if not any(f"never retrieved: {name}" in each for name in _OF_THE_DEAD)
+    ]
+    outcome.counts["futures that nobody looked at"] += len(world.loop.failures) - len(left)
+    if left and outcome.violation is None:
+        outcome.violation = Violation(
+            "nothing goes wrong unhandled", "\n".join(left) or str(error), world.loop.time()
+        )
 
 
 def _decode(records: Buffer) -> Iterable[object]:
