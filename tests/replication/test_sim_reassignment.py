@@ -9,13 +9,15 @@ ends when any of the new replicas is in sync, and with a broker that keeps what 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 from holdfast.core.image import Partition
-from holdfast.testing.client import ClusterClient, RefusedError
+from holdfast.testing.client import AnswerError, ClusterClient, RefusedError
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.runtime import World
 from holdfast.testing.workload import Workload
@@ -259,3 +261,40 @@ def test_a_broker_joins_takes_its_share_under_load_and_is_killed_in_the_middle()
             await cluster.until(lambda at=index: not partition(cluster, at).adding, "it is there")  # type: ignore[misc]
 
     play(story, brokers=4)
+
+
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_moves_kills_and_cancellations_at_random(seed: int) -> None:
+    """Targets of any size, one move after another, whatever has become of the last one."""
+    draw = random.Random(f"moves/{seed}")
+
+    async def story(cluster: SimulatedCluster, work: Workload) -> None:
+        down: list[int] = []
+        client = cluster.client("mover")
+        for _ in range(12):
+            index = draw.randrange(len(work.written))
+            target = draw.sample(cluster.brokers, draw.randint(1, 4))
+            with contextlib.suppress(AnswerError, OSError):
+                await client.reassign("t", index, None if draw.random() < 0.2 else target)
+            await asyncio.sleep(draw.random() * 2)
+            if down:
+                cluster.start_node(down[-1])
+                await cluster.until_ready(down.pop())
+            elif draw.random() < 0.6:
+                down.append(draw.choice(cluster.brokers))
+                if draw.random() < 0.5:
+                    cluster.crash(down[-1])
+                else:
+                    await cluster.stop(down[-1])
+                await asyncio.sleep(draw.random() * 4)
+        if down:
+            cluster.start_node(down[-1])
+            await cluster.until_ready(down[-1])
+        for index in range(len(work.written)):
+            with contextlib.suppress(RefusedError):
+                await client.until(lambda at=index: client.reassign("t", at, None))  # type: ignore[misc]
+            await begin(cluster, [0, 1, 2], index)
+            await until_moved(cluster, [0, 1, 2], index)
+        client.close()
+
+    play(story, seed=seed, min_insync_replicas="1")
