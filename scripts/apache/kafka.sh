@@ -7,6 +7,7 @@
 #   kafka.sh format ARGUMENTS...             kafka-storage format
 #   kafka.sh dump-log ARGUMENTS...           kafka-dump-log
 #   kafka.sh topics|configs|leader-election|producer-perf-test ARGUMENTS...
+#   kafka.sh reassign-partitions|delete-records ARGUMENTS...
 #   kafka.sh class NAME ARGUMENTS...         any other main class
 set -euo pipefail
 
@@ -79,6 +80,9 @@ case $command in
     topics) kafka "${tool[@]}" org.apache.kafka.tools.TopicCommand "$@" ;;
     configs) kafka "${tool[@]}" kafka.admin.ConfigCommand "$@" ;;
     leader-election) kafka "${tool[@]}" org.apache.kafka.tools.LeaderElectionCommand "$@" ;;
+    reassign-partitions)
+        kafka "${tool[@]}" org.apache.kafka.tools.reassign.ReassignPartitionsCommand "$@" ;;
+    delete-records) kafka "${tool[@]}" org.apache.kafka.tools.DeleteRecordsCommand "$@" ;;
     producer-perf-test) kafka "${server[@]}" org.apache.kafka.tools.ProducerPerformance "$@" ;;
     class) kafka "${tool[@]}" "$@" ;;
     *) usage ;;
