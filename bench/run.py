@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import controllers
 import moments
 import table
 from engines import (
@@ -278,6 +279,8 @@ def main() -> None:
         run_group(threes, three_broker_cases(), options, results)
         if not options.only:
             moments.measure(directory, options.rounds, results.add, with_apache=with_apache)
+        if options.only in controllers.NAME:
+            controllers.measure(directory, options.rounds, results.add, with_apache=with_apache)
     report["took_s"] = round(time.monotonic() - began)
     report["cases"] = results.summary()
     target = ROOT / "bench" / "results" / f"{time.strftime('%Y-%m-%dT%H%M')}.json"
