@@ -124,7 +124,7 @@ class Conductor:
             elif not self.is_up(node):
                 self.died(node)
                 self.release(node)
-            elif self._has_lost_a_disk(node):
+            elif self._has_lost_a_disk(node) or self.held.get(node) == "stop":
                 self.kill(node)
                 self.release(node)
             else:

@@ -64,12 +64,12 @@ def _of_partition(
 def can_lead(hand: Conductor, key: Key, state: State, alive: set[int]) -> bool:
     """Whether somebody lives who must be able to lead.
 
-    Not one whose disk was replaced: the new one is empty, so that nobody elects him but uncleanly.
+    Not one whose disk was replaced: the new one is empty, and nobody elects him for it.
     """
-    eligible = {*state.isr, *state.elr} - hand.replaced.keys()
+    eligible = {*state.isr, *state.elr}
     if hand.oracle.metadata.allows_unclean(key):
         eligible |= set(state.replicas)
-    return bool(eligible & alive)
+    return bool((eligible - hand.replaced.keys()) & alive)
 
 
 def can_acknowledge(hand: Conductor, topic: str, partition: int) -> bool:

@@ -90,6 +90,7 @@ class PartitionTruth:
         self.elections: dict[int, Election] = {}
         self.leaders: dict[int, int] = {}
         self.allowances = Allowances()
+        self.start_max = 0  # what lies below was deleted, and is missed by nobody
         self.copies_min: Callable[[], int] = lambda: 1  # the lowest min ISR ever in force
         self._committed_in: dict[Name, int] = {}  # in which epoch's leadership each batch was
         self.commits: Callable[[Entry], None] = lambda _: None  # told once of each batch, in order
@@ -256,6 +257,7 @@ class PartitionTruth:
                 f"{self.name}, node {replica.node}: log start {start}\n{self}",
             )
         replica.start = start
+        self.start_max = max(self.start_max, start)
 
     def committed_until(self, replica: Replica, offset: int, log_end: int) -> None:
         """Its high watermark was set."""
@@ -375,7 +377,10 @@ class PartitionTruth:
         for entry in reversed(self.committed.entries):
             if self._committed_in[entry.name] >= epoch:
                 continue
-            if entry.last < replica.start or replica.chain.at(entry.base) == entry:
+            if (
+                entry.last < max(replica.start, self.start_max)
+                or replica.chain.at(entry.base) == entry
+            ):
                 break
             lacking.append(entry)
         return lacking[::-1]
