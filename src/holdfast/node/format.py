@@ -1,8 +1,9 @@
 """`storage format`: make log directories that belong to one cluster and one node.
 
 Owns what a fresh directory holds: `meta.properties` with an id of its own and, for a controller
-that shall begin with other features than usual, `bootstrap.checkpoint`. It never touches a
-directory that is formatted already, and never anybody's data.
+that shall begin with other features than usual, `bootstrap.checkpoint`; for one that begins with
+voters of its own choice, their snapshot. It never touches a directory that is formatted already,
+and never anybody's data.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
 from holdfast.core.features import BOOTSTRAP, refuse_levels
+from holdfast.core.voters import VoterSet
 from holdfast.log.checkpoints import (
     MetaProperties,
     read_meta_properties,
     write_meta_properties,
 )
 from holdfast.node.bootstrap import BOOTSTRAP_FILE, bootstrap_file
+from holdfast.node.initial_voters import own_voter, write_initial_voters
 from holdfast.runtime.ports import Disk, Random
-from holdfast.wire.uuids import parse_uuid, uuid_text
+from holdfast.wire.uuids import NULL_UUID, parse_uuid, uuid_text
 
 
 class FormatError(Exception):
@@ -51,8 +55,14 @@ def format_directories(
     *,
     ignore_formatted: bool = False,
     features: Mapping[str, int] | None = None,
+    standalone: bool = False,
+    initial_controllers: VoterSet | None = None,
 ) -> Sequence[Formatted]:
     """Format the node's directories for a cluster; all of them or, on a refusal, none.
+
+    `standalone`: this controller is the only voter of a quorum that can change; with
+    `initial_controllers` these are, and it is one of them (KIP-853). With neither, the voters are
+    those of controller.quorum.voters, or this controller joins others later.
 
     `features` are levels that a new cluster begins with in place of the usual ones; they are
     looked at by the controllers only, and only while the metadata log is empty.
@@ -66,6 +76,7 @@ def format_directories(
     refusal = refuse_levels(levels)
     if refusal is not None:
         raise FormatError(refusal)
+    directory_id = _check_voters(settings, standalone, initial_controllers)
     known: dict[str, MetaProperties | None] = {}
     unreadable: dict[str, OSError] = {}
     for directory in directories_of(settings):
@@ -82,18 +93,55 @@ def format_directories(
     done = []
     for directory, found in known.items():
         if found is None:
+            holds_log = directory == settings.metadata_log_dir
+            own_id = directory_id if holds_log and directory_id else random.uuid()
             properties = MetaProperties(
-                cluster_id=cluster_id, node_id=settings.node_id, directory_id=random.uuid()
+                cluster_id=cluster_id, node_id=settings.node_id, directory_id=own_id
             )
+            voters = initial_controllers
+            if standalone:
+                voters = VoterSet((own_voter(settings, own_id),))
             try:
                 _make_durably(disk, directory)
-                if features and directory == settings.metadata_log_dir:
+                if features and holds_log:
                     disk.write_atomic(f"{directory}/{BOOTSTRAP_FILE}", bootstrap_file(levels))
+                if voters is not None and holds_log:
+                    write_initial_voters(disk, settings, voters)
                 write_meta_properties(disk, directory, properties)
             except OSError as error:
                 raise FormatError(_unusable(directory, error)) from error
         done.append(Formatted(directory, found is None))
     return done
+
+
+def _check_voters(
+    settings: NodeSettings, standalone: bool, initial_controllers: VoterSet | None
+) -> bytes | None:
+    """The id that the metadata log's directory must get; None: any. FormatError: it can't be."""
+    if not standalone and initial_controllers is None:
+        return None
+    if standalone and initial_controllers is not None:
+        raise FormatError("--standalone and --initial-controllers exclude each other")
+    if not settings.is_controller or settings.controller_quorum_voters:
+        raise FormatError(
+            "voters that can change are for controllers without controller.quorum.voters: set "
+            "controller.quorum.bootstrap.servers in its place"
+        )
+    try:
+        own = own_voter(settings, NULL_UUID)
+    except ConfigError as error:
+        raise FormatError(str(error)) from error
+    if initial_controllers is None:
+        return None
+    found = initial_controllers.find(own.node_id)
+    if found is None:
+        raise FormatError(f"node {own.node_id} is not one of the initial controllers")
+    if (found.host, found.port) != (own.host, own.port):
+        raise FormatError(
+            f"node {own.node_id} listens on {own.host}:{own.port}, and the initial controllers "
+            f"say {found.host}:{found.port}"
+        )
+    return found.directory_id
 
 
 def _unusable(directory: str, error: OSError) -> str:

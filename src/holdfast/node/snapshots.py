@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.image import MetadataImage
@@ -31,6 +31,8 @@ logger = logging.getLogger("holdfast.snapshots")
 
 PART_SUFFIX: Final = ".part"
 READ_BYTES: Final = 1024 * 1024
+
+QuorumAt: TypeAlias = tuple[int, VotersRecord | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,18 @@ class SnapshotStore:
             self._files[identity] = SnapshotFile(identity, size, self._wall_ms(identity))
 
     def _wall_ms(self, identity: SnapshotId) -> int:
-        """What the header says; a damaged one counts as old, and is found out when it is read."""
+        """What the header says, or else the file; damage is found out when it is read."""
         reader = SnapshotReader(identity, self._path(identity))
         file = self._disk.open(self._path(identity))
         try:
             reader.feed(file.pread(READ_BYTES, 0))
         except SnapshotError:
-            return max(0, reader.wall_ms)
+            logger.warning("snapshot %s is damaged", self._path(identity))
         finally:
             file.close()
-        return max(0, reader.wall_ms)
+        if reader.wall_ms > 0:
+            return reader.wall_ms
+        return self._disk.modified_ms(self._path(identity))
 
     # -- what there is -------------------------------------------------------------------------
 
@@ -258,6 +262,15 @@ class SnapshotWriter:
         self._disk.sync_directory(self._path.rpartition("/")[0])
 
 
+class _Taken(NamedTuple):
+    """What the next snapshot will say, as it was at one moment."""
+
+    image: MetadataImage
+    wall_ms: int
+    kraft_version: int
+    voters: VotersRecord | None
+
+
 class SnapshotMaker:
     """Makes a snapshot when so many bytes were committed since the last, or so much time passed.
 
@@ -271,16 +284,22 @@ class SnapshotMaker:
         store: SnapshotStore,
         settings: NodeSettings,
         failed: Callable[[StorageError], None],
+        quorum_at: Callable[[int], QuorumAt] = lambda _: (0, None),
     ) -> None:
-        """`failed` hears of a disk that can't be written any more."""
+        """`failed` hears of a disk that can't be written any more.
+
+        `quorum_at(end)` gives kraft.version and, from 1 on, the voters' record as they were when
+        the log ended there.
+        """
         self._runtime = log.home.runtime
         self._log = log
         self._store = store
         self._settings = settings
         self._failed = failed
+        self._quorum_at = quorum_at
         self._since_ms = self._runtime.clock.monotonic_ms()  # of the last snapshot or the start
         self._size_due = 0  # at this size of the log it is worth counting
-        self._taken: tuple[MetadataImage, int] | None = None  # waits until it is committed
+        self._taken: _Taken | None = None  # waits until it is committed
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -293,10 +312,11 @@ class SnapshotMaker:
         if self._closed or self._task is not None:
             return
         if self._taken is None and self._is_due(image):
-            self._taken = freeze(image), self._runtime.clock.wall_ms()
-        if self._taken is not None and self._taken[0].offset < committed:
-            (frozen, wall_ms), self._taken = self._taken, None
-            self._task = asyncio.get_running_loop().create_task(self._make(frozen, wall_ms))
+            now_ms = self._runtime.clock.wall_ms()
+            self._taken = _Taken(freeze(image), now_ms, *self._quorum_at(image.offset + 1))
+        if self._taken is not None and self._taken.image.offset < committed:
+            taken, self._taken = self._taken, None
+            self._task = asyncio.get_running_loop().create_task(self._make(taken))
             self._task.add_done_callback(self._made)
 
     def forget(self) -> None:
@@ -325,13 +345,15 @@ class SnapshotMaker:
         self._size_due = self._log.size + bytes_max - found
         return found >= bytes_max
 
-    async def _make(self, image: MetadataImage, wall_ms: int) -> None:
-        identity = snapshot_id(image)
+    async def _make(self, taken: _Taken) -> None:
+        identity = snapshot_id(taken.image)
         writer = self._store.create(identity)
         try:
-            for batch in snapshot_batches(image, wall_ms):
+            for batch in snapshot_batches(
+                taken.image, taken.wall_ms, kraft_version=taken.kraft_version, voters=taken.voters
+            ):
                 await writer.append(batch)
-            await writer.finish(wall_ms)
+            await writer.finish(taken.wall_ms)
             logger.info("snapshot %s: %d bytes", identity.file_name, writer.position)
             self._store.clean(self._settings, self._runtime.clock.wall_ms())
         except WorkerFullError as error:
