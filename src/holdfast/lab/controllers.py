@@ -154,3 +154,13 @@ def latency_table(
         rows=rows,
         note="From handing an event to the client to its acknowledgement.",
     )
+
+
+def between(windows: Sequence[Window], begin_ms: float, end_ms: float) -> list[Window]:
+    """Return what lies between these windows."""
+    found = []
+    for begin, end in sorted(windows):
+        if begin > begin_ms:
+            found.append((begin_ms, begin))
+        begin_ms = max(begin_ms, end)
+    return [*found, (begin_ms, end_ms)]

@@ -45,42 +45,52 @@ def steps(run: Run) -> None:
     for worker in workers:
         run.must_flow(worker)
     run.steady(workers[0], 1.0)
-    outage(run, workers, consumer, leave)
-    outage(run, workers, consumer, crash)
+    outage(run, workers, consumer, "TERM")
+    outage(run, workers, consumer, "KILL")
     conclude(run)
 
 
-def outage(run: Run, workers: list[Worker], consumer: Worker, hurt: Callable[[Run], None]) -> None:
+def outage(run: Run, workers: list[Worker], consumer: Worker, signal: str) -> None:
     """Kill all controllers, look, hurt a broker, look, bring everything back, look."""
     producer, raw = workers
+    name = {"TERM": "first outage", "KILL": "second outage"}[signal]
+    gone = f"{name}: all controllers are gone"
     assignment = run.parameters.assignment()
     counts = counts_of(workers)
     controllers = run.cluster.controller_ids
     gone_ms = run.fault("KILL", *controllers)
     changes = [Change(run, *each) for each in (("create", create), ("alter", alter))]
     run.steady(producer)
-    expect_undisturbed(run, "all controllers are gone", counts, workers)
-    expect_consumed(run, consumer, gone_ms, "all controllers are gone")
-    expect_described(run)
+    expect_undisturbed(run, gone, counts, workers)
+    expect_consumed(run, consumer, gone_ms, gone)
+    expect_described(run, gone)
     for change in changes:
-        change.expect_timed_out(run)
+        change.expect_timed_out(run, gone)
 
-    hurt(run)
+    if signal == "TERM":
+        leave(run)
+    else:
+        run.fault("KILL", VICTIM)
+    dead = f"{name}: {VICTIM} is gone too (SIG{signal})"
     named = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
     run.steady_view(2 * run.parameters.session_s)
-    run.expect(f"{VICTIM} is gone too: metadata stay as they were, stale", named)
-    expect_halted(run, raw)
-    expect_acks_one(run)
+    run.expect(f"{dead}: metadata stay as they were, stale", named)
+    expect_halted(run, raw, dead)
+    expect_acks_one(run, dead)
 
     run.start_node(*controllers)
-    run.expect("controllers are back", without(assignment, {VICTIM}), run.parameters.session_s + 15)
-    run.expect_flow(producer, "controllers are back", 30.0)
+    run.expect(
+        f"{name}: controllers are back",
+        without(assignment, {VICTIM}),
+        run.parameters.session_s + 15,
+    )
+    run.expect_flow(producer, f"{name}: controllers are back", 30.0)
     run.start_node(VICTIM)
     whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
-    run.expect(f"{VICTIM} is back", whole, 45.0)
+    run.expect(f"{name}: {VICTIM} is back", whole, 45.0)
     run.elect()
-    run.expect("after a preferred election", named)
-    run.expect_flow(producer, "after a preferred election", 20.0)
+    run.expect(f"{name}: after a preferred election", named)
+    run.expect_flow(producer, f"{name}: after a preferred election", 20.0)
     run.steady(producer, 1.0)
 
 
@@ -106,13 +116,13 @@ class Change:
         except DriverError as error:
             self.outcome = str(error)
 
-    def expect_timed_out(self, run: Run) -> None:
+    def expect_timed_out(self, run: Run, when: str) -> None:
         """Check that the cluster itself said that it could not be done in time."""
         bound_s = REQUEST_TIMEOUT_MS / 1000 + SETTLE_S
         run.wait(f"the answer to {self.name}", lambda: not self._thread.is_alive(), bound_s)
         took_s = time.monotonic() - self._begin_s
         run.check(
-            f"{self.name} while all controllers are gone",
+            f"{when}: {self.name}",
             f"REQUEST_TIMED_OUT, within {bound_s:.0f} s",
             f"{self.outcome}, looked at after {took_s:.0f} s",
             kept=self.code == ErrorCode.REQUEST_TIMED_OUT,
@@ -127,7 +137,7 @@ def alter(run: Run, driver: Driver) -> None:
     admin.alter_topic(driver, run.topic, {"retention.ms": "1000000"})
 
 
-def expect_described(run: Run) -> None:
+def expect_described(run: Run, when: str) -> None:
     """Check that a broker describes the topic from what it knows."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=run.topic)])
     try:
@@ -138,7 +148,7 @@ def expect_described(run: Run) -> None:
         leaders = {each.partition_index: each.leader_id for each in topic.partitions}
         kept = not topic.error_code and sorted(leaders) == list(run.partitions)
         seen = ", ".join(f"P{p}: leader {leader}" for p, leader in sorted(leaders.items()))
-    run.check("describe while all controllers are gone", "every partition", seen, kept=kept)
+    run.check(f"{when}: describe", "every partition", seen, kept=kept)
 
 
 def leave(run: Run) -> None:
@@ -157,32 +167,29 @@ def leave(run: Run) -> None:
     run.check(f"{VICTIM} says why", f"...{LAST_WORDS}...", words, kept=bool(said))
 
 
-def crash(run: Run) -> None:
-    """SIGKILL: nobody hears of it."""
-    run.fault("KILL", VICTIM)
-
-
-def expect_halted(run: Run, raw: Worker) -> None:
+def expect_halted(run: Run, raw: Worker, when: str) -> None:
     """Check acks=all: nothing where the broker led or followed, the rest goes on."""
     before = {p: raw.tail.poll().count(Acknowledged, p) for p in run.partitions}
-    run.expect_flow(raw, f"acks=all where {VICTIM} has no replica", 20.0, [UNTOUCHED])
+    run.expect_flow(raw, f"{when}: acks=all where it has no replica", 20.0, [UNTOUCHED])
     run.steady(raw, 1.0)
     for partition, why in ((LED, "it led"), (FOLLOWED, "it is in the ISR, which can't shrink")):
         count = raw.tail.poll().count(Acknowledged, partition) - before[partition]
-        run.check(f"P{partition}, acks=all, {VICTIM} is gone: {why}", "acknowledges nothing",
+        run.check(f"{when}: acks=all in P{partition}: {why}", "acknowledges nothing",
                   str(count), kept=count == 0)  # fmt: skip
 
 
-def expect_acks_one(run: Run) -> None:
+def expect_acks_one(run: Run, when: str) -> None:
     """Check acks=1: the leader alone is enough where there still is one."""
     count = run.parameters.count
     client = run.raw_client(f"alone-{len(run.checks)}", acks="1", timeout_ms=1000)
     accepted = run.acknowledge(client, FOLLOWED, count)
-    run.check(f"P{FOLLOWED}, acks=1, {VICTIM} is gone", f"{count} acknowledged", str(accepted),
+    run.check(f"{when}: acks=1 in P{FOLLOWED}", f"{count} acknowledged", str(accepted),
               kept=accepted == count)  # fmt: skip
     refused = not isinstance(client.send(LED), Acknowledged)
     seen = "not acknowledged" if refused else "acknowledged"
-    run.check(f"P{LED}, acks=1, its leader is gone", "not acknowledged", seen, kept=refused)
+    run.check(
+        f"{when}: acks=1 in P{LED}, whose leader it was", "not acknowledged", seen, kept=refused
+    )
     client.close()
 
 

@@ -11,6 +11,7 @@ from holdfast.lab.closing import conclude
 from holdfast.lab.controllers import (
     Window,
     active_controller,
+    between,
     counts_of,
     expect_consumed,
     expect_next_controller,
@@ -102,7 +103,7 @@ def steps(run: Run) -> None:
         changer.stop()
     expect_undisturbed(run, "during all elections", before, workers)
     conclude(run)
-    calm = _between(elections.windows, begin_ms, end_ms)
+    calm = between(elections.windows, begin_ms, end_ms)
     windows = {"during elections": elections.windows, "otherwise": calm}
     histories = [worker.history for worker in workers]
     run.tables += [
@@ -224,13 +225,3 @@ SCENARIO = Scenario(
     ),
     fixed=frozenset({"acks", "brokers", "signal"}),
 )
-
-
-def _between(windows: list[Window], begin_ms: float, end_ms: float) -> list[Window]:
-    """Return what lies between these windows."""
-    found = []
-    for begin, end in sorted(windows):
-        if begin > begin_ms:
-            found.append((begin_ms, begin))
-        begin_ms = max(begin_ms, end)
-    return [*found, (begin_ms, end_ms)]

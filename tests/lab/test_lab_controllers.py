@@ -1,0 +1,74 @@
+"""What scenarios about controllers reckon: latencies by window, the first change after a fault."""
+
+from __future__ import annotations
+
+from holdfast.judge.history import Acknowledged, Event, Send
+from holdfast.lab.changer import UNDERWAY_MS, Change, MetadataChanger
+from holdfast.lab.controllers import between, latency_table
+
+
+def sent(number: int, at_ms: float, took_ms: float | None) -> list[Event]:
+    name = f"raw:{number}"
+    events: list[Event] = [
+        Send(
+            at_ms=at_ms,
+            wall_ms=0,
+            process="raw",
+            topic="foo",
+            partition=0,
+            id=name,
+            digest="",
+            size=1,
+        )
+    ]
+    if took_ms is not None:
+        events.append(
+            Acknowledged(
+                at_ms=at_ms + took_ms,
+                wall_ms=0,
+                process="raw",
+                topic="foo",
+                partition=0,
+                id=name,
+                offset=number,
+            )
+        )
+    return events
+
+
+def test_latencies_belong_to_the_window_in_which_an_event_was_sent() -> None:
+    """Goal: an election's latencies are not mixed with the others. Method: two windows by hand."""
+    calm = [event for n in range(100) for event in sent(n, n * 10.0, 2.0)]
+    # Sent within the window, acknowledged behind it; one has no outcome.
+    busy = [event for n in range(100, 110) for event in sent(n, 1000.0 + n, 700.0)]
+    events = [*calm, *busy, *sent(200, 1150.0, None)]
+    windows = {"elections": [(1000.0, 1200.0)], "otherwise": [(0.0, 1000.0), (1200.0, 9000.0)]}
+    table = latency_table("t", events, windows)
+    assert [list(row) for row in table.rows] == [
+        ["raw", "elections", "10", "700.0", "700.0", "700.0"],
+        ["raw", "otherwise", "100", "2.0", "2.0", "2.0"],
+    ]
+
+
+def test_the_first_change_after_a_fault() -> None:
+    """Goal: an answer that was under way tells nothing. Method: answers around a fault at 1000."""
+    changer = MetadataChanger("127.0.0.1:1")
+    changer.changes += [
+        Change(980.0, 990.0, None),
+        Change(991.0, 1000.0 + UNDERWAY_MS / 2, None),
+        Change(1030.0, 1900.0, "REQUEST_TIMED_OUT"),
+    ]
+    assert changer.first_after(1000.0) is None
+    changer.changes.append(Change(1930.0, 2100.0, None))
+    assert changer.first_after(1000.0) == Change(1930.0, 2100.0, None)
+    assert changer.made_since(1000.0) == 1
+    blocked = Change(995.0, 1800.0, None)  # asked for before, decided by the next controller
+    changer.changes.insert(1, blocked)
+    assert changer.first_after(1000.0) == blocked
+
+
+def test_what_lies_between_windows() -> None:
+    """Goal: every moment counts once. Method: windows that overlap and touch the ends."""
+    assert between([(10.0, 20.0), (15.0, 30.0)], 0.0, 50.0) == [(0.0, 10.0), (30.0, 50.0)]
+    assert between([(0.0, 20.0)], 0.0, 50.0) == [(20.0, 50.0)]
+    assert between([], 0.0, 50.0) == [(0.0, 50.0)]
