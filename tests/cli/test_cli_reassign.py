@@ -179,6 +179,11 @@ def test_a_move_is_called_back(run: Run, brokers: str, driver: Driver, tmp_path:
     assert [(each["topic"], each["adding"], each["removing"]) for each in moving] == [
         (topic, [1], [0])
     ]
+    described = run("topics", "--bootstrap-server", brokers, "--describe", "--topic", topic)
+    assert "ReplicationFactor: 1\t" in described.output
+    assert "\tAdding Replicas: 1\tRemoving Replicas: 0\t" in described.output
+    under = ["--describe", "--under-replicated-partitions", "--topic", topic]
+    assert run("topics", "--bootstrap-server", brokers, *under).output == ""
     unfinished = run(*at, *given, "--verify")
     assert unfinished.status == 1
     assert f"Reassignment of partition {topic}-0 is still in progress." in unfinished.output

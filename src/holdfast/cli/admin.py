@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import TracebackType
 from typing import Any, Self
 
 from holdfast.cli import CommandError
+from holdfast.clients.admin import AdminError, reassignments
 from holdfast.clients.driver import Driver, NodeChoice, UnsupportedError
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.uuids import NULL_UUID, uuid_text
@@ -65,7 +66,10 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition; leader -1: none; ELR None: the broker doesn't tell."""
+    """One partition; leader -1: none; ELR None: the broker doesn't tell.
+
+    While it is being moved, `replicas` holds those `adding` and those `removing`, too.
+    """
 
     index: int
     leader: int
@@ -73,6 +77,17 @@ class Partition:
     isr: list[int]
     elr: list[int] | None = None
     last_known_elr: list[int] | None = None
+    adding: list[int] = field(default_factory=list)
+    removing: list[int] = field(default_factory=list)
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas it has when none are being added, as Kafka counts."""
+        return len(self.replicas) - len(self.adding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +150,25 @@ class Admin:
         if not names:
             return []
         try:
-            return self._described(sorted(names))
+            topics = self._described(sorted(names))
         except UnsupportedError:
-            return self._from_metadata(sorted(names))
+            topics = self._from_metadata(sorted(names))
+        self._note_moves(topics)
+        return topics
+
+    def _note_moves(self, topics: Sequence[Topic]) -> None:
+        """Say of each partition whether it is being moved, if the cluster tells us."""
+        try:
+            moves = reassignments(self._driver)
+        except (UnsupportedError, AdminError):
+            return
+        for topic in topics:
+            for position, partition in enumerate(topic.partitions):
+                move = moves.get((topic.name, partition.index))
+                if move is not None:
+                    topic.partitions[position] = replace(
+                        partition, adding=move.adding, removing=move.removing
+                    )
 
     def _described(self, names: Sequence[str]) -> list[Topic]:
         """Ask DescribeTopicPartitions, page by page; a topic may go on in the next page."""

@@ -33,7 +33,7 @@ class Filters:
     def pick(self, partition: Partition, *, min_isr: int | None, live: Collection[int]) -> bool:
         """Say whether a partition is to be shown."""
         if self.under_replicated:
-            return len(partition.isr) < len(partition.replicas)
+            return len(partition.isr) < partition.replication_factor
         if self.unavailable:
             return partition.leader not in live
         if self.under_min_isr:
@@ -62,7 +62,7 @@ def describe(
 
 
 def _header(topic: Topic, overrides: Sequence[str]) -> str:
-    factor = len(topic.partitions[0].replicas) if topic.partitions else 0
+    factor = topic.partitions[0].replication_factor if topic.partitions else 0
     fields = [f"Topic: {topic.name}"]
     if topic.topic_id:
         fields.append(f"TopicId: {topic.topic_id}")
@@ -76,6 +76,10 @@ def _header(topic: Topic, overrides: Sequence[str]) -> str:
 
 def _line(topic: str, partition: Partition) -> str:
     leader = "none" if partition.leader < 0 else str(partition.leader)
+    moving = [
+        f"Adding Replicas: {_ids(partition.adding)}",
+        f"Removing Replicas: {_ids(partition.removing)}",
+    ]
     return "\t".join(
         [
             f"\tTopic: {topic}",
@@ -83,6 +87,7 @@ def _line(topic: str, partition: Partition) -> str:
             f"Leader: {leader}",
             f"Replicas: {_ids(partition.replicas)}",
             f"Isr: {_ids(partition.isr)}",
+            *(moving if partition.is_moving else ()),
             f"Elr: {_ids(partition.elr)}",
             f"LastKnownElr: {_ids(partition.last_known_elr)}",
         ]
@@ -125,7 +130,9 @@ def to_json(
                 "topic_id": topic.topic_id or None,
                 "internal": topic.internal,
                 "partition_count": len(topic.partitions),
-                "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
+                "replication_factor": (
+                    topic.partitions[0].replication_factor if topic.partitions else 0
+                ),
                 "configs": overrides,
                 "partitions": [_partition_json(partition) for partition in picked],
             }
@@ -141,4 +148,6 @@ def _partition_json(partition: Partition) -> dict[str, Any]:
         "isr": partition.isr,
         "elr": partition.elr,
         "last_known_elr": partition.last_known_elr,
+        "adding": partition.adding,
+        "removing": partition.removing,
     }
