@@ -62,6 +62,7 @@ class Observer:
     ) -> None:
         self.image = image
         self.high_watermark = -1  # the controller's; -1 before it was heard
+        self.snapshots_loaded = 0
         self.someone_leaves: Callable[[], None] | None = None  # a broker began to shut down
         self._last_refusal = ErrorCode.NONE
         self._channel = channel
@@ -185,6 +186,7 @@ class Observer:
         if loaded.offset <= self.image.offset:
             return  # it says nothing that is new here
         logger.info("the metadata log is read from a snapshot, up to offset %d", loaded.offset)
+        self.snapshots_loaded += 1
         delta = replace_image(self.image, loaded)
         if delta:
             self._changed(delta)

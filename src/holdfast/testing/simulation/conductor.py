@@ -41,7 +41,8 @@ class Conductor:
         self.harmed: dict[int, None] = {}  # nodes whose disks have failed, or were replaced
         self._tasks: list[asyncio.Task[None]] = []
         self._keeper: asyncio.Task[None] | None = None
-        self._exits = 0
+        self._snapshots: dict[int, object] = {}  # node -> the newest that it had
+        self._loads: dict[int, tuple[object, int]] = {}  # node -> its observer, and its loads
 
     # -- the run -------------------------------------------------------------------------------
 
@@ -88,6 +89,16 @@ class Conductor:
         made = self.cluster.nodes.get(node)
         if made is not None and made.broker is not None and self.cluster.is_ready(node):
             self.oracle.compare(node, made.broker.image)
+            before, loads = self._loads.get(node, (None, 0))
+            observer = made.broker.observer
+            self.counts["snapshots loaded"] += observer.snapshots_loaded - (
+                loads if before is observer else 0
+            )
+            self._loads[node] = observer, observer.snapshots_loaded
+        store = None if made is None or made.controller is None else made.controller.snapshots
+        if store is not None and store.latest is not None:
+            self.counts["snapshots written"] += self._snapshots.get(node) != store.latest
+            self._snapshots[node] = store.latest
 
     async def _start_later(self, node: int, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -225,6 +225,7 @@ class PartitionTruth:
         """Its log was cut to `end`."""
         high_watermark = replica.high_watermark
         replica.high_watermark = min(high_watermark, end)
+        replica.start = min(replica.start, end)
         dropped = replica.chain.truncate(end)
         if not dropped:
             return
@@ -359,13 +360,14 @@ class PartitionTruth:
         if reason is None:
             self._lacks(replica, epoch, lacking, election)
             return
-        offset = lacking[0].base if lacking else replica.chain.end
+        offset = min(lacking[0].base, replica.chain.end) if lacking else replica.chain.end
         self.allowances.add(Forgiveness(epoch, offset, reason))
         if lacking:
             self._counts[f"elections with loss: {reason}"] += 1
             self._counts["committed batches lost as allowed"] += len(lacking)
             if self.committed.entries[-1].epoch < epoch:
                 self.committed.truncate(offset)
+                self.start_max = min(self.start_max, offset)
 
     def _lacking(self, replica: Replica, epoch: int) -> list[Entry]:
         """Committed batches from before an epoch that a replica does not have, in order.
