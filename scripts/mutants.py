@@ -119,9 +119,13 @@ def hunt(mutation: Mutation, sane: Path, first: int, seeds: int) -> dict[str, An
     return row
 
 
-def chosen(word: str) -> list[Mutation]:
+def chosen(word: str, *, rare: bool) -> list[Mutation]:
     """Return the mutations with a word in their names."""
-    return [one for one in MUTATIONS if word.lower() in f"{one.name} {one.known_as}".lower()]
+    return [
+        one
+        for one in MUTATIONS
+        if word.lower() in f"{one.name} {one.known_as}".lower() and (rare or not one.rare)
+    ]
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
@@ -154,9 +158,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=60, help="at most so many for each")
     parser.add_argument("--first", type=int, help="first seed; by default a fresh one")
     parser.add_argument("--results", type=Path, default=ROOT / "runs" / "mutants.jsonl")
+    parser.add_argument("--rare", action="store_true", help="those as well that random faults miss")
     parser.add_argument("--check", action="store_true", help="only see whether all of them apply")
     options = parser.parse_args()
-    mutations = chosen(options.only)
+    mutations = chosen(options.only, rare=options.rare or options.check)
     try:
         check(mutations)
     except MutationError as error:
