@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.clients.recorder import Recorder
@@ -15,62 +15,77 @@ from holdfast.lab.wants import names
 FINAL_READ_S = 40.0
 
 
-def conclude(run: Run) -> None:
-    """Leave in the history what the verdict rests on."""
+def conclude(run: Run, topics: Sequence[str] = ()) -> None:
+    """Leave in the history what the verdict rests on, of these topics; none: of the run's own."""
     run.stop_workers()
-    ends = settled_ends(run)
-    if final_read(run, ends):
-        note_replicas(run)
+    with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
+        for topic in topics or [run.topic]:
+            ends = settled_ends(run, topic)
+            if final_read(run, topic, ends):
+                note_replicas(run, recorder, topic)
 
 
-def settled_ends(run: Run) -> dict[int, int]:
+def replicas_of(run: Run, topic: str) -> dict[int, list[int]]:
+    """Who holds each partition of a topic now. LabError: nobody says."""
+    states = run.wait(f"the partitions of {topic}", lambda: run.cluster.partitions(topic), SETTLE_S)
+    return {partition: list(state.replicas) for partition, state in sorted(states.items())}
+
+
+def settled_ends(run: Run, topic: str) -> dict[int, int]:
     """Wait until all replicas of each partition end at one offset; those that do."""
     ends: dict[int, dict[int, int]] = {}
 
     def settled() -> bool:
-        for partition, state in run.view.partitions.items():
-            ends[partition] = {node: end_of(run, node, partition) for node in state.replicas}
+        for partition, nodes in replicas_of(run, topic).items():
+            ends[partition] = {node: end_of(run, node, partition, topic) for node in nodes}
         return all(len(set(each.values())) == 1 for each in ends.values())
 
     try:
         run.wait("replicas to end at one offset", settled, SETTLE_S)
     except LabError:
-        run.check("replicas", "end at one offset", str(ends), kept=False)
+        run.check(f"replicas of {topic}", "end at one offset", str(ends), kept=False)
     return {
         p: next(iter(each.values())) for p, each in ends.items() if len(set(each.values())) == 1
     }
 
 
-def final_read(run: Run, ends: Mapping[int, int]) -> bool:
+def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> bool:
     """Read all partitions to their end in a new process. False, and a failed check, if it can't.
 
     The end is the high watermark, once it has come to where the replicas end: with acks=1 it may
     lag behind what was acknowledged, and that is no loss.
     """
-    run.note("reading everything back")
+    own = topic == run.topic
+    run.note("reading everything back" if own else f"reading {topic} back")
     wanted = [f"{partition}:{end}" for partition, end in ends.items()]
-    worker = run.start_reader("final", until_end=True, timeout=FINAL_READ_S, end=wanted)
+    worker = run.start_reader(
+        "final" if own else f"final-{topic}",
+        topic=topic,
+        partitions=len(replicas_of(run, topic)),
+        until_end=True,
+        timeout=FINAL_READ_S,
+        end=wanted,
+    )
     try:
         worker.wait(FINAL_READ_S + WORK_S)
     except LabError as error:
-        expected = f"{names(run.partitions)} read to the end"
+        expected = f"{names(ends)} of {topic} read to the end"
         return run.check("final read", expected, str(error), kept=False)
     return True
 
 
-def note_replicas(run: Run) -> None:
+def note_replicas(run: Run, recorder: Recorder, topic: str) -> None:
     """Write every replica's batches into the history."""
-    with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
-        for partition, state in run.view.partitions.items():
-            for node in state.replicas:
-                _note_replica(run, recorder, node, partition)
+    for partition, nodes in replicas_of(run, topic).items():
+        for node in nodes:
+            _note_replica(run, recorder, node, partition, topic)
 
 
-def end_of(run: Run, node: int, partition: int) -> int:
+def end_of(run: Run, node: int, partition: int, topic: str | None = None) -> int:
     """Where a replica's files end; -1 while they can't be read."""
     end = 0
     try:
-        for batch in stored_batches(replica_directory(run, node, partition)):
+        for batch in stored_batches(replica_directory(run, node, partition, topic)):
             end = batch.last_offset + 1
     except (OSError, DamagedFileError):
         return -1
@@ -86,12 +101,12 @@ def replica_directory(run: Run, node: int, partition: int, topic: str | None = N
     raise FileNotFoundError(f"node {node} has no directory {name}")
 
 
-def _note_replica(run: Run, recorder: Recorder, node: int, partition: int) -> None:
+def _note_replica(run: Run, recorder: Recorder, node: int, partition: int, topic: str) -> None:
     try:
-        for batch in stored_batches(replica_directory(run, node, partition)):
+        for batch in stored_batches(replica_directory(run, node, partition, topic)):
             recorder.record(
                 ReplicaBatch,
-                topic=run.topic,
+                topic=topic,
                 partition=partition,
                 node=node,
                 offset=batch.offset,
@@ -100,7 +115,7 @@ def _note_replica(run: Run, recorder: Recorder, node: int, partition: int) -> No
                 digest=batch.digest,
             )
     except (OSError, DamagedFileError) as error:
-        run.check(f"P{partition}, files of {node}", "whole", str(error), kept=False)
+        run.check(f"{topic}-{partition}, files of {node}", "whole", str(error), kept=False)
 
 
 def log_directories(run: Run, node: int) -> list[Path]:

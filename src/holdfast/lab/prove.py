@@ -64,6 +64,8 @@ class PartResult:
         if self.part.breaks_with is None:
             return not self.broken
         weaker = self.parameters.promise.forbids - {self.part.breaks_with}
+        if self.part.breaks_with is Anomaly.LOST:
+            weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
         return self.part.breaks_with in self.broken and not judgement.broken(weaker)
 
     @property

@@ -238,11 +238,15 @@ class Run:
         }
         return self._start(name, "raw_consumer", values)
 
-    def raw_client(self, name: str, *, acks: str, timeout_ms: int = 10_000) -> RawProducer:
+    def raw_client(
+        self, name: str, *, acks: str, timeout_ms: int = 10_000, topic: str | None = None
+    ) -> RawProducer:
         """Make a raw producer in this process, for a schedule that must be exact."""
         recorder = Recorder(self.history / f"{name}.jsonl", name)
         bootstrap = self.cluster.bootstrap_servers
-        return RawProducer(bootstrap, self.topic, recorder, acks=acks, timeout_ms=timeout_ms)
+        return RawProducer(
+            bootstrap, topic or self.topic, recorder, acks=acks, timeout_ms=timeout_ms
+        )
 
     def acknowledge(self, client: RawProducer, partition: int, count: int) -> int:
         """Send until so many are acknowledged; a few may be refused first. Return how many were.

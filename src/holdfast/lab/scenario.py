@@ -239,6 +239,7 @@ SCENARIOS: Mapping[str, str] = {
     "rack-loss": "rack_loss",
     "disk-lost": "disk_lost",
     "last-replica-standing": "last_replica_standing",
+    "min-isr-law": "min_isr_law",
 }
 
 

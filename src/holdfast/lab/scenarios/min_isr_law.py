@@ -1,0 +1,276 @@
+"""C23: what min.insync.replicas is worth: as many failures at once, less one, and nothing is lost.
+
+Every number of replicas and every min ISR is a partition of its own, and all of them are hurt
+together. Some brokers leave cleanly, so that each partition's ISR is exactly its min ISR: the worst
+case that acknowledges. Then so many of the others are killed at one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from holdfast.clients import admin
+from holdfast.clients.raw_producer import RawProducer
+from holdfast.cluster.probe import PartitionState, ask
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude, end_of
+from holdfast.lab.disks import lose_replica
+from holdfast.lab.report import Table
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+
+FACTORS = (3, 4, 5)
+FAILURES = (1, 2, 3, 4, 5)
+LEAVERS = (0, 1, 2, 3)  # they leave cleanly before the events at stake are sent
+STAYERS = (4, 5, 6, 7, 8)  # the first of them are killed
+BROKERS = len(LEAVERS) + len(STAYERS)
+BACK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One partition: so many replicas, this min ISR, and whether its files are lost in a kill."""
+
+    factor: int
+    min_isr: int
+    disks_lost: bool
+    partition: int
+
+    @property
+    def topic(self) -> str:
+        return f"rf-{self.factor}-min-isr-{self.min_isr}"
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return (*STAYERS[: self.min_isr], *LEAVERS[: self.factor - self.min_isr])
+
+    @property
+    def in_sync(self) -> set[int]:
+        """The ISR while the leavers are away."""
+        return set(self.replicas) & set(STAYERS)
+
+
+def cells() -> list[Cell]:
+    """Every number of replicas with every min ISR, with disks kept and with disks lost."""
+    return [
+        Cell(factor, min_isr, bool(partition), partition)
+        for factor in FACTORS
+        for min_isr in range(1, factor + 1)
+        for partition in (0, 1)
+    ]
+
+
+def holds(cell: Cell, failures: int) -> bool:
+    """The law: nothing committed is lost with fewer failures than min ISR, or with disks kept."""
+    return failures < cell.min_isr or not cell.disks_lost
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was acknowledged and what was found gone, of one cell at one number of failures."""
+
+    cell: Cell
+    failures: int
+    at_stake: int
+    found: int
+
+    @property
+    def lost(self) -> int:
+        return self.at_stake - self.found
+
+    @property
+    def as_foretold(self) -> bool:
+        return self.lost == (0 if holds(self.cell, self.failures) else self.at_stake)
+
+
+class Law:
+    """The whole experiment on one cluster: all cells, one number of failures after the other."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.cells = cells()
+        self.ledgers: list[Ledger] = []
+        self._clients: dict[str, RawProducer] = {}
+
+    def make(self) -> None:
+        """Create the topics, each with its min ISR, and wait until all is in sync."""
+        run = self._run
+        for topic in self.topics:
+            own = [cell for cell in self.cells if cell.topic == topic]
+            configs = {"min.insync.replicas": str(own[0].min_isr)}
+            assignment = {cell.partition: cell.replicas for cell in own}
+            if topic == run.topic:
+                run.make_topic(assignment, configs)
+            else:
+                admin.create_topic(run.driver, topic, assignment, run.topic_configs(configs))
+            self._clients[topic] = run.raw_client(f"producer-{topic}", acks="all", topic=topic)
+        run.note(f"{len(self.topics)} topics, of every RF and every min ISR")
+        self._wait_in_sync("all to be in sync", whole=True)
+
+    @property
+    def topics(self) -> list[str]:
+        return list(dict.fromkeys(cell.topic for cell in self.cells))
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def fail(self, failures: int, watched: list[Cell]) -> None:
+        """Kill so many at once while no ISR is larger than it must be; heal; write down."""
+        run = self._run
+        self._send(watched)
+        run.fault("TERM", *LEAVERS)
+        self._wait_in_sync("every ISR to be as small as may be", whole=False)
+        self._send(watched)
+        killed = STAYERS[:failures]
+        before = {cell: self._end(cell, min(cell.in_sync)) for cell in watched}
+        run.fault("KILL", *killed)
+        wiped = [cell for cell in watched if cell.disks_lost]
+        for cell in wiped:
+            for node in sorted(cell.in_sync & set(killed)):
+                lose_replica(run, node, cell.partition, cell.topic)
+        if wiped:
+            run.note(f"of {len(wiped)} partitions they have lost their files")
+        run.start_node(*killed, *LEAVERS)
+        self._wait_in_sync("all to be in sync again", whole=True)
+        for cell in watched:
+            found = self._end(cell, min(cell.in_sync))
+            self.ledgers.append(Ledger(cell, failures, before[cell], found))
+
+    def _send(self, watched: Iterable[Cell]) -> None:
+        count = self._run.parameters.count
+        for cell in watched:
+            client = self._clients[cell.topic]
+            done = self._run.acknowledge(client, cell.partition, count)
+            if done != count:
+                raise LabError(f"{cell.topic}-{cell.partition} acknowledges {done} of {count}")
+
+    def _wait_in_sync(self, what: str, *, whole: bool) -> None:
+        """Wait until each ISR is all replicas, or only those that stay. LabError: it never is."""
+
+        def reached() -> bool:
+            states = self._states()
+            for cell in self.cells:
+                state = states.get(cell.topic, {}).get(cell.partition)
+                isr = set(cell.replicas) if whole else cell.in_sync
+                if state is None or state.leader < 0 or set(state.isr) != isr:
+                    return False
+            return True
+
+        self._run.wait(what, reached, BACK_S if whole else SETTLE_S)
+
+    def _states(self) -> dict[str, dict[int, PartitionState]]:
+        """All topics as a broker shows them that serves."""
+        for node in self._run.cluster.record.brokers:
+            answer = ask((node.host, node.port), self.topics)
+            if answer is not None and node.id in answer.brokers:
+                return answer.topics
+        return {}
+
+    def _end(self, cell: Cell, node: int) -> int:
+        return end_of(self._run, node, cell.partition, cell.topic)
+
+
+def steps(run: Run) -> None:
+    """Fewer failures than min ISR with disks lost, as many with disks kept: nothing is lost."""
+    law = _law(run)
+    for failures in FAILURES:
+        watched = [cell for cell in law.cells if failures <= cell.min_isr and holds(cell, failures)]
+        law.fail(failures, watched)
+    _conclude(run, law)
+
+
+def beyond(run: Run) -> None:
+    """As many failures as min ISR, with disks lost: all copies of what was acknowledged go."""
+    law = _law(run)
+    for failures in FAILURES:
+        watched = [cell for cell in law.cells if cell.disks_lost and cell.min_isr == failures]
+        law.fail(failures, watched)
+    _conclude(run, law)
+
+
+def _law(run: Run) -> Law:
+    law = Law(run)
+    run.topic = law.topics[0]
+    law.make()
+    return law
+
+
+def _conclude(run: Run, law: Law) -> None:
+    law.close()
+    for ledger in law.ledgers:
+        cell, foretold = ledger.cell, holds(ledger.cell, ledger.failures)
+        run.check(
+            f"RF {cell.factor}, min ISR {cell.min_isr}, {ledger.failures} at once, disks "
+            f"{'lost' if cell.disks_lost else 'kept'}",
+            f"{0 if foretold else ledger.at_stake} of {ledger.at_stake} lost",
+            f"{ledger.lost} lost",
+            kept=ledger.as_foretold,
+        )
+    run.tables.append(law_table(law.ledgers))
+    run.expect_lost(sum(each.lost for each in law.ledgers))
+    conclude(run, law.topics)
+
+
+def law_table(ledgers: Iterable[Ledger]) -> Table:
+    """Expectation against observation: a row a min ISR and number of failures, a column an RF."""
+    rows: dict[tuple[int, int, bool], dict[int, Ledger]] = {}
+    for each in ledgers:
+        key = (each.cell.min_isr, each.failures, each.cell.disks_lost)
+        rows.setdefault(key, {})[each.cell.factor] = each
+    shown = []
+    for (min_isr, failures, disks_lost), by_factor in sorted(rows.items()):
+        first = next(iter(by_factor.values()))
+        cells_ = [
+            f"{by_factor[f].lost} of {by_factor[f].at_stake} lost" if f in by_factor else "-"
+            for f in FACTORS
+        ]
+        expected = "nothing lost" if holds(first.cell, failures) else "all lost"
+        disks = "lost" if disks_lost else "kept"
+        shown.append([str(min_isr), str(failures), disks, expected, *cells_])
+    return Table(
+        title="The law of min.insync.replicas: expected and seen",
+        header=[
+            "min ISR",
+            "killed at once",
+            "their disks",
+            "expected",
+            *(f"seen, RF {factor}" for factor in FACTORS),
+        ],
+        rows=shown,
+        note=(
+            "Each ISR is as small as still acknowledges when its members are killed. A dash: fewer "
+            "replicas than min ISR. Lost is what the replicas' files lack after healing; the "
+            "verdict is made of what clients read back."
+        ),
+    )
+
+
+SCENARIO = Scenario(
+    name="min-isr-law",
+    summary="3 to 5 replicas, every min ISR, 1 to 5 failures at once, disks kept and disks lost.",
+    text=(
+        "Nine brokers, and a partition for each number of replicas and each min ISR. Four brokers "
+        "leave cleanly, until every ISR is as small as still acknowledges; events are sent; then "
+        "1 to 5 of the in-sync replicas are killed at one instant. With disks kept nothing is "
+        "lost, even if it is all of them. With disks lost (the partition's files are deleted) "
+        "nothing is lost as long as fewer fail than min ISR. In the control as many fail as min "
+        "ISR, with their disks: every copy of what was acknowledged is gone, and so is the rest, "
+        "because the last in-sync replica leads with an empty log. The table sets expectation "
+        "against observation."
+    ),
+    defaults=Parameters(
+        brokers=BROKERS, replication_factor=5, min_isr=5, partitions=1, retries=0, count=5
+    ),
+    parts=(
+        Part(name="main", title="Where nothing may be lost", steps=steps),
+        Part(
+            name="control",
+            title="Control: as many failures as min ISR, disks lost",
+            steps=beyond,
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)
