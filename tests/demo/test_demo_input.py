@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import cli
 from holdfast.lab import demo_input
 from holdfast.lab.demo_input import InputError, Line, LinesDigest, Malformed, format_of
 
@@ -106,3 +107,12 @@ def test_the_summary_counts_digests_and_keeps_aside(file: Path, tmp_path: Path) 
     assert summary.sha256 == digest.hex()
     kept = json.loads(aside.read_text())
     assert (kept["line"], kept["text"]) == (2, "nonsense")
+
+
+def test_a_refusal_leaves_no_directory_behind(tmp_path: Path) -> None:
+    """An empty input has nothing to keep aside; malformed lines are kept to be looked at."""
+    file, output = tmp_path / "input.jsonl", tmp_path / "run"
+    for text, kept in (("", False), ("no JSON\n", True)):
+        file.write_text(text)
+        assert cli.run(["demo", "--input", str(file), "--output", str(output)]) == 2
+        assert output.exists() == kept

@@ -7,6 +7,7 @@ about the verdict: that is `demo_check`.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -116,6 +117,7 @@ class Demo:
     def _prepare(self) -> DemoPlan:
         """Make the directory, read the input once, write the plan."""
         directory = self._places.directory
+        is_new = not directory.exists()
         try:
             directory.mkdir(parents=True, exist_ok=True)
             if any(directory.iterdir()):
@@ -123,8 +125,23 @@ class Demo:
             self._places.history.mkdir()
         except OSError as error:
             raise DemoError(f"{directory}: {error.strerror}.") from error
+        try:
+            plan = self._plan(f"demo {directory.name}")
+        except (DemoError, demo_input.InputError):
+            if is_new and not self._kept_aside():  # a refusal leaves nothing behind
+                shutil.rmtree(directory)
+            raise
+        plan.write(directory)
+        self._now.events = plan.events
+        return plan
+
+    def _kept_aside(self) -> bool:
+        """Whether there are malformed lines for the user to look at."""
+        malformed = self._places.malformed
+        return malformed.exists() and malformed.stat().st_size > 0
+
+    def _plan(self, query: str) -> DemoPlan:
         options = self._options
-        query = f"demo {directory.name}"
         if options.input is None:
             plan = DemoPlan(
                 kind="payments",
@@ -140,8 +157,6 @@ class Demo:
             plan = self._lines_plan(options.input.absolute(), query)
         if options.database:
             refuse_used(options.database)
-        plan.write(directory)
-        self._now.events = plan.events
         return plan
 
     def _lines_plan(self, path: Path, query: str) -> DemoPlan:
@@ -179,7 +194,8 @@ class Demo:
         stack.callback(take_down, cluster)
         cluster.start()
         took = time.monotonic() - begin
-        self._progress.step(f"3 brokers and a controller serve requests after {took:.1f} s")
+        nodes = f"{len(cluster.broker_ids)} brokers and {len(cluster.controller_ids)} controllers"
+        self._progress.step(f"{nodes} serve requests after {took:.1f} s")
         create_topic(plan, cluster)
         observer = Observer(
             cluster, plan.topic, self._places.history / "observer.jsonl", lambda _change: None
