@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli import EXIT_USAGE, CommandError, voters
 from holdfast.cli.options import AsJson, BootstrapServer, addresses, bootstrap_servers
 from holdfast.cli.quorum_format import replication_lines, status_lines
 from holdfast.clients.driver import Driver, DriverError, parse_addresses
@@ -30,7 +31,7 @@ BootstrapController = Annotated[
 ]
 
 metadata_quorum = typer.Typer(
-    help="Show the controllers' quorum.",
+    help="Show and change the controllers' quorum.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -79,6 +80,53 @@ def describe_quorum(
         now_ms = int(time.time() * 1000)
         lines = replication_lines(state, now_ms=now_ms, human_readable=human_readable)
         print("\n".join(lines))
+
+
+@metadata_quorum.command("add-controller")
+def add_controller(
+    context: typer.Context,
+    *,
+    command_config: Annotated[
+        Path,
+        typer.Option("--command-config", metavar="FILE", help="The new controller's properties."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
+) -> None:
+    """Make a controller that runs beside the quorum a voter of it."""
+    voter = voters.read_voter(command_config)
+    if dry_run:
+        print(voter.sentence("DRY RUN of adding"))
+        return
+    servers, controllers = _whom(context, bootstrap_server, bootstrap_controller)
+    voters.add(controllers or servers, _cluster_id(servers, controllers), voter)
+    print(voter.sentence("Added"))
+
+
+@metadata_quorum.command("remove-controller")
+def remove_controller(
+    context: typer.Context,
+    *,
+    controller_id: Annotated[int, typer.Option("--controller-id", "-i", metavar="ID", min=0)],
+    controller_directory_id: Annotated[
+        str,
+        typer.Option("--controller-directory-id", "-d", metavar="ID", help="Of its metadata log."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
+) -> None:
+    """Take a voter out of the quorum; its process may go on or end."""
+    directory_id = voters.parse_directory_id(controller_directory_id)
+    text = f"KRaft controller {controller_id} with directory id {controller_directory_id}"
+    if dry_run:
+        print(f"DRY RUN of removing  {text}")
+        return
+    servers, controllers = _whom(context, bootstrap_server, bootstrap_controller)
+    cluster_id = _cluster_id(servers, controllers)
+    voters.remove(controllers or servers, cluster_id, controller_id, directory_id)
+    print(f"Removed  {text}")
 
 
 def _whom(
