@@ -138,7 +138,6 @@ def test_what_follows_from_keys(
         (BROKER, {"controller.listener.names": None}, "controller.listener.names is missing"),
         (BROKER, {"controller.quorum.voters": None}, "controller.quorum.voters is missing"),
         (BROKER, {"controller.quorum.voters": "1@a:9"}, "process.roles makes a broker only"),
-        (BROKER, {"controller.quorum.voters": "1@a:9,2@b:9,3@c:9"}, "not built yet"),
         (BROKER, {"controller.quorum.voters": "a:9"}, "must look like ID@HOST:PORT"),
         (BROKER, {"controller.quorum.voters": "5@a:0"}, "can be reached"),
         (CONTROLLER, {"node.id": "7"}, "lacks node.id=7"),

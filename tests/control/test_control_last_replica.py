@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.control.control_world import controller
 
 from holdfast.core.features import ELIGIBLE_LEADER_REPLICAS
 from holdfast.core.image import NO_LEADER, Partition, RecoveryState
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.runtime import World
+from holdfast.wire.records.metadata import PartitionChangeRecord
 
 ALL = (0, 1, 2)
 
@@ -83,11 +85,27 @@ class Stand:
         await self.cluster.until(lambda: self.partition.leader != 0, "0 is fenced")
         self.cluster.start_node(0)
         await self.cluster.until(lambda: self.partition.leader != NO_LEADER, "somebody leads")
-        self.recovering = self.partition.recovery_state is RecoveryState.RECOVERING
         await self.cluster.until_ready(*ALL)
         await self.cluster.until(lambda: sorted(self.partition.isr) == list(ALL), "all in sync")
         await asyncio.sleep(1)
+        self.recovering = marked_as_recovering(self.cluster)
         self.client.forget()
+
+
+def marked_as_recovering(cluster: SimulatedCluster) -> bool:
+    """Whether any leader was ever: it says at once that it has recovered, so the log is asked."""
+    log = controller(cluster).log
+    assert log is not None
+    offset, found = log.start, False
+    while offset < log.committed:
+        for batch in log.read_committed(offset, 1 << 20):
+            offset = batch.last_offset + 1
+            found |= any(
+                isinstance(record, PartitionChangeRecord)
+                and record.leader_recovery_state == RecoveryState.RECOVERING
+                for record in batch.records
+            )
+    return found
 
 
 def test_with_eligible_replicas_nothing_is_lost() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import pytest
 from tests.control.control_world import controller, creation, described, play
 
-from holdfast.node.api.fetch_metadata_log import _answer
+from holdfast.node.api.fetch_metadata_log import _Reader
 from holdfast.node.context import AllowAll, Operation, RequestContext, ResourceType
 from holdfast.node.forward import decode_principal, encode_principal
 from holdfast.node.metadata_log import decode_batches
@@ -319,7 +319,9 @@ def test_what_is_not_committed_is_not_served() -> None:
             await asyncio.sleep(0.000_01)
         topic = FetchTopic(topic_id=METADATA_TOPIC_ID)
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-        response = _answer(controller(cluster), topic, wanted, E.NONE)
+        topic.partitions = [wanted]
+        reader = _Reader(controller(cluster), FetchRequest(topics=[topic]), topic)
+        response = reader.answer(E.NONE)
         data = response.responses[0].partitions[0]
         last = [batch.last_offset for batch in decode_batches(data.records or b"")][-1]
         assert last == log.committed - 1 < log.end - 1

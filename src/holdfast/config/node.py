@@ -85,7 +85,11 @@ class NodeSettings(Settings):
 
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
     controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
     initial_broker_registration_timeout_ms: int
     metadata_log_max_record_bytes_between_snapshots: int
     metadata_log_max_snapshot_interval_ms: int
@@ -335,11 +339,6 @@ def _quorum(roles: tuple[str, ...], node_id: int, values: Mapping[str, Value]) -
     if not voters and not servers:
         raise ConfigError(
             "controller.quorum.voters is missing: name the controller, such as 100@localhost:9093"
-        )
-    if len(voters) > 1:
-        raise ConfigError(
-            f"controller.quorum.voters names {len(voters)} controllers: a quorum of several voters"
-            " is not built yet; name one"
         )
     ids = {voter.node_id for voter in voters}
     if voters and "controller" in roles and node_id not in ids:

@@ -35,7 +35,6 @@ from holdfast.wire.errors import ErrorCode
 BACKOFF_MS: Final = 50  # after the first lost election; it doubles
 BACKOFF_DOUBLINGS_MAX: Final = 10
 HINT_MS: Final = 10  # after a leader's process is seen to be gone, so that the others see it too
-OBSERVERS_MAX: Final = 1000
 
 
 class Quorum:
@@ -64,7 +63,7 @@ class Quorum:
         self.durable_end = log_end.offset
         self.committed = committed
         self.epoch_start = -1  # where our own epoch began in the log; -1: we don't lead
-        self.replicas: dict[ReplicaKey, Progress] = {}  # while leading
+        self.replicas: dict[ReplicaKey, Progress] = {}  # the other voters, while leading
         self.round = 0  # of asking for votes
         self._timeouts = timeouts
         self._fetched = False  # from the leader of this epoch, lately
@@ -103,7 +102,7 @@ class Quorum:
             if alone:
                 self.leader_id = NOBODY  # nobody else can have heard of it
             else:
-                self._move(Role.RESIGNED)
+                self.role = Role.RESIGNED  # no move: it was the leader that has crashed
                 self._set_election_timer()
         elif self.leader_id != NOBODY:
             self._move(Role.FOLLOWER)
@@ -148,6 +147,9 @@ class Quorum:
         """Another set of voters is in force from now on; its record is in the log (KIP-853)."""
         self.voters = voters
         if self.leading:
+            gone = [key for key in self.replicas if all(key != v.key for v in voters.voters)]
+            for key in gone:
+                del self.replicas[key]
             for voter in voters.voters:
                 if not voter.is_replica(self.key):
                     self._progress_of(voter.key, now_ms)
@@ -275,6 +277,14 @@ class Quorum:
             self._advance()
         return self._done(now_ms)
 
+    def log_restarted(self, log_end: LogEnd, now_ms: int) -> list[Effect]:
+        """A snapshot, which is committed, has taken the place of our log."""
+        assert not self.leading, "a leader never loads a snapshot"
+        assert log_end.offset >= self.committed, "a snapshot older than what is committed"
+        self.log_end, self.durable_end = log_end, log_end.offset
+        self._commit(log_end.offset)
+        return self._done(now_ms)
+
     def fetched(self, epoch: int, high_watermark: int, now_ms: int) -> list[Effect]:
         """The leader has answered our fetch; what it sent is in the log."""
         if self.role is Role.FOLLOWER and epoch == self.epoch:
@@ -285,10 +295,14 @@ class Quorum:
         return self._done(now_ms)
 
     def replica_fetched(self, key: ReplicaKey, offset: int, now_ms: int) -> list[Effect]:
-        """A replica fetches from us at `offset`: all before it is durable there."""
+        """Another voter fetches from us at `offset`: all before it is durable there."""
         assert self.leading, "fetched from one that doesn't lead"
         assert offset <= self.log_end.offset, "it has what we never had"
-        progress = self._progress_of(self._voter_key(key), now_ms)
+        voter = self.voters.find(key.node_id)
+        assert voter is not None, "only voters acknowledge"
+        assert voter.is_replica(key), "only voters acknowledge"
+        assert not voter.is_replica(self.key), "our own end is not told by a fetch"
+        progress = self._progress_of(voter.key, now_ms)
         end = self.log_end.offset
         if offset >= end:
             progress.caught_up_ms = now_ms
@@ -407,7 +421,7 @@ class Quorum:
     # -- deciding on votes ---------------------------------------------------------------------
 
     def _is_stranger(self, candidate: ReplicaKey) -> bool:
-        """Whether a fixed list of voters lacks it. One in the log may be ahead of ours (KIP-853)."""
+        """Whether a fixed list of voters lacks it; one in the log may be ahead of ours."""
         voters = self.voters
         fixed = bool(voters.voters) and not voters.knows_directories
         return fixed and voters.find(candidate.node_id) is None
@@ -447,23 +461,11 @@ class Quorum:
     def _quorum_ms(self) -> int:
         return max(1, self._timeouts.fetch_ms * 3 // 2)
 
-    def _voter_key(self, key: ReplicaKey) -> ReplicaKey:
-        """The name under which a replica's progress is kept: the voter's own, if it is one."""
-        voter = self.voters.find(key.node_id)
-        return voter.key if voter is not None and voter.is_replica(key) else key
-
     def _progress_of(self, key: ReplicaKey, now_ms: int) -> Progress:
         progress = self.replicas.get(key)
         if progress is None:
-            if len(self.replicas) >= OBSERVERS_MAX + len(self.voters.voters):
-                self._forget_one()
             progress = self.replicas[key] = Progress(fetched_ms=now_ms)
         return progress
-
-    def _forget_one(self) -> None:
-        """Make room: drop the observer that was heard longest ago."""
-        observers = [key for key in self.replicas if not self.voters.contains(key)]
-        del self.replicas[min(observers, key=lambda key: (self.replicas[key].fetched_ms, key))]
 
     def _acknowledged(self, key: ReplicaKey) -> int:
         progress = self.replicas.get(key)

@@ -16,7 +16,12 @@ from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.node.api import BROKER
 from holdfast.node.assignments import Assignments
-from holdfast.node.channel import ControllerChannel, controller_addresses, report_bug
+from holdfast.node.channel import (
+    ControllerChannel,
+    KnownLeader,
+    controller_addresses,
+    report_bug,
+)
 from holdfast.node.context import Authorizer
 from holdfast.node.fetcher import FetchSettings
 from holdfast.node.isr import IsrChanges
@@ -55,6 +60,7 @@ class Broker:
         self.leader_quota = Quota(settings.leader_replication_throttled_rate)
         self.follower_quota = Quota(settings.follower_replication_throttled_rate)
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock, runtime.provoke)
+        self._known_leader = KnownLeader()
         self.channel = self._controller_channel(f"broker-{settings.node_id}")
         # A channel of its own: heartbeats don't wait behind answers that wait for the disk.
         self._heartbeats = self._controller_channel(f"broker-{settings.node_id}-heartbeats")
@@ -115,6 +121,8 @@ class Broker:
             controller_addresses(self.settings),
             client_id=client_id,
             request_timeout_ms=self.settings.request_timeout_ms,
+            connect_timeout_ms=self.settings.controller_quorum_request_timeout_ms,
+            known=self._known_leader,
         )
 
     async def start(self) -> None:

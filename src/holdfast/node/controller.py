@@ -1,9 +1,10 @@
-"""The controller at work: decide, append, apply, and answer once it is durable.
+"""The controller at work: decide, append, apply, and answer once it is committed.
 
 Owns the order of these four (DESIGN.md, "State machines over a log") and the timers that make the
-controller act by itself. What is decided stands in `core`. Every answer, reads too, waits until
-all that had been appended when it was decided is committed: nobody is told what a crash could take
-back.
+controller act by itself. What is decided stands in `core`, who leads in `quorum`. Every answer,
+reads too, waits until all that had been appended when it was decided is committed in the epoch in
+which it was decided: nobody is told what a crash or another leader could take back. One that does
+not lead follows: it keeps the image of what is committed, so that it can take over at once.
 """
 
 from __future__ import annotations
@@ -17,21 +18,17 @@ from typing import Any, Final, NamedTuple
 from holdfast.config.node import NodeSettings
 from holdfast.core.brokers import expire_sessions, next_expiry_ms
 from holdfast.core.elections import balance, elect_leaderless
-from holdfast.core.features import bootstrap_records
+from holdfast.core.features import METADATA_VERSION, bootstrap_records
 from holdfast.core.image import ImageDelta, MetadataImage
 from holdfast.core.quorum_view import Observers, QuorumView, ReplicaView
 from holdfast.core.state import ControllerState, Decision
-from holdfast.core.voters import ReplicaKey, Voter, VoterSet
+from holdfast.core.voters import ReplicaKey
 from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import StorageError
 from holdfast.node.bootstrap import bootstrap_levels
 from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
-from holdfast.node.metadata_log import (
-    QUORUM_STATE,
-    CommittedBatch,
-    MetadataLog,
-    MetadataLogError,
-)
+from holdfast.node.metadata_log import CommittedBatch, MetadataLog, MetadataLogError
+from holdfast.node.quorum import QuorumMember, static_voters
 from holdfast.node.snapshots import SnapshotMaker, SnapshotStore
 from holdfast.runtime.ports import Runtime
 
@@ -41,8 +38,12 @@ LATE_MS: Final = 250  # a timer later than this tells of a process that was stop
 GRACE_MS_MAX: Final = (
     500  # so long heartbeats that wait in sockets are read before anybody is fenced
 )
+SLICE_BYTES: Final = 64 * 1024  # of the log, decoded in one turn of the loop while catching up
 SNAPSHOT_LOOK_S: Final = 10  # an idle controller looks so often whether a snapshot is due
 GRACES_MAX: Final = 3  # in a row; a process that is always late must fence the dead, too
+
+SHUTDOWN_MS_MAX: Final = 500  # for telling the other voters that this one leaves
+_OWN_DECISIONS: Final = ("balance", "unclean")  # timers that only the active controller has
 
 Decide = Callable[[ControllerState, int], Decision]
 
@@ -56,7 +57,7 @@ class _Pending(NamedTuple):
 
 
 class Controller:
-    """The active controller, and the only one: a quorum of one voter."""
+    """One controller of the quorum; `active` while it is the one that decides."""
 
     def __init__(
         self,
@@ -75,13 +76,16 @@ class Controller:
         self.state = ControllerState(settings, cluster_id)
         self.log: MetadataLog | None = None
         self.snapshots: SnapshotStore | None = None  # from when the log is open
+        self.quorum: QuorumMember | None = None  # likewise
         self.failed: asyncio.Future[None] | None = None
         self._maker: SnapshotMaker | None = None
         self._readers = Observers()
         self._directories = directories
         self._pending: deque[_Pending] = deque()
         self._changed_at: dict[int, int] = {}  # broker -> log end after its last change here
-        self._syncing = False
+        self._active = False
+        self._epoch_start = -1  # where our own epoch began in the log
+        self._catching_up = False
         self._closed = False
         self._observers: dict[Callable[[], bool], None] = {}
         self._sweep: asyncio.TimerHandle | None = None
@@ -92,66 +96,65 @@ class Controller:
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Replay the log and begin to lead. MetadataLogError, StorageError: it can't be.
+        """Open the log and take part in the quorum. MetadataLogError, StorageError: it can't be.
 
-        Requests are served from now on; the first answers wait for the first sync. `failed` ends
-        with an exception when the log can't be written any more: the process must then end.
+        Requests are served from now on. `failed` ends with an exception when the log can't be
+        written any more: the process must then end.
         """
         self.failed = asyncio.get_running_loop().create_future()
         log = MetadataLog.open(self.runtime, self.settings, self._directories)
         self.snapshots = SnapshotStore(log.replica)
-        self._load(log, self.snapshots)
-        fresh = log.empty
-        assert self.state.image.offset == log.end - 1, "the image is not at the log's end"
-        log.begin_epoch(f"{self.settings.metadata_log_dir}/__cluster_metadata-0/{QUORUM_STATE}")
         self.log = log
+        self._restore()
         self._maker = SnapshotMaker(log.replica, self.snapshots, self.settings, self.fail)
-        self.state.image.advance(log.end - 1, log.epoch)
-        if fresh:
-            levels = bootstrap_levels(self.runtime.disk, self.settings)
-            self._append(
-                Decision(None, bootstrap_records(self.settings.min_insync_replicas, levels))
-            )
-        self.state.activate(self._now_ms())
-        logger.info(
-            "controller %d leads in epoch %d from offset %d",
-            self.settings.node_id,
-            log.epoch,
-            log.end - 1,
+        self.quorum = QuorumMember(
+            self.runtime,
+            self.settings,
+            log,
+            key=ReplicaKey(self.settings.node_id, log.replica.home.directory_id),
+            cluster_id=self.cluster_id,
+            voters=static_voters(self.settings),
+            snapshots=self.snapshots,
+            listener=self,
         )
-        self._start_sync()
-        self._arm_sweep()
-        if self.settings.auto_leader_rebalance_enable:
-            self._every("balance", self.settings.leader_imbalance_check_interval_seconds, _balance)
+        self.quorum.start()
         self._tick("snapshots", SNAPSHOT_LOOK_S, self._consider_snapshot)
-        self._every(
-            "unclean", self.settings.unclean_leader_election_interval_ms / 1000, _elect_leaderless
-        )
+
+    async def shut_down(self) -> None:
+        """Hand leadership to another voter, if there is one that answers soon."""
+        if self.quorum is not None and not self._closed:
+            await self.quorum.shut_down(timeout_ms=SHUTDOWN_MS_MAX)
 
     def close(self) -> None:
         """Stop deciding. Answers that still wait are never given: their connections close."""
+        if self._closed:
+            return
         self._closed = True
-        if self._maker is not None:
-            self._maker.close()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        self._stop_deciding()
         for timer in self._timers.values():
             timer.cancel()
-        pending, self._pending = self._pending, deque()
-        for each in pending:
-            each.deferred.abandon()
+        if self._maker is not None:
+            self._maker.close()
+        if self.quorum is not None:
+            self.quorum.close()
         self.wake_observers()
         if self.failed is not None and not self.failed.done():
             self.failed.cancel()
 
     @property
     def active(self) -> bool:
-        return self.log is not None and not self._closed
+        """Whether this controller decides: it leads, and its image holds all that is committed."""
+        return self._active and self.quorum is not None and self.quorum.leading
 
     @property
     def epoch(self) -> int:
         """The newest leader epoch of the quorum that this controller knows of."""
-        return self.log.epoch if self.log is not None else -1
+        return self.quorum.epoch if self.quorum is not None else -1
+
+    @property
+    def leader_id(self) -> int:
+        """Who is believed to lead the quorum; -1 when that is not known."""
+        return self.quorum.leader_id if self.quorum is not None else -1
 
     @property
     def image(self) -> MetadataImage:
@@ -216,16 +219,30 @@ class Controller:
         if not self.active:
             return None
         assert self.log is not None
-        wall_ms = self.runtime.clock.wall_ms()
-        key = ReplicaKey(self.settings.node_id)
-        voters = VoterSet.of(Voter(*each) for each in self.settings.controller_quorum_voters)
+        assert self.quorum is not None
+        wall_ms, since_ms = self.runtime.clock.wall_ms(), self._now_ms()
+        own = ReplicaView(self.quorum.key, self.log.end, wall_ms, wall_ms)
+        found = []
+        for voter in self.quorum.voters.voters:
+            progress = self.quorum.state.replicas.get(voter.key)
+            if voter.node_id == own.key.node_id:
+                found.append(own)
+            elif progress is None or progress.end_then < 0:
+                found.append(ReplicaView(voter.key, -1))
+            else:
+                caught_up_ms = -1
+                if progress.caught_up_ms >= 0:
+                    caught_up_ms = wall_ms - (since_ms - progress.caught_up_ms)
+                fetched_ms = wall_ms - (since_ms - progress.fetched_ms)
+                view = ReplicaView(voter.key, progress.acknowledged, fetched_ms, caught_up_ms)
+                found.append(view)
         return QuorumView(
-            leader_id=key.node_id,
-            epoch=self.log.epoch,
+            leader_id=own.key.node_id,
+            epoch=self.quorum.epoch,
             high_watermark=self.log.committed,
-            voters=(ReplicaView(key, self.log.end, wall_ms, wall_ms),),
+            voters=tuple(found),
             observers=self._readers.shown(wall_ms),
-            members=voters,
+            members=self.quorum.voters,
         )
 
     # -- decide, append, apply, commit ---------------------------------------------------------
@@ -233,21 +250,28 @@ class Controller:
     def _now_ms(self) -> int:
         return self.runtime.clock.monotonic_ms()
 
-    def _load(self, log: MetadataLog, snapshots: SnapshotStore) -> None:
-        """Build the image: what the newest snapshot says, then the log from there on."""
-        loaded = snapshots.load()
+    def _restore(self) -> None:
+        """Begin with what the newest snapshot says; the rest comes as it is known to be committed.
+
+        MetadataLogError: there is none, and the log begins later than at 0.
+        """
+        assert self.log is not None
+        assert self.snapshots is not None
+        self.state = ControllerState(self.settings, self.cluster_id)
+        loaded = self.snapshots.load()
         covered = 0
         if loaded is not None:
             covered = loaded.identity.end_offset
             self.state.image = loaded.image
-            if covered > log.end:  # a crash came between a snapshot that was fetched and the log
-                log.restart_at(covered)
-        if covered < log.start:
+            if covered > self.log.end:  # a crash came between a fetched snapshot and the log
+                self.log.restart_at(covered, loaded.identity.epoch)
+            if covered > self.log.committed:
+                self.log.commit(covered)
+        if covered < self.log.start:
             raise MetadataLogError(
-                f"{log.replica.directory}: the log begins at offset {log.start}, and no snapshot "
-                "reaches that far. Restore the directory from a copy."
+                f"{self.log.replica.directory}: the log begins at offset {self.log.start}, and no "
+                "snapshot reaches that far. Restore the directory from a copy."
             )
-        log.replay(self._replayed, covered)
 
     def _replayed(self, batch: CommittedBatch) -> None:
         if batch.records:
@@ -259,44 +283,134 @@ class Controller:
         decision = decide(self.state, self._now_ms())
         if decision.records:
             self._append(decision)
-            self._start_sync()
         if self._sweep is None:
             self._arm_sweep()
         return decision.response
 
     def _append(self, decision: Decision) -> None:
         assert self.log is not None
-        last = self.log.append(decision.records)
-        delta = self.state.apply(decision.records, offset=last, epoch=self.log.epoch)
+        assert self.quorum is not None
+        assert self.quorum.leading, "only a leader appends"
+        epoch = self.quorum.epoch
+        last = self.log.append(decision.records, epoch)
+        delta = self.state.apply(decision.records, offset=last, epoch=epoch)
         for broker_id in delta.brokers_changed:
             self._changed_at[broker_id] = self.log.end
         _tell(self.state.image, delta)
+        self.quorum.appended()
 
-    def _start_sync(self) -> None:
-        """Sync what was appended, unless a sync is under way: what comes meanwhile shares one."""
-        assert self.log is not None
-        if self._syncing or self._closed or self.log.end == self.log.committed:
-            return
-        self._syncing = True
-        end = self.log.end
-        self.log.sync().add_done_callback(lambda done: self._synced(end, done))
+    # -- what the quorum tells -----------------------------------------------------------------
 
-    def _synced(self, end: int, done: asyncio.Future[None]) -> None:
-        self._syncing = False
-        if self._closed or done.cancelled():
-            return
-        error = done.exception()
-        if error is not None:
-            self.fail(error)
-            return
+    def committed(self) -> None:
+        """Answer what waited for this; one that doesn't lead applies it."""
         assert self.log is not None
-        self.log.commit(end)
-        self._start_sync()
-        while self._pending and self._pending[0].offset <= end:
+        while self._pending and self._pending[0].offset <= self.log.committed:
             pending = self._pending.popleft()
             pending.deferred.answer(pending.response)
+        if not self._active:
+            self._catch_up_soon()
         self.wake_observers()
         self._consider_snapshot()
+
+    def appended(self) -> None:
+        """Voters read what is not committed yet, so that it can be."""
+        self.wake_observers()
+
+    def leading(self, epoch: int) -> None:
+        """Elected. Decisions begin when the epoch's first record is committed, and all before."""
+        assert self.log is not None
+        assert not self._active, f"active before epoch {epoch} began"
+        self._epoch_start = self.log.end - 1
+        self._catch_up_soon()
+
+    def stopped_leading(self) -> None:
+        """Whoever waits is told nothing: what it asked for may be carried out or not."""
+        assert self.log is not None
+        self._epoch_start = -1
+        self._stop_deciding()
+        if self.state.image.offset >= self.log.committed:
+            try:
+                self._restore()  # what was decided and is not committed may never be
+            except StorageError as error:
+                self.fail(error)
+        self._catch_up_soon()
+
+    def snapshot_loaded(self, image: MetadataImage) -> None:
+        """What this controller follows has jumped ahead."""
+        self.state = ControllerState(self.settings, self.cluster_id)
+        self.state.image = image
+
+    def _stop_deciding(self) -> None:
+        self._active = False
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for name in _OWN_DECISIONS:
+            if name in self._timers:
+                self._timers.pop(name).cancel()
+        if self._maker is not None:
+            self._maker.forget()
+        self._changed_at.clear()
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            each.deferred.abandon()
+
+    # -- following, and taking over ------------------------------------------------------------
+
+    def _catch_up_soon(self) -> None:
+        if not (self._catching_up or self._closed):
+            self._catching_up = True
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Apply some of what is committed, or begin to decide when nothing is left."""
+        self._catching_up = False
+        if self._closed or self._active:
+            return
+        assert self.log is not None
+        assert self.quorum is not None
+        offset = self.state.image.offset + 1
+        if offset < self.log.committed:
+            try:
+                for batch in self.log.read_committed(offset, SLICE_BYTES):
+                    if batch.last_offset >= offset:
+                        self._replayed(batch)
+            except (MetadataLogError, StorageError) as error:
+                self.fail(error)
+                return
+            self._catch_up_soon()
+            return
+        self._consider_snapshot()
+        if self.quorum.leading and 0 <= self._epoch_start < self.log.committed:
+            self._begin_deciding()
+
+    def _begin_deciding(self) -> None:
+        """Take over: the image is what is committed, and nothing has been appended since."""
+        assert self.log is not None
+        assert self.quorum is not None
+        assert self.state.image.offset == self.log.end - 1, "the image is not at the log's end"
+        self._active = True
+        logger.info(
+            "controller %d is active in epoch %d from offset %d",
+            self.settings.node_id,
+            self.quorum.epoch,
+            self.log.end,
+        )
+        try:
+            if METADATA_VERSION not in self.state.image.features:
+                levels = bootstrap_levels(self.runtime.disk, self.settings)
+                records = bootstrap_records(self.settings.min_insync_replicas, levels)
+                self._append(Decision(None, records))
+        except (MetadataLogError, StorageError) as error:
+            self.fail(error)
+            return
+        self.state.activate(self._now_ms())
+        self._graces = 0
+        self._arm_sweep()
+        if self.settings.auto_leader_rebalance_enable:
+            self._every("balance", self.settings.leader_imbalance_check_interval_seconds, _balance)
+        interval_s = self.settings.unclean_leader_election_interval_ms / 1000
+        self._every("unclean", interval_s, _elect_leaderless)
 
     def _consider_snapshot(self) -> None:
         if self.log is not None and self._maker is not None:
@@ -353,11 +467,12 @@ class Controller:
         return self.log.end > before
 
     def _every(self, name: str, seconds: float, decide: Decide) -> None:
+        assert name in _OWN_DECISIONS, "it would go on when another decides"
         self._tick(name, seconds, lambda: self._act(decide))
 
     def _tick(self, name: str, seconds: float, act: Callable[[], object]) -> None:
         def fire() -> None:
-            if self.active:
+            if not self._closed:
                 act()
                 self._tick(name, seconds, act)
 

@@ -17,7 +17,7 @@ from holdfast.node.context import Authorizer, Buffers, Deferred, RequestContext
 from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.frame import RequestHeader, decode_request_header, encode_response
-from holdfast.wire.messages import api_name, request_class
+from holdfast.wire.messages import api_name, request_class, response_class
 from holdfast.wire.schema import Response
 
 API_VERSIONS = 18
@@ -46,11 +46,26 @@ class Route:
         package = "holdfast.node." + ("" if name == "forward" else "api.")
         module = import_module(package + name)
         handler: Handler = module.handle if self._role == "broker" else module.handle_on_controller
+        if self._role != "broker" and not self.api.any_controller:
+            handler = partial(_only_if_active, self.api, module, handler)
         # A module may bring a decoder of its own (Produce, Fetch); forwarding decodes nothing.
         own = getattr(module, "decode_request", None)
         self.decode = own or partial(_decode_by_table, request_class(self.api.key))
         self.handler = handler
         return handler
+
+
+def _only_if_active(
+    api: Api, module: Any, handler: Handler, owner: Any, context: RequestContext, request: Any
+) -> Any:
+    """Serve a request on the active controller; others say that they are not."""
+    if owner.active:
+        return handler(owner, context, request)
+    if api.forwarded:
+        why = "This is not the active controller."
+        return module.refuse(request, ErrorCode.NOT_CONTROLLER, why)
+    made: Any = response_class(api.key)
+    return made(error_code=ErrorCode.NOT_CONTROLLER)
 
 
 def _decode_by_table(

@@ -1,15 +1,14 @@
 """The metadata log of a controller: the replica `__cluster_metadata-0` and its commit point.
 
-Owns its batches (which records go into one, in which versions), what is committed (with one voter:
-what has been synced), the replay at start and the check that nothing committed is damaged. It knows
-nothing of what records mean.
+Owns its batches (which records go into one, in which versions), where two logs part, and
+the check that nothing committed is damaged. What is committed, the quorum says; what records mean,
+nobody says here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
@@ -17,8 +16,9 @@ from holdfast.config.topic import TopicSettings
 from holdfast.core.image import MetadataRecord
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.state import RECORDS_PER_REQUEST_MAX
+from holdfast.core.voters import Voter, VoterSet
 from holdfast.log.directories import LogDirectories
-from holdfast.log.log import Log, Slice
+from holdfast.log.log import EpochEnd, Log, Slice
 from holdfast.runtime.ports import Disk, Runtime
 from holdfast.wire.batch import (
     HEADER_SIZE,
@@ -36,10 +36,7 @@ from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.records import decode_record, encode_record
 from holdfast.wire.records.control import LeaderChangeMessage, LeaderChangeVoter
-from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID, uuid_text
-
-READ_BYTES: Final = 1024 * 1024
-QUORUM_STATE: Final = "quorum-state"
+from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID
 
 # Records that are not written in their last version: none, for metadata.version 25 allows them all.
 _VERSIONS: Final[dict[type, int]] = {}
@@ -86,13 +83,11 @@ def decode_batches(data: bytes | memoryview) -> Iterator[CommittedBatch]:
 
 
 class MetadataLog:
-    """Appends, syncs and reads; `committed` is the first offset that is not durable yet."""
+    """Appends, truncates, syncs and reads. What is below `committed` is never truncated."""
 
-    def __init__(self, runtime: Runtime, settings: NodeSettings, log: Log) -> None:
+    def __init__(self, runtime: Runtime, log: Log) -> None:
         self.committed = log.start
-        self.epoch = max(log.latest_epoch, 0)
         self._runtime = runtime
-        self._node_id = settings.node_id
         self._log = log
 
     @classmethod
@@ -105,7 +100,7 @@ class MetadataLog:
         if log is None:
             log = directories.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, own)
         log.settings = own
-        return cls(runtime, settings, log)
+        return cls(runtime, log)
 
     @property
     def end(self) -> int:
@@ -116,65 +111,23 @@ class MetadataLog:
         return self._log.start
 
     @property
-    def empty(self) -> bool:
-        return self._log.end == 0
+    def last_epoch(self) -> int:
+        """Epoch of the last record; -1 in an empty log."""
+        return self._log.latest_epoch
+
+    @property
+    def durable_end(self) -> int:
+        """Everything below survives a power cut."""
+        return min(self._log.recovery_point, self._log.end)
 
     @property
     def replica(self) -> Log:
         """The replica itself, for the snapshots that lie beside it."""
         return self._log
 
-    def restart_at(self, offset: int) -> None:
-        """Throw away every record: a snapshot that reaches up to `offset` says it all."""
-        self._log.reset_to(offset)
-        self.committed = offset
+    # -- as a leader ---------------------------------------------------------------------------
 
-    def replay(self, apply: Callable[[CommittedBatch], None], offset: int = 0) -> None:
-        """Hand over every batch from `offset` on. MetadataLogError: one can't be read."""
-        offset = max(offset, self._log.start)
-        while offset < self._log.end:
-            part = self._log.read(offset, READ_BYTES, self._log.end)
-            try:
-                for batch in decode_batches(part.records):
-                    apply(batch)
-            except WireError as error:
-                raise MetadataLogError(
-                    f"{self._log.directory}: the metadata log can't be read from offset {offset}: "
-                    f"{error}"
-                ) from error
-            if part.error is not ErrorCode.NONE or part.next_offset <= offset:
-                raise MetadataLogError(
-                    f"{self._log.directory}: the metadata log can't be read at offset {offset} "
-                    f"({part.error.name}); restore the directory from a copy"
-                )
-            offset = part.next_offset
-
-    def begin_epoch(self, state_path: str) -> None:
-        """Start a leader epoch of our own, never used before, and say so in the log.
-
-        The epoch is on the disk before a record can carry it: after a power cut that takes records
-        away, the pair of epoch and offset must not come back for other records.
-        """
-        disk = self._runtime.disk
-        self.epoch = max(_last_epoch(disk, state_path), self._log.latest_epoch) + 1
-        state = (
-            f'{{"leaderId":{self._node_id},"leaderEpoch":{self.epoch},"votedId":-1,'
-            f'"votedDirectoryId":"{uuid_text(NULL_UUID)}","data_version":1}}'
-        )
-        disk.write_atomic(state_path, state.encode())
-        self._log.start_epoch(self.epoch)
-        voter = LeaderChangeVoter(voter_id=self._node_id)
-        message = LeaderChangeMessage(
-            leader_id=self._node_id, voters=[voter], granting_voters=[voter]
-        )
-        record = Record(
-            control_key(ControlType.LEADER_CHANGE),
-            encode(message, 0),
-            self._runtime.clock.wall_ms(),
-        )
-        self._append(build_batch([record], control=True))
-
-    def append(self, records: Sequence[MetadataRecord]) -> int:
+    def append(self, records: Sequence[MetadataRecord], epoch: int) -> int:
         """Append records; return the offset of the last. They are not durable yet.
 
         One batch holds them all up to the bound, so that they are there together or not at all.
@@ -183,47 +136,121 @@ class MetadataLog:
         now_ms = self._runtime.clock.wall_ms()
         for first in range(0, len(records), RECORDS_PER_REQUEST_MAX):
             part = records[first : first + RECORDS_PER_REQUEST_MAX]
-            self._append(
-                build_batch(
-                    [
-                        Record(None, encode_record(record, record_version(record)), now_ms)
-                        for record in part
-                    ]
-                )
-            )
+            batch = [
+                Record(None, encode_record(record, record_version(record)), now_ms)
+                for record in part
+            ]
+            self._log.append_batches_as_leader(memoryview(build_batch(batch)), epoch)
         return self._log.end - 1
 
-    def _append(self, batch: bytearray) -> None:
-        self._log.append_batches_as_leader(memoryview(batch), self.epoch)
+    def append_control(self, records: Sequence[tuple[ControlType, bytes]], epoch: int) -> int:
+        """Append control records in one batch; return the offset of the last."""
+        now_ms = self._runtime.clock.wall_ms()
+        batch = [Record(control_key(kind), value, now_ms) for kind, value in records]
+        built = build_batch(batch, control=True)
+        self._log.append_batches_as_leader(memoryview(built), epoch)
+        return self._log.end - 1
+
+    def begin_epoch(
+        self, epoch: int, leader_id: int, voters: VoterSet, granting: Sequence[int]
+    ) -> None:
+        """Begin a leader epoch of our own with the LeaderChange record (KAFKA.md 5.6)."""
+        assert epoch > self._log.latest_epoch, "an epoch begins once"
+        self._log.start_epoch(epoch)
+        message = LeaderChangeMessage(
+            leader_id=leader_id,
+            voters=[_change_voter(voter) for voter in voters.voters],
+            granting_voters=[_change_voter(v) for v in voters.voters if v.node_id in granting],
+        )
+        version = 1 if voters.knows_directories else 0
+        message.version = version
+        if not version:
+            for voter in (*message.voters, *message.granting_voters):
+                voter.voter_directory_id = NULL_UUID
+        self.append_control([(ControlType.LEADER_CHANGE, encode(message, version))], epoch)
+
+    # -- as a follower -------------------------------------------------------------------------
+
+    def append_fetched(self, records: memoryview | bytes) -> ErrorCode:
+        """Append what the leader sent, from our end on; as `Log.append_as_follower`."""
+        return self._log.append_as_follower(memoryview(records))
+
+    def diverges(self, offset: int, epoch: int) -> EpochEnd | None:
+        """Where a log that ends at `offset` with `epoch` parts from ours; None: it does not.
+
+        KAFKA.md 4.5. An empty log agrees with every other.
+        """
+        if offset == 0 or epoch < 0:
+            return None
+        found = self._log.epoch_end(epoch)
+        if found.epoch == epoch and found.end >= offset:
+            return None
+        if found.epoch < 0:
+            # An epoch that we never heard of: go back to the last one that we have.
+            return EpochEnd(max(self._log.latest_epoch, 0), self._log.end)
+        return found
+
+    def epoch_before(self, offset: int) -> int:
+        """Epoch of the record just below `offset`; -1 where nothing is known below it."""
+        log = self._log
+        return log.epoch_at(offset - 1) if offset > log.start else log.latest_epoch
+
+    def truncate_at(self, diverging: EpochEnd) -> None:
+        """Cut off what the leader says it does not have (KIP-595)."""
+        own = self._log.epoch_end(diverging.epoch)
+        offset = diverging.end if own.end < 0 else min(own.end, diverging.end)
+        if own.epoch < 0 and self._log.latest_epoch > diverging.epoch:
+            offset = min(offset, self._log.start)  # all that we have is of later epochs
+        assert offset >= self.committed, "what is committed would be truncated"
+        self._log.truncate_to(offset)
+
+    def restart_at(self, offset: int, epoch: int = -1) -> None:
+        """Throw away every record: a snapshot that ends at `offset` with `epoch` says it all."""
+        assert offset >= self.committed, "a snapshot that is older than what is committed"
+        self._log.reset_to(offset)
+        if epoch >= 0:
+            self._log.start_epoch(epoch)
+        self.committed = self._log.high_watermark = offset
+
+    # -- both ----------------------------------------------------------------------------------
 
     def sync(self) -> asyncio.Future[None]:
         """Make everything durable that is appended now. StorageError, in the future: it is not."""
         return self._log.flush()
 
     def commit(self, offset: int) -> None:
-        """Everything below `offset` is durable."""
+        """Everything below `offset` is committed."""
         assert self.committed <= offset <= self._log.end, "committed what was not appended"
         self.committed = offset
         self._log.high_watermark = offset
 
-    def read(self, offset: int, bytes_max: int) -> Slice:
-        """Read committed batches."""
-        return self._log.read(offset, bytes_max, self.committed)
+    def read(self, offset: int, bytes_max: int, bound: int | None = None) -> Slice:
+        """Read batches below `bound`: by default the committed ones."""
+        return self._log.read(offset, bytes_max, self.committed if bound is None else bound)
+
+    def read_committed(self, offset: int, bytes_max: int) -> list[CommittedBatch]:
+        """Decode committed batches from `offset` on; none at the end.
+
+        MetadataLogError: what stands there can't be read.
+        """
+        part = self.read(offset, bytes_max)
+        try:
+            found = list(decode_batches(part.records))
+        except WireError as error:
+            raise MetadataLogError(
+                f"{self._log.directory}: the metadata log can't be read from offset {offset}: "
+                f"{error}"
+            ) from error
+        if part.error is not ErrorCode.NONE or (not found and offset < self.committed):
+            raise MetadataLogError(
+                f"{self._log.directory}: the metadata log can't be read at offset {offset} "
+                f"({part.error.name}); restore the directory from a copy"
+            )
+        return found
 
 
-def _last_epoch(disk: Disk, path: str) -> int:
-    """The epoch of the last leadership, 0 when there was none."""
-    if not disk.exists(path):
-        return 0
-    # One number of a small file that only controllers write: importing json costs more start-up
-    # time than all else here.
-    found = re.search(rb'"leaderEpoch"\s*:\s*(\d+)\s*[,}]', disk.read(path))
-    if found is None:
-        raise MetadataLogError(
-            f"{path} is damaged, it holds no leaderEpoch: restore it, or the metadata log with it, "
-            "from a copy"
-        )
-    return int(found[1])
+def _change_voter(voter: Voter) -> LeaderChangeVoter:
+    return LeaderChangeVoter(voter_id=voter.node_id, voter_directory_id=voter.directory_id)
 
 
 def check_metadata_log(disk: Disk, directory: str) -> None:

@@ -142,6 +142,7 @@ class Node:
             await self.broker.stop()
             broker_epoch = self.broker.broker_epoch
         if self.controller is not None:
+            await self.controller.shut_down()
             self.controller.close()
         if self._controller_server is not None:
             self._controller_server.close()

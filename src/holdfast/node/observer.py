@@ -112,6 +112,10 @@ class Observer:
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             found = _only_partition(response)
+            if found is not None:
+                leader = found.current_leader
+                endpoints = response.node_endpoints
+                self._channel.learn(leader.leader_epoch, leader.leader_id, endpoints)
             if found is None or found.error_code != ErrorCode.NONE:
                 self._refused(error_code(found.error_code if found else response.error_code))
                 self._channel.drop()

@@ -2,8 +2,10 @@
 
 Each row names a module of this folder. A broker's row calls its `handle(broker, context, request)`;
 a controller's row its `handle_on_controller(controller, context, request)`. A forwarded API is not
-looked at by the broker at all: it travels to the controller in an Envelope. What is advertised is
-what stands here; Produce alone is advertised from 0 although 0-2 are refused (KAFKA.md 1.2).
+looked at by the broker at all: it travels to the controller in an Envelope. A controller that is
+not the active one answers NOT_CONTROLLER, but where a row says that any controller serves it. What
+is advertised is what stands here; Produce alone is advertised from 0 although 0-2 are refused
+(KAFKA.md 1.2).
 """
 
 from __future__ import annotations
@@ -19,15 +21,16 @@ class Api(NamedTuple):
     broker: tuple[int, int] | None = None
     controller: tuple[int, int] | None = None
     forwarded: bool = False
+    any_controller: bool = False  # served by those that are not active, too
 
 
 APIS: tuple[Api, ...] = (
     Api(0, "produce", broker=(0, 12)),
     Api(1, "fetch", broker=(4, 17)),
-    Api(1, "fetch_metadata_log", controller=(12, 17)),
+    Api(1, "fetch_metadata_log", controller=(12, 17), any_controller=True),
     Api(2, "list_offsets", broker=(1, 11)),
     Api(3, "metadata", broker=(0, 13)),
-    Api(18, "api_versions", broker=(0, 4), controller=(0, 4)),
+    Api(18, "api_versions", broker=(0, 4), controller=(0, 4), any_controller=True),
     Api(19, "create_topics", broker=(2, 7), controller=(2, 7), forwarded=True),
     Api(20, "delete_topics", broker=(1, 6), controller=(1, 6), forwarded=True),
     Api(21, "delete_records", broker=(0, 2)),
@@ -47,12 +50,22 @@ APIS: tuple[Api, ...] = (
         forwarded=True,
     ),
     Api(46, "list_partition_reassignments", broker=(0, 0), controller=(0, 0), forwarded=True),
-    Api(55, "describe_quorum", broker=(0, 2), controller=(0, 2), forwarded=True),
+    Api(52, "vote", controller=(0, 2), any_controller=True),
+    Api(53, "begin_quorum_epoch", controller=(0, 1), any_controller=True),
+    Api(54, "end_quorum_epoch", controller=(0, 1), any_controller=True),
+    Api(
+        55,
+        "describe_quorum",
+        broker=(0, 2),
+        controller=(0, 2),
+        forwarded=True,
+        any_controller=True,
+    ),
     Api(56, "alter_partition", controller=(2, 3)),
     Api(57, "update_features", broker=(0, 2), controller=(0, 2), forwarded=True),
     Api(58, "envelope", controller=(0, 0)),
-    Api(59, "fetch_snapshot", controller=(0, 1)),
-    Api(60, "describe_cluster", broker=(0, 2), controller=(0, 2)),
+    Api(59, "fetch_snapshot", controller=(0, 1), any_controller=True),
+    Api(60, "describe_cluster", broker=(0, 2), controller=(0, 2), any_controller=True),
     Api(62, "broker_registration", controller=(0, 4)),
     Api(63, "broker_heartbeat", controller=(0, 1)),
     Api(64, "unregister_broker", broker=(0, 0), controller=(0, 0), forwarded=True),

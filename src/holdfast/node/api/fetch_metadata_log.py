@@ -1,7 +1,9 @@
-"""Fetch (1) on a controller, versions 12-17: the metadata log, as far as it is committed.
+"""Fetch (1) on a controller, versions 12-17: the metadata log, from the quorum's leader.
 
-Observers read it as they would read any partition. Version 12 names the topic, later ones its id.
-Who is behind the log's start is told of the newest snapshot, which FetchSnapshot then gives.
+Observers read what is committed, as they would read any partition. Voters read up to the log's end,
+and what their fetch leaves behind counts as durable with them (KAFKA.md 5.6). A log that parts from
+ours is told where; one that is behind our start is told of a snapshot. Who doesn't lead says who
+does. Version 12 names the topic, later ones its id; 15 who fetches, 17 its directory.
 """
 
 from __future__ import annotations
@@ -14,24 +16,124 @@ from holdfast.core.voters import ReplicaKey
 from holdfast.log.errors import StorageError
 from holdfast.node.access import is_broker
 from holdfast.node.context import Deferred, RequestContext
+from holdfast.node.metadata_log import MetadataLog
+from holdfast.node.quorum import QuorumMember
+from holdfast.node.quorum_requests import leader_endpoints
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     SnapshotId,
 )
-from holdfast.wire.uuids import METADATA_TOPIC_ID
+from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID
 
 if TYPE_CHECKING:
     from holdfast.node.controller import Controller
 
 TOPIC_IDS_SINCE: Final = 13
 WAIT_MS_MAX: Final = 30_000
+
+
+class _Reader:
+    """One fetch: who asks for what, and how its answer looks now."""
+
+    __slots__ = ("controller", "is_voter", "key", "topic", "wanted")
+
+    def __init__(self, controller: Controller, request: FetchRequest, topic: FetchTopic) -> None:
+        self.controller = controller
+        self.topic = topic
+        self.wanted: FetchPartition = topic.partitions[0]
+        replica_id = max(request.replica_id, request.replica_state.replica_id)
+        self.key = ReplicaKey(replica_id, bytes(self.wanted.replica_directory_id))
+        quorum = controller.quorum
+        # A voter names its directory. A broker in a voter's process has its node id and doesn't:
+        # it acknowledges nothing.
+        named = self.key.directory_id != NULL_UUID
+        self.is_voter = (
+            named
+            and quorum is not None
+            and self.key.node_id != quorum.key.node_id
+            and quorum.voters.contains(self.key)
+        )
+
+    def refusal(self, version: int) -> ErrorCode:
+        """Why it can't be served; NONE: it can."""
+        by_id = version >= TOPIC_IDS_SINCE
+        if by_id and bytes(self.topic.topic_id) != METADATA_TOPIC_ID:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if (not by_id and self.topic.topic != METADATA_TOPIC) or self.wanted.partition != 0:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        quorum = self.controller.quorum
+        if quorum is None or not quorum.leading:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if 0 <= self.wanted.current_leader_epoch < quorum.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if self.wanted.current_leader_epoch > quorum.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if self.wanted.fetch_offset < 0:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if self.wanted.fetch_offset > quorum.log.end and self.wanted.last_fetched_epoch < 0:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return ErrorCode.NONE
+
+    def bound(self, log: MetadataLog) -> int:
+        return log.end if self.is_voter else log.committed
+
+    def answer(self, code: ErrorCode) -> FetchResponse:
+        """The answer as it is now, with all the records that there are for it."""
+        data = PartitionData(
+            partition_index=self.wanted.partition,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        endpoints: list[NodeEndpoint] = []
+        quorum = self.controller.quorum
+        if quorum is not None:
+            leader = quorum.leader_id
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=quorum.epoch)
+            endpoints = leader_endpoints(self.controller, leader, NodeEndpoint)
+            if code is ErrorCode.NONE:
+                self._fill(data, quorum)
+        return FetchResponse(
+            responses=[
+                FetchableTopicResponse(
+                    topic=self.topic.topic, topic_id=bytes(self.topic.topic_id), partitions=[data]
+                )
+            ],
+            node_endpoints=endpoints,
+        )
+
+    def _fill(self, data: PartitionData, quorum: QuorumMember) -> None:
+        log, offset = quorum.log, self.wanted.fetch_offset
+        data.high_watermark = data.last_stable_offset = log.committed
+        data.log_start_offset = log.start
+        if offset < log.start:
+            assert self.controller.snapshots is not None
+            latest = self.controller.snapshots.latest
+            assert latest is not None, "what the log does not hold is in a snapshot"
+            data.snapshot_id = SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
+            return
+        diverging = log.diverges(offset, self.wanted.last_fetched_epoch)
+        if diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end)
+        elif offset < self.bound(log):
+            try:
+                found = log.read(offset, self.wanted.partition_max_bytes, self.bound(log))
+            except StorageError as error:
+                self.controller.fail(error)
+                data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                data.records = found.records
+                data.error_code = found.error
 
 
 def handle_on_controller(
@@ -43,66 +145,44 @@ def handle_on_controller(
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-    topic, wanted = request.topics[0], request.topics[0].partitions[0]
-    refusal = _refuse(controller, context, topic, wanted)
+    reader = _Reader(controller, request, request.topics[0])
+    refusal = reader.refusal(context.version)
     if refusal is not ErrorCode.NONE:
-        return _answer(controller, topic, wanted, refusal)
-    assert controller.log is not None
-    replica_id = max(request.replica_id, request.replica_state.replica_id)
-    if replica_id >= 0:
-        key = ReplicaKey(replica_id, bytes(wanted.replica_directory_id))
-        controller.fetched(key, wanted.fetch_offset)
-    if wanted.fetch_offset < controller.log.start:
-        return _answer(controller, topic, wanted, ErrorCode.NONE)
-    if wanted.fetch_offset < controller.log.committed or request.max_wait_ms <= 0:
-        return _answer(controller, topic, wanted, ErrorCode.NONE)
-    return _wait(controller, context, topic, wanted, min(request.max_wait_ms, WAIT_MS_MAX))
-
-
-def _refuse(
-    controller: Controller, context: RequestContext, topic: FetchTopic, wanted: FetchPartition
-) -> ErrorCode:
-    by_id = context.version >= TOPIC_IDS_SINCE
-    if by_id and bytes(topic.topic_id) != METADATA_TOPIC_ID:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if (not by_id and topic.topic != METADATA_TOPIC) or wanted.partition != 0:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    log = controller.log
-    if log is None or not controller.active:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if 0 <= wanted.current_leader_epoch < log.epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    if wanted.current_leader_epoch > log.epoch:
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if not 0 <= wanted.fetch_offset <= log.end:
-        return ErrorCode.OFFSET_OUT_OF_RANGE
-    return ErrorCode.NONE
+        return reader.answer(refusal)
+    quorum, wanted = controller.quorum, reader.wanted
+    assert quorum is not None
+    log = quorum.log
+    parts = log.diverges(wanted.fetch_offset, wanted.last_fetched_epoch) is not None
+    if wanted.fetch_offset < log.start or parts:
+        return reader.answer(ErrorCode.NONE)
+    if reader.is_voter:
+        quorum.replica_fetched(reader.key, wanted.fetch_offset)
+    elif reader.key.node_id >= 0:
+        controller.fetched(reader.key, wanted.fetch_offset)
+    if wanted.fetch_offset < reader.bound(log) or request.max_wait_ms <= 0:
+        return reader.answer(ErrorCode.NONE)
+    return _wait(controller, context, reader, min(request.max_wait_ms, WAIT_MS_MAX))
 
 
 def _wait(
-    controller: Controller,
-    context: RequestContext,
-    topic: FetchTopic,
-    wanted: FetchPartition,
-    wait_ms: int,
+    controller: Controller, context: RequestContext, reader: _Reader, wait_ms: int
 ) -> Deferred:
-    """Answer when something more is committed, or with nothing when the wait is over."""
+    """Answer when there is something more, or with nothing when the wait is over."""
     deferred = context.defer()
+    epoch = controller.epoch
 
     def finish(code: ErrorCode) -> None:
-        """Answer once: when the read fails the controller ends, and every wait with it."""
+        # Before anything is read: a disk that fails then wakes all that wait, this fetch included.
         timer.cancel()
         forget()
-        answer = _answer(controller, topic, wanted, code)
-        if deferred.buffers is None:
-            deferred.answer(answer)
+        deferred.answer(reader.answer(code))
 
     def try_complete() -> bool:
-        log = controller.log
-        if log is None or not controller.active:
+        quorum = controller.quorum
+        if quorum is None or not quorum.leading or quorum.epoch != epoch:
             finish(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
-        if wanted.fetch_offset >= log.committed:
+        if reader.wanted.fetch_offset >= reader.bound(quorum.log):
             return False
         finish(ErrorCode.NONE)
         return True
@@ -113,45 +193,3 @@ def _wait(
     forget = controller.observe(try_complete)
     timer = asyncio.get_running_loop().call_later(wait_ms / 1000, expire)
     return deferred
-
-
-def _answer(
-    controller: Controller, topic: FetchTopic, wanted: FetchPartition, code: ErrorCode
-) -> FetchResponse:
-    data = PartitionData(
-        partition_index=wanted.partition,
-        error_code=code,
-        high_watermark=-1,
-        aborted_transactions=None,
-        records=b"",
-    )
-    log = controller.log
-    if log is not None:
-        data.current_leader = LeaderIdAndEpoch(
-            leader_id=controller.settings.node_id, leader_epoch=log.epoch
-        )
-    if log is not None and code is ErrorCode.NONE:
-        data.high_watermark = log.committed
-        data.last_stable_offset = log.committed
-        data.log_start_offset = log.start
-        if wanted.fetch_offset < log.start:
-            assert controller.snapshots is not None
-            latest = controller.snapshots.latest
-            assert latest is not None, "what the log does not hold is in a snapshot"
-            data.snapshot_id = SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
-        elif wanted.fetch_offset < log.committed:
-            try:
-                found = log.read(wanted.fetch_offset, wanted.partition_max_bytes)
-            except StorageError as error:
-                controller.fail(error)
-                data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            else:
-                data.records = found.records
-                data.error_code = found.error
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic, topic_id=bytes(topic.topic_id), partitions=[data]
-            )
-        ]
-    )

@@ -1,0 +1,415 @@
+"""A controller's place in the quorum: performs what `core.quorum` decides.
+
+Owns the timers, the file quorum-state, the syncs of the metadata log and the order in which effects
+are carried out. It decides nothing about votes or leaders. What is committed, and that this node
+begins or ceases to lead, it tells its listener, the controller; that acts on it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from holdfast.config.node import NodeSettings
+from holdfast.core.image import MetadataImage
+from holdfast.core.quorum import Quorum
+from holdfast.core.quorum_events import (
+    NOBODY,
+    Answer,
+    AskVotes,
+    Commit,
+    Effect,
+    EndEpoch,
+    Follow,
+    Lead,
+    Leave,
+    LogEnd,
+    Persist,
+    Role,
+    Saved,
+    SetTimer,
+    Timeouts,
+)
+from holdfast.core.snapshot import SnapshotId
+from holdfast.core.voters import ReplicaKey, Voter, VoterSet
+from holdfast.log.errors import StorageError
+from holdfast.node.metadata_log import MetadataLog, MetadataLogError
+from holdfast.node.quorum_fetch import LeaderFetcher
+from holdfast.node.quorum_peers import Peers
+from holdfast.node.quorum_state import FILE_NAME, QuorumStateError, format_state, read_state
+from holdfast.node.snapshots import SnapshotStore
+from holdfast.runtime.ports import Runtime, WorkerFullError
+
+logger = logging.getLogger("holdfast.quorum")
+
+Reply = Callable[[Answer], None]
+
+
+class QuorumListener(Protocol):
+    """Who acts on the metadata log. Each call comes at once, between two effects."""
+
+    def committed(self) -> None:
+        """More of the log is committed: `MetadataLog.committed` says how much."""
+
+    def leading(self, epoch: int) -> None:
+        """This node leads; the LeaderChange record is appended and not committed yet."""
+
+    def snapshot_loaded(self, image: MetadataImage) -> None:
+        """The log now begins and ends where this image does; it is committed."""
+
+    def stopped_leading(self) -> None:
+        """What was appended and is not committed may be gone."""
+
+    def appended(self) -> None:
+        """The log has grown, or the quorum has changed: look at fetches that wait."""
+
+    def fail(self, error: BaseException) -> None:
+        """The disk can't be written: nothing that depends on it may be answered."""
+
+
+def static_voters(settings: NodeSettings) -> VoterSet:
+    """The voters of controller.quorum.voters; their directories are not known."""
+    return VoterSet.of(Voter(*voter) for voter in settings.controller_quorum_voters)
+
+
+class QuorumMember:
+    """This node's replica of the metadata log in the quorum."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: NodeSettings,
+        log: MetadataLog,
+        *,
+        key: ReplicaKey,
+        cluster_id: str,
+        voters: VoterSet,
+        snapshots: SnapshotStore,
+        listener: QuorumListener,
+    ) -> None:
+        """Read what was saved. MetadataLogError: it is damaged, or gone while the log is there."""
+        self.runtime = runtime
+        self.settings = settings
+        self.log = log
+        self.key: Final = key
+        self.cluster_id: Final = cluster_id
+        self.snapshots: Final = snapshots
+        self.listener: Final = listener
+        self._home = log.replica.home
+        self.state: Final = Quorum(
+            key,
+            voters,
+            Timeouts(
+                settings.controller_quorum_election_timeout_ms,
+                settings.controller_quorum_fetch_timeout_ms,
+                settings.controller_quorum_election_backoff_max_ms,
+            ),
+            saved=self._read_saved(),
+            log_end=LogEnd(log.last_epoch, log.end),
+            committed=log.committed,
+        )
+        self._fetcher = LeaderFetcher(self)
+        self._peers = Peers(self)
+        self._effects: deque[Effect] = deque()
+        self._performing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._syncing = False
+        self._to_save: Persist | None = None
+        self._saving = False
+        self._replies: dict[int, Reply] = {}
+        self._next_token = 0
+        self._started = False
+        self._closed = False
+
+    def _read_saved(self) -> Saved:
+        directory = self.log.replica.directory
+        try:
+            saved = read_state(self.runtime.disk, directory)
+        except QuorumStateError as error:
+            raise MetadataLogError(str(error)) from error
+        except OSError as error:
+            raise self._home.fail(error) from error
+        if saved is None and self.log.end > 0:
+            raise MetadataLogError(
+                f"{directory}/{FILE_NAME} is missing, and the metadata log beside it is not empty: "
+                "without it this voter could vote twice in one epoch. Restore the directory from a "
+                "copy, or empty it."
+            )
+        return saved or Saved()
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take part, once all that is on the disk is synced.
+
+        What a killed process has written and not synced lies in the log like all else, and the
+        first fetch would acknowledge it. The sync also makes the directory's own name durable,
+        without which no vote in it would be.
+        """
+        self.log.sync().add_done_callback(self._begin)
+
+    def _begin(self, done: asyncio.Future[None]) -> None:
+        if self._closed or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.listener.fail(error)
+            return
+        self._started = True
+        self.feed(self.state.log_changed(self._log_end(), self.log.durable_end, self.now_ms()))
+        self.feed(self.state.start(self.now_ms()))
+
+    def close(self) -> None:
+        """Take part no more. Nobody is told; `shut_down` first, to leave politely."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fetcher.stop()
+        self._peers.close()
+        self._replies.clear()
+
+    async def shut_down(self, *, timeout_ms: int) -> None:
+        """Hand leadership over: others elect at once instead of waiting for a time-out."""
+        if self._closed or self.state.role is not Role.LEADER:
+            return
+        self.feed(self.state.resign(self.now_ms()))
+        await self._peers.finish(timeout_ms / 1000)
+
+    # -- what others may know ------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def leading(self) -> bool:
+        """Whether this node may append now."""
+        return self.state.leading and not self._closed
+
+    @property
+    def leader_id(self) -> int:
+        """Who is believed to lead, -1 when that is not known."""
+        return NOBODY if self._closed else self.state.known_leader
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.state.voters
+
+    def now_ms(self) -> int:
+        return self.runtime.clock.monotonic_ms()
+
+    # -- what the controller reports -----------------------------------------------------------
+
+    def appended(self) -> None:
+        """Something was appended to the log: it is counted, and synced soon."""
+        self.log_changed()
+        self._start_sync()
+        self.listener.appended()
+
+    def log_changed(self) -> None:
+        """The log was appended to, or cut: let the state machine know."""
+        self.feed(self.state.log_changed(self._log_end(), self.log.durable_end, self.now_ms()))
+
+    def set_voters(self, voters: VoterSet) -> None:
+        """Another set of voters is in force from now on (KIP-853)."""
+        self._peers.stop()
+        self.feed(self.state.set_voters(voters, self.now_ms()))
+        if self.leading:
+            self._peers.begin_epoch(self.epoch)
+
+    def replica_fetched(self, key: ReplicaKey, offset: int) -> None:
+        """A replica's fetch has come, and its log agrees with ours below `offset`."""
+        self.feed(self.state.replica_fetched(key, offset, self.now_ms()))
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def vote_requested(
+        self, epoch: int, candidate: ReplicaKey, end: LogEnd, *, pre_vote: bool, reply: Reply
+    ) -> None:
+        token = self._expect(reply)
+        now_ms = self.now_ms()
+        self.feed(
+            self.state.vote_requested(
+                token, epoch, candidate, end, pre_vote=pre_vote, now_ms=now_ms
+            )
+        )
+
+    def begin_requested(self, epoch: int, leader_id: int, reply: Reply) -> None:
+        self.feed(self.state.begin_requested(self._expect(reply), epoch, leader_id, self.now_ms()))
+
+    def end_requested(
+        self, epoch: int, leader_id: int, successors: list[int], reply: Reply
+    ) -> None:
+        token = self._expect(reply)
+        self.feed(self.state.end_requested(token, epoch, leader_id, successors, self.now_ms()))
+
+    @property
+    def serving(self) -> bool:
+        """Whether requests of other voters can be answered yet, and still."""
+        return self._started and not self._closed
+
+    def _expect(self, reply: Reply) -> int:
+        self._next_token += 1
+        self._replies[self._next_token] = reply
+        return self._next_token
+
+    # -- effects -------------------------------------------------------------------------------
+
+    def feed(self, effects: list[Effect]) -> None:
+        """Perform effects in order; events that come of them wait until those are done."""
+        self._effects.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._effects and not self._closed:
+                self._perform(self._effects.popleft())
+        except StorageError as error:
+            self.listener.fail(error)
+        finally:
+            self._performing = False
+        if self._closed:
+            self._effects.clear()
+
+    def _perform(self, effect: Effect) -> None:
+        if isinstance(effect, SetTimer):
+            self._set_timer(effect)
+        elif isinstance(effect, Persist):
+            self._to_save = effect
+            self._save()
+        elif isinstance(effect, Commit):
+            self.log.commit(effect.offset)
+            self.listener.committed()
+        elif isinstance(effect, Answer):
+            self._replies.pop(effect.token)(effect)
+        elif isinstance(effect, AskVotes):
+            self._peers.ask_votes(effect)
+        elif isinstance(effect, Follow):
+            self._follow(effect)
+        elif isinstance(effect, Lead):
+            self._lead(effect)
+        elif isinstance(effect, EndEpoch):
+            self._peers.end_epoch(effect)
+        else:
+            assert isinstance(effect, Leave)
+            self._leave(effect)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        jitter_ms = self.runtime.random.below(effect.jitter_ms + 1)
+        delay = (effect.delay_ms + jitter_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay, self._timed_out)
+
+    def _timed_out(self) -> None:
+        self._timer = None
+        if not self._closed:
+            self.feed(self.state.timed_out(self.now_ms()))
+
+    def _follow(self, effect: Follow) -> None:
+        self._peers.stop()
+        leader = self.state.voters.find(effect.leader_id)
+        if leader is None:
+            return  # a stranger to us: the timer will end this
+        logger.info("node %d follows %d in epoch %d", *self._us(), effect.leader_id, effect.epoch)
+        self._fetcher.start(leader, effect.epoch)
+
+    def _lead(self, effect: Lead) -> None:
+        logger.info("node %d leads the quorum in epoch %d", *self._us(), effect.epoch)
+        self.log.begin_epoch(effect.epoch, self.key.node_id, self.state.voters, effect.granting)
+        self.listener.leading(effect.epoch)
+        self._peers.begin_epoch(effect.epoch)
+        self.appended()
+
+    def _leave(self, effect: Leave) -> None:
+        if effect.role is Role.LEADER:
+            logger.info("node %d no longer leads in epoch %d", *self._us(), effect.epoch)
+            self._peers.stop()
+            self.listener.stopped_leading()
+        else:
+            self._fetcher.stop()
+        self.listener.appended()
+
+    def _us(self) -> tuple[int]:
+        return (self.key.node_id,)
+
+    def _log_end(self) -> LogEnd:
+        return LogEnd(self.log.last_epoch, self.log.end)
+
+    # -- durability ----------------------------------------------------------------------------
+
+    def _start_sync(self) -> None:
+        """Sync what was appended, unless a sync is under way: what comes meanwhile shares one."""
+        if self._syncing or self._closed or self.log.durable_end == self.log.end:
+            return
+        self._syncing = True
+        self.log.sync().add_done_callback(self._synced)
+
+    def _synced(self, done: asyncio.Future[None]) -> None:
+        self._syncing = False
+        if self._closed or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.listener.fail(error)
+            return
+        self.log_changed()
+        self._start_sync()
+
+    def _save(self) -> None:
+        """Write quorum-state, the newest that there is; one write at a time."""
+        if self._saving or self._to_save is None or self._closed:
+            return
+        effect, self._to_save = self._to_save, None
+        self._saving = True
+        disk, path = self.runtime.disk, f"{self.log.replica.directory}/{FILE_NAME}"
+        data = format_state(effect.saved)
+        job = self._home.submit(lambda: disk.write_atomic(path, data))
+        job.add_done_callback(lambda done: self._was_saved(effect.version, done))
+
+    def _was_saved(self, version: int, done: asyncio.Future[None]) -> None:
+        self._saving = False
+        if self._closed or done.cancelled():
+            return
+        error = done.exception()
+        if isinstance(error, WorkerFullError):
+            self.listener.fail(StorageError(self._home.path, "too much waits for the disk"))
+        elif isinstance(error, OSError):
+            self.listener.fail(self._home.fail(error))
+        elif error is not None:
+            raise error
+        else:
+            self.feed(self.state.persisted(version, self.now_ms()))
+            self._save()
+
+    # -- what the fetcher and the peers report -------------------------------------------------
+
+    def heard(self, epoch: int, leader_id: int) -> None:
+        self.feed(self.state.heard(epoch, leader_id, self.now_ms()))
+
+    def leader_gone(self, epoch: int) -> None:
+        self.feed(self.state.leader_gone(epoch, self.now_ms()))
+
+    def fetched(self, epoch: int, high_watermark: int) -> None:
+        self.feed(self.state.fetched(epoch, high_watermark, self.now_ms()))
+
+    def snapshot_loaded(self, identity: SnapshotId, image: MetadataImage) -> None:
+        """A snapshot was fetched and is durable: it takes the log's place."""
+        self.log.restart_at(identity.end_offset, identity.epoch)
+        self.listener.snapshot_loaded(image)
+        self.feed(
+            self.state.log_restarted(LogEnd(identity.epoch, identity.end_offset), self.now_ms())
+        )
+
+    def vote_answered(
+        self, asked: AskVotes, voter: int, epoch: int, leader_id: int, *, granted: bool
+    ) -> None:
+        now_ms = self.now_ms()
+        self.feed(
+            self.state.vote_answered(
+                asked.round, voter, epoch, leader_id, granted=granted, now_ms=now_ms
+            )
+        )

@@ -1,0 +1,219 @@
+"""A voter reads the metadata log from the quorum's leader, and acknowledges what it has synced.
+
+Owns the connection to the leader and the order fetch, append, sync, fetch. The next fetch goes out
+from an end that is durable here, for the leader counts what a fetch leaves behind as durable
+(KAFKA.md 5.6). While a sync takes long, it asks for nothing new, only to be heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from holdfast.core.names import METADATA_TOPIC
+from holdfast.core.snapshot import SnapshotId
+from holdfast.core.voters import Voter
+from holdfast.log.errors import StorageError
+from holdfast.log.log import EpochEnd
+from holdfast.node.channel import report_bug
+from holdfast.node.snapshot_fetch import SnapshotFetch, SnapshotRefusedError
+from holdfast.node.snapshot_format import SnapshotError
+from holdfast.runtime.dial import Connection, dial
+from holdfast.runtime.ports import WorkerFullError
+from holdfast.wire.errors import ErrorCode, error_code
+from holdfast.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from holdfast.wire.uuids import METADATA_TOPIC_ID
+
+if TYPE_CHECKING:
+    from holdfast.node.quorum import QuorumMember
+
+logger = logging.getLogger("holdfast.quorum")
+
+BYTES_MAX: Final = 1024 * 1024
+WAIT_MS_MAX: Final = 500
+
+
+class LeaderFetcher:
+    """Fetches while this node follows; one task at a time."""
+
+    def __init__(self, member: QuorumMember) -> None:
+        self._member = member
+        self._task: asyncio.Task[None] | None = None
+        self._client_id = f"quorum-{member.key.node_id}-fetcher"
+        self._complained = ErrorCode.NONE
+
+    def start(self, leader: Voter, epoch: int) -> None:
+        self.stop()
+        self._task = asyncio.get_running_loop().create_task(self._follow(leader, epoch))
+        self._task.add_done_callback(report_bug)
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    async def _follow(self, leader: Voter, epoch: int) -> None:
+        member = self._member
+        timeout_ms = max(1, member.settings.controller_quorum_fetch_timeout_ms)
+        pause_s = max(1, member.settings.controller_quorum_retry_backoff_ms) / 1000
+        while True:
+            try:
+                connection = await dial(
+                    member.runtime,
+                    leader.host,
+                    leader.port,
+                    self._client_id,
+                    timeout_ms=timeout_ms,
+                )
+            except ConnectionRefusedError:
+                member.leader_gone(epoch)
+                await asyncio.sleep(pause_s)
+                continue
+            except OSError as error:
+                logger.debug("the leader can't be reached: %s", error)
+                await asyncio.sleep(pause_s)
+                continue
+            try:
+                while True:
+                    if not await self._fetch(connection, epoch):
+                        await asyncio.sleep(pause_s)
+            except OSError as error:
+                logger.debug("the connection to the leader is lost: %s", error)
+            except StorageError as error:
+                member.listener.fail(error)
+                return
+            finally:
+                connection.close()
+
+    async def _fetch(self, connection: Connection, epoch: int) -> bool:
+        """Fetch once from the end of the log, made durable. False: pause before the next."""
+        member = self._member
+        await self._sync(connection, epoch)
+        response = await self._ask(connection, epoch, member.log.end)
+        found = _only_partition(response)
+        if found is None or found.error_code != ErrorCode.NONE:
+            self._refused(error_code(found.error_code if found else response.error_code), found)
+            return False
+        self._complained = ErrorCode.NONE
+        if found.diverging_epoch.epoch >= 0:
+            diverging = EpochEnd(found.diverging_epoch.epoch, found.diverging_epoch.end_offset)
+            logger.info("the metadata log parts from the leader's: %s", diverging)
+            member.log.truncate_at(diverging)
+            member.log_changed()
+        elif found.snapshot_id.end_offset >= 0:
+            identity = SnapshotId(found.snapshot_id.end_offset, found.snapshot_id.epoch)
+            return await self._load_snapshot(connection, epoch, identity)
+        elif found.records:
+            code = member.log.append_fetched(found.records)
+            if code is not ErrorCode.NONE:
+                logger.error("what the leader sends can't be appended: %s", code.name)
+                return False
+            member.log_changed()
+        # Nothing of a response that diverges may be believed but that it does (KAFKA-14704).
+        whole = found.diverging_epoch.epoch < 0
+        member.fetched(epoch, found.high_watermark if whole else 0)
+        return True
+
+    async def _load_snapshot(
+        self, connection: Connection, epoch: int, identity: SnapshotId
+    ) -> bool:
+        """Take a snapshot in place of what the leader's log no longer has. False: not now."""
+        member = self._member
+        logger.info("behind the leader's log: loading snapshot %s", identity.file_name)
+        coming = SnapshotFetch(
+            identity,
+            node_id=member.key.node_id,
+            cluster_id=member.cluster_id,
+            leader_epoch=epoch,
+            directory_id=member.key.directory_id,
+        )
+        writer = member.snapshots.create(identity)
+        timeout_ms = max(1, member.settings.controller_quorum_fetch_timeout_ms)
+        try:
+            while not coming.complete:
+                response = await connection.send(coming.request(), timeout_ms=timeout_ms)
+                await writer.append(coming.take(response))
+                member.fetched(epoch, 0)  # the leader is alive
+            image = coming.finish()
+            await writer.finish(member.runtime.clock.wall_ms())
+        except (SnapshotRefusedError, SnapshotError, WorkerFullError) as error:
+            logger.warning("the snapshot can't be had: %s", error)
+            return False
+        finally:
+            writer.abandon()
+        member.snapshot_loaded(identity, image)
+        return True
+
+    async def _sync(self, connection: Connection, epoch: int) -> None:
+        """Make durable what was appended, letting the leader hear from us meanwhile."""
+        log = self._member.log
+        if log.durable_end == log.end:
+            return
+        patience_s = max(1, self._member.settings.controller_quorum_fetch_timeout_ms) / 3000
+        syncing = log.sync()
+        while not syncing.done():
+            done, _ = await asyncio.wait([syncing], timeout=patience_s)
+            if not done:
+                await self._sign_of_life(connection, epoch)
+        syncing.result()
+        self._member.log_changed()
+
+    async def _sign_of_life(self, connection: Connection, epoch: int) -> None:
+        response = await self._ask(connection, epoch, self._member.log.durable_end, wait_ms=0)
+        found = _only_partition(response)
+        if found is not None and found.error_code == ErrorCode.NONE:
+            self._member.fetched(epoch, 0)
+
+    def _refused(self, code: ErrorCode, found: PartitionData | None) -> None:
+        if found is not None:
+            leader = found.current_leader
+            self._member.heard(leader.leader_epoch, leader.leader_id)
+        if code is not self._complained:
+            self._complained = code
+            logger.info("the leader refuses a fetch: %s", code.name)
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def _ask(
+        self, connection: Connection, epoch: int, offset: int, *, wait_ms: int = WAIT_MS_MAX
+    ) -> asyncio.Future[FetchResponse]:
+        member = self._member
+        timeout_ms = max(1, member.settings.controller_quorum_fetch_timeout_ms)
+        wanted = FetchPartition(
+            partition=0,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=max(member.log.epoch_before(offset), 0),
+            log_start_offset=member.log.start,
+            partition_max_bytes=BYTES_MAX if wait_ms else 1,
+            replica_directory_id=member.key.directory_id,
+        )
+        request = FetchRequest(
+            cluster_id=member.cluster_id,
+            replica_state=ReplicaState(replica_id=member.key.node_id),
+            max_wait_ms=min(wait_ms, timeout_ms // 2),
+            min_bytes=1,
+            max_bytes=BYTES_MAX,
+            topics=[
+                FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[wanted])
+            ],
+        )
+        return connection.send(request, timeout_ms=timeout_ms)
+
+
+def _only_partition(response: FetchResponse) -> PartitionData | None:
+    if response.error_code != ErrorCode.NONE:
+        return None
+    if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
+        return None
+    return response.responses[0].partitions[0]

@@ -1,0 +1,227 @@
+"""What one voter asks of the others: Vote, BeginQuorumEpoch, EndQuorumEpoch.
+
+Owns a connection and at most one task to each. Asking is repeated until it is answered or of no
+more use; when it is of use, `core.quorum` says. Fetches have connections of their own, for one
+that waits for news would hold these up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.core.names import METADATA_TOPIC
+from holdfast.core.quorum_events import AskVotes, EndEpoch, Role
+from holdfast.core.voters import Voter
+from holdfast.node.channel import report_bug
+from holdfast.runtime.dial import Connection, dial
+from holdfast.wire.errors import ErrorCode, error_code
+from holdfast.wire.messages import begin_quorum_epoch as begin
+from holdfast.wire.messages import end_quorum_epoch as end
+from holdfast.wire.messages import vote
+
+if TYPE_CHECKING:
+    from holdfast.node.quorum import QuorumMember
+
+logger = logging.getLogger("holdfast.quorum")
+
+PAUSE_MS_MAX: Final = 500
+
+
+class Peers:
+    """The other voters, as this one reaches them."""
+
+    def __init__(self, member: QuorumMember) -> None:
+        self._member = member
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._client_id = f"quorum-{member.key.node_id}"
+
+    def ask_votes(self, asked: AskVotes) -> None:
+        for voter in self._others():
+            self._start(voter, self._ask_vote(voter, asked))
+
+    def begin_epoch(self, epoch: int) -> None:
+        for voter in self._others():
+            self._start(voter, self._tell_beginning(voter, epoch))
+
+    def end_epoch(self, ended: EndEpoch) -> None:
+        for voter in self._others():
+            self._start(voter, self._tell_end(voter, ended))
+
+    def stop(self) -> None:
+        """Ask nothing more; connections stay."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until what is asked now has been answered, so long at most."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=seconds)
+
+    def close(self) -> None:
+        self.stop()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _others(self) -> tuple[Voter, ...]:
+        return self._member.voters.others(self._member.key.node_id)
+
+    def _start(self, voter: Voter, work: Coroutine[Any, Any, None]) -> None:
+        before = self._tasks.pop(voter.node_id, None)
+        if before is not None:
+            before.cancel()
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(report_bug)
+        self._tasks[voter.node_id] = task
+
+    # -- each request --------------------------------------------------------------------------
+
+    async def _ask_vote(self, voter: Voter, asked: AskVotes) -> None:
+        member = self._member
+        wanted = vote.RequestPartitionData(
+            partition_index=0,
+            replica_epoch=asked.epoch,
+            replica_id=member.key.node_id,
+            replica_directory_id=member.key.directory_id,
+            voter_directory_id=voter.directory_id,
+            last_offset_epoch=max(asked.log_end.epoch, 0),
+            last_offset=asked.log_end.offset,
+            pre_vote=asked.pre_vote,
+        )
+        request = vote.VoteRequest(
+            cluster_id=member.cluster_id,
+            voter_id=voter.node_id,
+            topics=[vote.RequestTopicData(topic_name=METADATA_TOPIC, partitions=[wanted])],
+        )
+        attempt = 0
+        while member.state.round == asked.round:
+            answer = await self._ask(voter, request)
+            if answer is not None:
+                found = answer.topics[0].partitions[0]
+                member.vote_answered(
+                    asked,
+                    voter.node_id,
+                    found.leader_epoch,
+                    found.leader_id,
+                    granted=found.vote_granted,
+                )
+                return
+            attempt += 1
+            await self._pause(attempt)
+
+    async def _tell_beginning(self, voter: Voter, epoch: int) -> None:
+        """Tell it until it fetches, and again whenever it has not fetched for a while."""
+        member = self._member
+        wanted = begin.RequestPartitionData(
+            partition_index=0,
+            voter_directory_id=voter.directory_id,
+            leader_id=member.key.node_id,
+            leader_epoch=epoch,
+        )
+        request = begin.BeginQuorumEpochRequest(
+            cluster_id=member.cluster_id,
+            voter_id=voter.node_id,
+            topics=[begin.RequestTopicData(topic_name=METADATA_TOPIC, partitions=[wanted])],
+            leader_endpoints=self._endpoints(begin.LeaderEndpoint),
+        )
+        half_ms = max(1, member.settings.controller_quorum_fetch_timeout_ms // 2)
+        attempt = 0
+        while member.state.leading and member.epoch == epoch:
+            progress = member.state.replicas.get(voter.key)
+            fetches = progress is not None and progress.end_then >= 0
+            if fetches and member.now_ms() - progress.fetched_ms < half_ms:  # type: ignore[union-attr]
+                await asyncio.sleep(half_ms / 1000)
+                continue
+            answer = await self._ask(voter, request)
+            if answer is None:
+                attempt += 1
+                await self._pause(attempt)
+                continue
+            attempt = 0
+            found = answer.topics[0].partitions[0]
+            member.heard(found.leader_epoch, found.leader_id)
+            await asyncio.sleep(half_ms / 1000)
+
+    async def _tell_end(self, voter: Voter, ended: EndEpoch) -> None:
+        member = self._member
+        voters = [member.voters.find(successor) for successor in ended.successors]
+        wanted = end.RequestPartitionData(
+            partition_index=0,
+            leader_id=member.key.node_id,
+            leader_epoch=ended.epoch,
+            preferred_successors=list(ended.successors),
+            preferred_candidates=[
+                end.ReplicaInfo(candidate_id=each.node_id, candidate_directory_id=each.directory_id)
+                for each in voters
+                if each is not None
+            ],
+        )
+        request = end.EndQuorumEpochRequest(
+            cluster_id=member.cluster_id,
+            topics=[end.RequestTopicData(topic_name=METADATA_TOPIC, partitions=[wanted])],
+            leader_endpoints=self._endpoints(end.LeaderEndpoint),
+        )
+        attempt = 0
+        while member.state.role is Role.RESIGNED and member.epoch == ended.epoch:
+            answer = await self._ask(voter, request)
+            if answer is not None:
+                found = answer.topics[0].partitions[0]
+                member.heard(found.leader_epoch, found.leader_id)
+                return
+            attempt += 1
+            await self._pause(attempt)
+
+    def _endpoints(self, made_of: type[Any]) -> list[Any]:
+        own = self._member.voters.find(self._member.key.node_id)
+        if own is None:
+            return []
+        name = self._member.settings.controller_listener_names[0]
+        return [made_of(name=name, host=own.host, port=own.port)]
+
+    # -- connections ---------------------------------------------------------------------------
+
+    async def _ask(self, voter: Voter, request: Any) -> Any:
+        """Send one request; None when there is no answer, or none that says anything."""
+        settings = self._member.settings
+        timeout_ms = max(1, settings.controller_quorum_request_timeout_ms)
+        address = voter.host, voter.port
+        connection = self._connections.get(address)
+        try:
+            if connection is None or not connection.is_open:
+                connection = await dial(
+                    self._member.runtime, *address, self._client_id, timeout_ms=timeout_ms
+                )
+                self._connections[address] = connection
+            answer = await connection.send(request, timeout_ms=timeout_ms)
+        except OSError as error:
+            logger.debug("voter %d does not answer: %s", voter.node_id, error)
+            return None
+        code = answer.error_code
+        partitions = [each for topic in answer.topics for each in topic.partitions]
+        if code == ErrorCode.NONE and len(partitions) == 1:
+            code = partitions[0].error_code
+            if code not in _STRANGE:
+                return answer
+        logger.warning("voter %d refuses: %s", voter.node_id, error_code(code).name)
+        return None
+
+    async def _pause(self, attempt: int) -> None:
+        backoff_ms = max(1, self._member.settings.controller_quorum_retry_backoff_ms)
+        pause_ms = min(PAUSE_MS_MAX, backoff_ms << min(attempt - 1, 10))
+        pause_ms = pause_ms // 2 + self._member.runtime.random.below(pause_ms // 2 + 1)
+        await asyncio.sleep(pause_ms / 1000)
+
+
+_STRANGE: Final = (
+    # Answers that say nothing of epochs or leaders: the voter is not who we think it is, or starts.
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.INVALID_VOTER_KEY,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_REQUEST,
+)
