@@ -73,6 +73,7 @@ class Cluster:
         self.now_ms = 1_000_000
         self.incarnations: dict[int, int] = {}
         self.alive: dict[int, None] = {}
+        self.clean: dict[int, int] = {}  # broker -> epoch of a clean shutdown, for who wants it
         self.deltas: list[ImageDelta] = []
         self.topics_made = 0
         levels = {**BOOTSTRAP, ELIGIBLE_LEADER_REPLICAS: int(elr)}
