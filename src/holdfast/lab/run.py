@@ -370,6 +370,15 @@ class Run:
         except ClusterError as error:
             raise LabError(str(error)) from error
 
+    def soon(self, condition: Callable[[], bool], bound_s: float) -> bool:
+        """Whether a condition comes true within the bound. LabError: a workload has ended."""
+        try:
+            return self.wait("what was expected", condition, bound_s)
+        except LabError:
+            for worker in self._workers:
+                worker.raise_if_dead()
+            return False
+
     def steady(self, worker: Worker, seconds: float | None = None) -> None:
         """Let a workload run: until its history reaches so many seconds beyond now."""
         seconds = self.parameters.duration_s if seconds is None else seconds
@@ -475,12 +484,7 @@ class Run:
                 for number, each in wanted.items()
             )
 
-        try:
-            return self.wait("leaders and ISRs", reached, bound_s)
-        except LabError:
-            for worker in self._workers:
-                worker.raise_if_dead()
-            return False
+        return self.soon(reached, bound_s)
 
     def _seen(self, wanted: Mapping[int, Want]) -> str:
         states = self.view.partitions

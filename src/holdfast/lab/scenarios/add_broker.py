@@ -1,0 +1,148 @@
+"""C36: a broker is added, partitions are moved to it under load, and it is killed meanwhile."""
+
+from __future__ import annotations
+
+from holdfast.lab.closing import conclude, end_of
+from holdfast.lab.moving import Mover, expect_even, share_table
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.wants import lists_text, names, want
+from holdfast.lab.workload import Worker
+
+NEW = 3
+PRELOAD_EVENTS = 15_000
+PRELOAD_BYTES = 1000
+SLOW = 200_000  # bytes a second: the moves are still under way when they are disturbed
+FAST = 50_000_000
+EVEN = "load is even"
+
+
+def steps(run: Run) -> None:
+    """Move with a throttle, kill the new broker in the middle, call back, and move for good."""
+    producer = begin(run)
+    old, target = before(run), run.parameters.assignment()
+    mover = Mover(run)
+    mover.begin(target, rate=SLOW)
+    run.wait("the new broker to hold something", lambda: copied(run) > 0, WORK_S)
+    run.fault("KILL", NEW)
+    run.expect_flow(producer, f"{NEW} is down in the middle of the moves", 20.0)
+    moving = mover.moving()
+    run.check(
+        f"{NEW} is down in the middle of the moves",
+        "they are still under way",
+        f"{names(moving)} under way" if moving else "none is",
+        kept=bool(moving),
+    )
+    expect_in_sync(run, old, f"{NEW} is down in the middle of the moves")
+    run.start_node(NEW)
+    run.wait("it to go on copying", lambda: copied(run) > 0, WORK_S)
+
+    called_back = mover.cancel()
+    mover.wait()
+    back = {p: old[p] for p in called_back}
+    expect_replicas(run, "the moves were called back", back)
+    run.expect_flow(producer, "the moves were called back", 20.0)
+
+    mover.begin(target, rate=SLOW)
+    mover.set_rate(FAST)
+    mover.wait()
+    expect_replicas(run, "the moves are done", target)
+    whole = {p: want(isr=nodes) for p, nodes in target.items()}
+    run.expect("the moves are done", whole, 45.0)
+    run.elect()
+    preferred = {p: want(nodes[0], nodes) for p, nodes in target.items()}
+    run.expect("after a preferred election", preferred)
+    run.tables.append(share_table(run, "Who holds and leads how many partitions at the end"))
+    expect_even(run, f"{EVEN} at the end")
+    run.expect_flow(producer, "at the end", 20.0)
+    run.steady(producer, 1.0)
+    conclude(run)
+
+
+def nothing_moves(run: Run) -> None:
+    """Nobody reassigns: no replica is ever moved by itself."""
+    producer = begin(run)
+    run.elect()
+    run.steady(producer)
+    run.expect_replicas(f"{NEW} is there", before(run))
+    expect_even(run, f"{EVEN} at the end")
+    conclude(run)
+
+
+def before(run: Run) -> dict[int, tuple[int, ...]]:
+    """Where replicas are at first: in rings over all brokers but the new one."""
+    parameters = run.parameters
+    return {
+        p: tuple((p + 1 - place) % NEW for place in range(parameters.replication_factor))
+        for p in run.partitions
+    }
+
+
+def begin(run: Run) -> Worker:
+    """Make the topic on three brokers, load it, and start the fourth."""
+    run.make_topic(before(run))
+    run.fault("TERM", NEW)
+    preload = run.start_producer("preload", rate=0, max_messages=PRELOAD_EVENTS, size=PRELOAD_BYTES)
+    preload.wait()
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.start_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.start_node(NEW)
+    run.note(f"broker {NEW} has come, and holds nothing")
+    return producer
+
+
+def copied(run: Run) -> int:
+    """Partitions of which the new broker has something on its disk."""
+    return sum(end_of(run, NEW, partition) > 0 for partition in run.partitions)
+
+
+def expect_in_sync(run: Run, replicas: dict[int, tuple[int, ...]], when: str) -> None:
+    """Check that those who held a partition before its move are still in sync."""
+    view = run.view.partitions
+    missing = [p for p, nodes in replicas.items() if not set(nodes) <= set(view[p].isr)]
+    run.check(
+        f"the ISR, {when}",
+        "all who held the partition before",
+        f"not so in {names(missing)}" if missing else "all who held the partition before",
+        kept=not missing,
+    )
+
+
+def expect_replicas(run: Run, when: str, replicas: dict[int, tuple[int, ...]]) -> None:
+    """Check that these partitions come to have exactly these replicas."""
+
+    def seen() -> dict[int, tuple[int, ...]]:
+        return {p: tuple(run.view.partitions[p].replicas) for p in replicas}
+
+    def sets(lists: dict[int, tuple[int, ...]]) -> dict[int, set[int]]:
+        return {p: set(nodes) for p, nodes in lists.items()}
+
+    reached = run.soon(lambda: sets(seen()) == sets(replicas), WORK_S)
+    run.check(f"replicas, {when}", lists_text(replicas), lists_text(seen()), kept=reached)
+
+
+SCENARIO = Scenario(
+    name="add-broker",
+    summary="A fourth broker comes, and partitions are moved to it under load, with disturbances.",
+    text=(
+        "With a throttle, so that clients don't suffer. In the middle the new broker is killed: "
+        "nothing is acknowledged less, the moves wait for it. They are called back, and every "
+        "partition is where it was. The second time they come to their end, the throttle is "
+        "lifted meanwhile, and replicas and leaders are spread evenly; nothing is lost. In the "
+        "control nobody reassigns, and the new broker idles: no copy is made by itself."
+    ),
+    defaults=Parameters(brokers=NEW + 1, partitions=6),
+    parts=(
+        Part(name="main", title="Partitions are moved to the new broker", steps=steps),
+        Part(
+            name="control",
+            title="Control: nobody reassigns",
+            steps=nothing_moves,
+            breaks_check=EVEN,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "signal"}),
+)

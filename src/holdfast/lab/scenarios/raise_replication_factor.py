@@ -1,0 +1,82 @@
+"""C37: a topic with one copy gets three, under load, and survives what would have been its end."""
+
+from __future__ import annotations
+
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.closing import conclude
+from holdfast.lab.disks import lose_replica
+from holdfast.lab.moving import Mover
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenarios.one_broker_down import without
+from holdfast.lab.scenarios.replication_factor_one import gone
+from holdfast.lab.wants import want
+
+PRELOAD_EVENTS = 10_000
+PRELOAD_BYTES = 1000
+VICTIM_PARTITION = 1
+
+
+def steps(run: Run) -> None:
+    parameters = run.parameters
+    target = parameters.assignment()
+    run.make_topic({p: nodes[:1] for p, nodes in target.items()})
+    preload = run.start_producer("preload", rate=0, max_messages=PRELOAD_EVENTS, size=PRELOAD_BYTES)
+    preload.wait()
+    producer = run.start_producer()
+    raw = run.start_raw()
+    run.start_reader()
+    run.start_raw_reader()
+    run.must_flow(producer)
+    run.must_flow(raw)
+    run.steady(producer, 1.0)
+
+    mover = Mover(run)
+    mover.begin(target)
+    mover.wait()
+    whole = {p: want(nodes[0], nodes) for p, nodes in target.items()}
+    run.expect("each partition has three copies", whole, 45.0)
+    run.expect_replicas("when it is done", target)
+    run.expect_flow(producer, "each partition has three copies", 20.0)
+    run.steady(producer, 1.0)
+
+    victim = target[VICTIM_PARTITION][0]
+    run.fault("KILL", victim)
+    for partition in run.partitions:
+        lose_replica(run, victim, partition)
+    run.note(f"node {victim} has lost what it had of the topic")
+    bound_s = parameters.session_s + 15
+    run.expect(f"{victim} is down, and its copies are lost", without(target, {victim}), bound_s)
+    run.expect_flow(producer, f"{victim} is down", 20.0)
+    run.steady(producer, 1.0)
+    run.start_node(victim)
+    copied = {p: want(isr=nodes) for p, nodes in target.items()}
+    run.expect(f"{victim} is back, and has copied", copied, 45.0)
+    run.elect()
+    run.expect("after a preferred election", whole)
+    run.expect_flow(producer, "at the end", 20.0)
+    conclude(run)
+
+
+SCENARIO = Scenario(
+    name="raise-replication-factor",
+    summary="A topic with one copy of each partition gets three, under load; then a disk is lost.",
+    text=(
+        "Two brokers more are assigned to each partition while it is written to. They copy, join "
+        "the ISR, and from then on min ISR 2 holds; no event is refused or lost on the way. Then a "
+        "broker is killed and its copies are deleted: the others go on without a loss. The control "
+        "leaves the one copy alone, and the same loss is the end of everything acknowledged."
+    ),
+    defaults=Parameters(),
+    parts=(
+        Part(name="main", title="From one copy to three", steps=steps),
+        Part(
+            name="control",
+            title="Control: still one copy, and its disk is lost",
+            steps=gone,
+            change={"replication_factor": 1, "min_isr": 1, "partitions": 1, "retries": 0},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+)
