@@ -9,6 +9,7 @@ position silently: what the client reports becomes a `position` event.
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import time
@@ -21,6 +22,7 @@ from holdfast.clients.recorder import Recorder
 from holdfast.judge.history import Delivered, Note, Position, ReadEnd
 
 POLL_S = 0.05
+STATISTICS_MS = 250
 BATCH = 500
 ASK_S = 5.0
 
@@ -36,6 +38,7 @@ class Options:
     until_eof: bool = False
     ends: tuple[tuple[int, int], ...] = ()  # (partition, offset): read at least so far
     timeout_s: float = 60.0  # of a read to the end
+    statistics: Path | None = None  # where to write, now and then, whom its bytes came from
     config: tuple[tuple[str, str], ...] = ()
 
     def client_config(self) -> dict[str, Any]:
@@ -51,6 +54,8 @@ class Options:
             "fetch.wait.max.ms": 100,
             "topic.metadata.refresh.interval.ms": 1000,
         }
+        if self.statistics is not None:
+            values["statistics.interval.ms"] = STATISTICS_MS
         values.update(self.config)
         return values
 
@@ -64,7 +69,10 @@ class VerifiableConsumer:
         self._kafka = confluent_kafka
         self._options = options
         self._recorder = recorder
-        self._consumer = confluent_kafka.Consumer(options.client_config(), logger=None)
+        config = options.client_config()
+        if options.statistics is not None:
+            config["stats_cb"] = self._statistics
+        self._consumer = confluent_kafka.Consumer(config, logger=None)
         self._ends: dict[int, tuple[int, int]] = {}
         self._next: dict[int, int] = {}
         self._at_eof: set[int] = set()
@@ -73,6 +81,15 @@ class VerifiableConsumer:
 
     def stop(self, *_: object) -> None:
         self._stopping = True
+
+    def _statistics(self, text: str) -> None:
+        """Append a line: how many bytes have come from each broker since the beginning."""
+        assert self._options.statistics is not None
+        brokers = json.loads(text)["brokers"].values()
+        received = {b["nodeid"]: b["rxbytes"] for b in brokers if b["nodeid"] >= 0}
+        row = {"at_ms": time.monotonic() * 1000, "received": received}
+        with self._options.statistics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
 
     def run(self) -> bool:
         """Read. False: the end was not reached in time."""
@@ -219,6 +236,7 @@ def parse(arguments: list[str]) -> Options:
     )
     add("--until-eof", action="store_true", help="stop where there is no more; says no end")
     add("--timeout", dest="timeout_s", type=float, default=60.0, help="seconds for that")
+    add("--statistics", type=Path, help="file of JSON lines: bytes received, by broker")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="for librdkafka")
     found = parser.parse_args(arguments)
     return Options(
@@ -234,6 +252,7 @@ def parse(arguments: list[str]) -> Options:
             for partition, _, offset in (item.partition(":") for item in found.end)
         ),
         timeout_s=found.timeout_s,
+        statistics=found.statistics,
         config=tuple(
             (key, value) for key, _, value in (item.partition("=") for item in found.config)
         ),

@@ -29,7 +29,7 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "controller.quorum.fetch.timeout.ms": "1000",
-        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.election.timeout.ms": "200",
         "controller.quorum.election.backoff.max.ms": "250",
     },
     "kafka": {
@@ -229,6 +229,7 @@ SCENARIOS: Mapping[str, str] = {
     "one-broker-down": "one_broker_down",
     "two-brokers-down": "two_brokers_down",
     "controller-down": "controller_down",
+    "controller-election": "controller_election",
     "min-insync-replicas": "min_insync_replicas",
     "leader-election": "leader_election",
     "write-anomaly": "write_anomaly",
@@ -240,6 +241,9 @@ SCENARIOS: Mapping[str, str] = {
     "disk-lost": "disk_lost",
     "last-replica-standing": "last_replica_standing",
     "min-isr-law": "min_isr_law",
+    "nearest-replica": "nearest_replica",
+    "add-broker": "add_broker",
+    "raise-replication-factor": "raise_replication_factor",
 }
 
 
