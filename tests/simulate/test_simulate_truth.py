@@ -40,6 +40,7 @@ class World:
 
     def open(self, node: int, *entries: Entry, cause: str = "") -> Replica:
         replica = Replica(node, self.disks[node])
+        replica.settled = True
         self.truth.opened(replica, entries, start=0, high_watermark=0, cause=cause)
         return replica
 

@@ -34,7 +34,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
     """The same seed and scale give the same plan."""
     draw = random.Random(f"plan/{seed}")
     brokers = draw.choice((3, 3, 3, 4, 5))
-    controllers = draw.choice((1,))
+    controllers = draw.choice((1, 3, 3, 3, 5))
     combined = controllers <= brokers and draw.random() < 0.25
     racks = tuple(draw.choice("ab") for _ in range(brokers)) if draw.random() < 0.5 else ()
     topics = tuple(_draw_topic(draw, f"t{n}", brokers, scale) for n in range(draw.randint(1, 2)))

@@ -49,6 +49,7 @@ class Oracle:
         self.metadata = Metadata(self._fail, self.counts, static, self._elected)
         self._truths: dict[Key, PartitionTruth] = {}
         self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
+        self._running: dict[int, None] = {}  # nodes that have opened all that they found
         self._faulty: dict[int, None] = {}  # nodes whose disks have failed at some time
         self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
         self._decode = decode
@@ -79,6 +80,7 @@ class Oracle:
         """A node's process is dead. `cause`: what may have taken some of its logs as well."""
         for truth in self._truths.values():
             truth.died(node)
+        self._running.pop(node, None)
         if cause or node not in self._causes:
             self._causes[node] = cause
 
@@ -96,6 +98,7 @@ class Oracle:
     ) -> PartitionTruth:
         truth = self.truth(key)
         cause = self._cause(replica.node)
+        replica.settled = replica.node in self._running
         truth.opened(replica, entries, start=start, high_watermark=high_watermark, cause=cause)
         return truth
 
@@ -109,6 +112,7 @@ class Oracle:
         for truth in self._truths.values():
             truth.missed(node, cause)
         self._causes.pop(node, None)
+        self._running[node] = None
 
     # -- metadata ------------------------------------------------------------------------------
 

@@ -37,7 +37,8 @@ class Replica:
     """One node's copy, as the oracle has seen it."""
 
     __slots__ = (
-        "chain", "durable", "epoch", "ghost", "high_watermark", "log", "lost", "node", "start",
+        "chain", "durable", "epoch", "ghost", "high_watermark", "log", "lost", "node", "settled",
+        "start",
     )  # fmt: skip
 
     def __init__(self, node: int, log: Durable | None) -> None:
@@ -46,6 +47,7 @@ class Replica:
         self.chain = Chain()
         self.start = 0
         self.high_watermark = 0
+        self.settled = False  # its process has taken up all that it found
         self.epoch = 0  # the last in which it has led
         self.durable = 0  # when its process died
         self.ghost: Chain | None = None  # what it held before it lost some of it
@@ -162,6 +164,8 @@ class PartitionTruth:
     def missed(self, node: int, cause: str) -> None:
         """A process has opened all that it found, and this replica was not there."""
         before = self.replicas.get(node)
+        if before is not None:
+            before.settled = True
         if before is not None and before.log is None:
             now = self.replicas[node] = Replica(node, None)
             self._compare(before, now, cause)
@@ -271,7 +275,9 @@ class PartitionTruth:
                 f"{self.name}, node {replica.node}: {offset} > {log_end}",
             )
         if offset < before:
-            if log_end >= before:
+            if not replica.settled:
+                replica.high_watermark = offset  # a controller begins with what a snapshot covers
+            elif log_end >= before:
                 self._fail(
                     "the high watermark never falls",
                     f"{self.name}, node {replica.node}: from {before} to {offset}",
