@@ -172,6 +172,8 @@ def _wait(
     epoch = controller.epoch
 
     def finish(code: ErrorCode) -> None:
+        if deferred.buffers is not None:
+            return  # the disk failed while another fetch was answered, and that woke this one first
         # Before anything is read: a disk that fails then wakes all that wait, this fetch included.
         timer.cancel()
         forget()
