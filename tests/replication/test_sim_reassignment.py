@@ -22,6 +22,7 @@ from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.runtime import World
 from holdfast.testing.workload import Workload
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import fetch as fetching
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 pytestmark = pytest.mark.slow
@@ -263,7 +264,38 @@ def test_a_broker_joins_takes_its_share_under_load_and_is_killed_in_the_middle()
     play(story, brokers=4)
 
 
-@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_a_follower_is_taken_away_while_its_fetch_waits() -> None:
+    """It asks without an epoch, so that no epoch that has ended answers it first."""
+    world = World(5)
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, brokers=3)
+        await cluster.start()
+        client = cluster.client()
+        await client.create_topic("t", assignments=[[0, 1, 2]])
+        epoch = cluster.image.brokers[2].epoch
+        asked = fetching.FetchPartition(
+            partition=0, fetch_offset=0, log_start_offset=0, partition_max_bytes=1000
+        )
+        request = fetching.FetchRequest(
+            max_wait_ms=1900,
+            min_bytes=1,
+            max_bytes=1000,
+            replica_state=fetching.ReplicaState(replica_id=2, replica_epoch=epoch),
+            topics=[fetching.FetchTopic(topic_id=client.topic_ids["t"], partitions=[asked])],
+        )
+        waiting = asyncio.ensure_future(client.ask(request, node=0, version=17))
+        await asyncio.sleep(0.1)
+        await begin(cluster, [0, 1])
+        response = await waiting
+        code = response.responses[0].partitions[0].error_code
+        assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        client.close()
+
+    world.run(main)
+
+
+@pytest.mark.parametrize("seed", [11, 12])
 def test_moves_kills_and_cancellations_at_random(seed: int) -> None:
     """Targets of any size, one move after another, whatever has become of the last one."""
     draw = random.Random(f"moves/{seed}")

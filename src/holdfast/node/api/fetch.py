@@ -174,7 +174,15 @@ class FetchWait:
         return False
 
     def _refusal(self, partition: Partition, wanted: wire.FetchPartition) -> ErrorCode:
-        return partition.refusal(wanted.current_leader_epoch, follower_serves=self._follower_serves)
+        error = partition.refusal(
+            wanted.current_leader_epoch, follower_serves=self._follower_serves
+        )
+        if error is ErrorCode.NONE and self._replica is not None:
+            # It may have been taken away while its fetch was parked.
+            assert partition.leader is not None, "followers are served by leaders only"
+            if self._replica[0] not in partition.leader.followers:
+                return _unknown_follower(wanted)
+        return error
 
     def _has_news(self, partition: Partition, wanted: wire.FetchPartition) -> bool:
         """Whether this follower should hear something at once that is no record."""
@@ -395,13 +403,17 @@ def _follower_refusal(
     if leader is None:
         return ErrorCode.NONE  # what is the matter, the partition itself says
     if node not in leader.followers:
-        # Our metadata may simply be behind: with an epoch that matches, let it try again.
-        unknown = wanted.current_leader_epoch == -1
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if unknown else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return _unknown_follower(wanted)
     registered = broker.image.brokers.get(node)
     if broker_epoch != -1 and registered is not None and broker_epoch < registered.epoch:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # sent before the broker came back (KIP-903)
     return ErrorCode.NONE
+
+
+def _unknown_follower(wanted: wire.FetchPartition) -> ErrorCode:
+    """Our metadata may simply be behind: with an epoch that matches, let it try again."""
+    unknown = wanted.current_leader_epoch == -1
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if unknown else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def _note_followers(asked: list[Asked], replica: tuple[int, int]) -> None:
