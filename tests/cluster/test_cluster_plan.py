@@ -23,7 +23,7 @@ def keys(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def test_three_brokers_and_a_controller_of_its_own() -> None:
+def test_three_brokers_and_three_controllers_of_their_own() -> None:
     """Goal: the ids and ports that the documentation promises. Method: the default shape."""
     record = planned(Shape())
     assert [(node.id, node.port, node.roles) for node in record.nodes] == [
@@ -31,6 +31,8 @@ def test_three_brokers_and_a_controller_of_its_own() -> None:
         (1, 9093, ("broker",)),
         (2, 9094, ("broker",)),
         (100, 9192, ("controller",)),
+        (101, 9193, ("controller",)),
+        (102, 9194, ("controller",)),
     ]
     assert record.bootstrap_servers == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
 
@@ -41,7 +43,7 @@ def test_a_broker_knows_its_voters_and_listeners() -> None:
     record = planned(shape)
     broker = keys(plan.properties(record, record.node(1), shape))
     assert broker["process.roles"] == "broker"
-    assert broker["controller.quorum.voters"] == "100@127.0.0.1:9192"
+    assert broker["controller.quorum.voters"].startswith("100@127.0.0.1:9192,101@")
     assert broker["listeners"] == "PLAINTEXT://127.0.0.1:9093"
     assert broker["broker.rack"] == "b"
     assert broker["log.dirs"] == "/data/broker-1/data"
@@ -70,6 +72,8 @@ def test_three_controllers_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("brokers", "combined", "asked", "voters"),
     [
+        (3, False, None, 3),
+        (3, True, None, 3),
         (1, False, None, 1),
         (2, False, None, 1),
         (1, True, None, 1),

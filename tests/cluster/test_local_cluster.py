@@ -15,7 +15,7 @@ from holdfast.cluster.processes import State
 from holdfast.wire.messages import create_topics
 
 pytestmark = pytest.mark.slow
-ALL = (0, 1, 2, 100)
+ALL = (0, 1, 2, 100, 101, 102)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_frozen_node(cluster: LocalCluster) -> None:
 
 def test_a_second_start_is_refused(cluster: LocalCluster) -> None:
     """Goal: one directory, one cluster. Method: resume what runs; create over it."""
-    with pytest.raises(ClusterError, match=r"running already \(nodes 0, 1, 2, 100\)"):
+    with pytest.raises(ClusterError, match=r"running already \(nodes 0, 1, 2, 100, 101, 102\)"):
         LocalCluster.resume(cluster.directory)
     with pytest.raises(ClusterError, match="already holds a cluster"):
         LocalCluster.create(cluster.directory)

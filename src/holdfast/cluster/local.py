@@ -196,8 +196,10 @@ class LocalCluster:
                 raise ClusterError(self._already_running(record, alive))
             for node in record.nodes:
                 nodes.check_ports(node)
+            # Controllers first: their election is what everything else waits for.
+            order = sorted(record.nodes, key=lambda node: not node.is_controller)
             try:
-                for node in record.nodes:
+                for node in order:
                     record = record.with_node(nodes.spawn(record, node))
             finally:  # whatever has been started is known, so that `down` finds it
                 layout.write(self.directory, record)

@@ -27,7 +27,7 @@ PORT = 9092
 CONTROLLER_PORT_DISTANCE = 100  # the controllers of a cluster on 9092 listen from 9192 on
 CONTROLLERS_MAX = 9
 # What survives the loss of one controller; fewer where the data has no such protection either.
-QUORUM_SIZE = 1
+QUORUM_SIZE = 3
 PORT_MAX = 65_535
 
 # Makes faults quick to see. A node that is started by hand has Kafka's own defaults.
@@ -37,7 +37,7 @@ LOCAL_PROFILE: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     # A dead active controller is replaced in little more than the first of these.
     "controller.quorum.fetch.timeout.ms": "1000",
-    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.timeout.ms": "200",  # a start waits for it too
     "controller.quorum.election.backoff.max.ms": "250",
 }
 REPLICATED_PROFILE: Mapping[str, str] = {

@@ -122,7 +122,9 @@ def combined(run: Run) -> None:
     run.expect("(d) no election at all: metadata stay as they were", wanted)
     expect_only_flows(run, raw, "(d) two of three voters are down", [2])
     run.start_node(SECOND)
-    run.expect(f"(d) {SECOND} is back, and with it a majority", {0: want(SECOND), 1: want(SECOND)})
+    back = f"(d) {SECOND} is back, and with it a majority"
+    run.expect(f"{back}: who alone was in sync leads", {OFFLINE: want(SECOND)}, bound_s)
+    run.expect_flow(raw, back, 30.0)
     run.start_node(FIRST)
     whole_again(run, producer, "(d) both are back")
     run.expect("at the end", preferred)
@@ -200,6 +202,12 @@ SCENARIO = Scenario(
             title="The same with eligible leader replicas",
             steps=steps,
             change={"elr": True},
+        ),
+        Part(
+            name="combined",
+            title="Three voters inside the brokers: (d) the quorum goes with them",
+            steps=combined,
+            change={"controllers": 3, "combined": True},
         ),
         Part(
             name="control",
