@@ -4,7 +4,7 @@ Each mutation gets a copy of src, and the simulator runs fresh seeds on it until
 invariant, or the bound is reached. A seed counts only if the code as it is stays clean on it. What
 was found goes to a file as it comes; a second call goes on where the first one ended.
 
-    python scripts/mutants.py [--only WORD] [--seeds 60] [--first N] [--results FILE] [--check]
+    python scripts/mutants.py [--only WORD] [--seeds 60] [--scale full] [--results FILE] [--check]
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ HANGS = "it comes to an end"
 _RUN = """
 import json, logging, sys
 logging.disable(logging.CRITICAL)
-from holdfast.testing.simulation.drawing import draw_plan
+from holdfast.testing.simulation import drawing
 from holdfast.testing.simulation.run import run_plan
-found = run_plan(draw_plan(int(sys.argv[1]))).violation
+scale = drawing.FULL if sys.argv[2] == "full" else drawing.LIGHT
+found = run_plan(drawing.draw_plan(int(sys.argv[1]), scale)).violation
 row = None if found is None else [found.invariant, found.text[:2000], found.at_s]
 print(json.dumps(row))
 """
@@ -72,7 +73,7 @@ def copied(source: Path, mutation: Mutation | None = None) -> Iterator[Path]:
         yield copy
 
 
-def simulate(source: Path, seed: int) -> tuple[str, str] | None:
+def simulate(source: Path, seed: int, scale: str) -> tuple[str, str] | None:
     """Run one seed on a copy; the invariant that broke and how, or None."""
     environment = {
         **os.environ,
@@ -82,7 +83,7 @@ def simulate(source: Path, seed: int) -> tuple[str, str] | None:
     }
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _RUN, str(seed)],
+            [sys.executable, "-c", _RUN, str(seed), scale],
             capture_output=True,
             text=True,
             timeout=SEED_SECONDS_MAX,
@@ -97,20 +98,21 @@ def simulate(source: Path, seed: int) -> tuple[str, str] | None:
     return None if row is None else (row[0], row[1])
 
 
-def hunt(mutation: Mutation, sane: Path, first: int, seeds: int) -> dict[str, Any]:
+def hunt(mutation: Mutation, sane: Path, first: int, seeds: int, scale: str) -> dict[str, Any]:
     """Run seeds until one catches the mutation; the row for the results."""
     began = time.monotonic()
     row: dict[str, Any] = {
-        "key": mutation.key, "name": mutation.name, "first": first, "caught": False, "not_ours": 0
+        "key": mutation.key, "name": mutation.name, "first": first, "scale": scale,
+        "caught": False, "not_ours": 0
     }  # fmt: skip
     with copied(sane, mutation) as source:
         for number in range(1, seeds + 1):
             seed = first + number - 1
             row["seeds"] = number
-            found = simulate(source, seed)
+            found = simulate(source, seed, scale)
             if found is None:
                 continue
-            if simulate(sane, seed) is not None:
+            if simulate(sane, seed, scale) is not None:
                 row["not_ours"] += 1  # broken without the mutation too: it shows nothing
                 continue
             row |= {"caught": True, "seed": seed, "invariant": found[0], "text": found[1]}
@@ -156,6 +158,9 @@ def main() -> int:
         "--only", default="", metavar="WORD", help="mutations with it in their name"
     )
     parser.add_argument("--seeds", type=int, default=60, help="at most so many for each")
+    parser.add_argument(
+        "--scale", choices=("light", "full"), default="light", help="how long a seed's run is"
+    )
     parser.add_argument("--first", type=int, help="first seed; by default a fresh one")
     parser.add_argument("--results", type=Path, default=ROOT / "runs" / "mutants.jsonl")
     parser.add_argument("--rare", action="store_true", help="those as well that random faults miss")
@@ -178,7 +183,7 @@ def main() -> int:
             row = known.get(mutation.key)
             if row is None:
                 first = secrets.randbelow(10**9) if options.first is None else options.first
-                row = hunt(mutation, sane, first, options.seeds)
+                row = hunt(mutation, sane, first, options.seeds, options.scale)
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
             rows.append(row)
