@@ -170,9 +170,10 @@ def test_a_throttled_move_takes_its_time_and_others_do_not(side: str, replicas: 
 
 
 @pytest.mark.slow
-def test_a_throttle_is_lifted_in_the_middle() -> None:
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttle_is_lifted_in_the_middle(side: str) -> None:
     async def story(cluster: SimulatedCluster, client: ClusterClient) -> None:
-        rate = "leader.replication.throttled.rate"
+        rate = f"{side}.replication.throttled.rate"
         await configure(client, BROKER, "", {rate: "1000"})
         await client.reassign("t", 0, [2, 3])
         await asyncio.sleep(10)
@@ -180,7 +181,7 @@ def test_a_throttle_is_lifted_in_the_middle() -> None:
         await configure(client, BROKER, "", {rate: None})
         assert await until_on(cluster, "t", 2, 3) < 5
 
-    play(story, leader_replication_throttled_replicas="*")
+    play(story, **{f"{side}_replication_throttled_replicas": "*"})
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ NOT_YET_LEADING = (
 )
 TOO_EARLY_MS = 20
 TOO_EARLY_MAX = 10
+THROTTLED_MS_MAX = 1000  # the quota may be raised or lifted meanwhile
 LATE_S = 0.5  # of an answer that is late on purpose, in a simulation
 
 
@@ -162,7 +163,7 @@ class Fetcher:
         if following.partition.throttled.as_follower and not following.in_sync:
             wait_ms = self._quota.wait_ms(self._runtime.clock.monotonic_ms())
             if wait_ms:
-                following.retry_at = now + wait_ms / 1000
+                following.retry_at = now + min(wait_ms, THROTTLED_MS_MAX) / 1000
                 return False
         return True
 
