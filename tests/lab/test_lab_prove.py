@@ -84,3 +84,41 @@ def test_one_broker_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert "SIGKILL node 2" in found.stdout
     assert "Kept." in found.stdout
     assert str(tmp_path / "run" / "report.html") in found.stdout
+
+
+@pytest.mark.slow
+def test_controllers_come_and_go_and_data_notice_nothing(tmp_path: Path) -> None:
+    """SIGKILL and SIGSTOP of the active controller of three; then a majority of them is killed."""
+    arguments = ("controller-election", "--kills", "1", "--duration", "0.5", "--no-control")
+    found = prove(*arguments, "--json", "--output", str(tmp_path / "run"), timeout_s=150)
+    assert found.returncode == 0, found.stdout + found.stderr
+    elections, majority = json.loads(found.stdout)["parts"]
+    for part in (elections, majority):
+        assert part["counts"]["refused"] == part["counts"]["unknown"] == 0
+        assert part["counts"]["acknowledged"] > 100
+    rows = {table["title"]: table["rows"] for table in elections["figures"]}
+    (measured,) = [rows[title] for title in rows if "first metadata change" in title]
+    assert [row[0].split()[0] for row in measured] == ["SIGKILL", "SIGSTOP"]
+    seen = {check["name"]: check["seen"] for check in majority["checks"]}
+    assert seen["metadata changes made meanwhile"] == "0"
+
+
+@pytest.mark.slow
+def test_a_leader_that_stood_still_acknowledges_nothing_that_it_can_not_keep(
+    tmp_path: Path,
+) -> None:
+    arguments = ("broker-paused", "--duration", "0.5", "--count", "9", "--json")
+    found = prove(*arguments, "--output", str(tmp_path / "run"), timeout_s=150)
+    assert found.returncode == 0, found.stdout + found.stderr
+    main, control = json.loads(found.stdout)["parts"]
+    assert main["anomalies"]["lost"] == 0
+    assert control["anomalies"]["lost"] == 9
+
+
+@pytest.mark.slow
+def test_an_eligible_replica_saves_what_the_last_in_sync_one_loses(tmp_path: Path) -> None:
+    arguments = ("last-replica-standing", "--no-control")
+    found = prove(*arguments, "--output", str(tmp_path / "run"), timeout_s=110)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "it ended at 40, now at 20" in found.stdout
+    assert "60 of 80 events acknowledged, none lost" in found.stdout

@@ -99,13 +99,13 @@ SCENARIO = Scenario(
     summary="The ISR shrinks to one replica, which loses power and what it had not synced.",
     text=(
         "Brokers acknowledge before they sync to disk, as Kafka does: copies are the protection. "
-        "C and B leave, cleanly; A is alone in the ISR, and crashes. The processes of one machine "
-        "share its page cache, which SIGKILL spares; so what a power cut would take is cut off A's "
-        "log by hand, n1 and n2, behind the point up to which it had synced. With eligible leader "
-        "replicas and min ISR 2, A's crash is known from its missing proof of a clean shutdown, B "
-        "is known to be complete, and nothing is lost. The controls do without: A is trusted, "
-        "leads with what is left of its log, and the others truncate to it. With min ISR 1, "
-        "eligible replicas can't help: A alone has acknowledged n2."
+        f"A, B and C are brokers {A}, {B} and {C}. C and B leave, cleanly; A is alone in the ISR, "
+        "and crashes. The processes of one machine share its page cache, which SIGKILL spares; so "
+        "what a power cut would take is cut off A's log by hand, n1 and n2, behind the point up to "
+        "which it had synced. With eligible leader replicas and min ISR 2, A's crash is known from "
+        "its missing proof of a clean shutdown, B is known to be complete, and nothing is lost. "
+        "The controls do without: A is trusted, leads with what is left of its log, and the others "
+        "truncate to it. With min ISR 1, eligible replicas can't help: A alone has acknowledged n2."
     ),
     defaults=Parameters(partitions=1, retries=0, elr=True),
     parts=(

@@ -1,0 +1,233 @@
+"""Goal: what scenarios expect is told from what they see, in both directions.
+
+Method: made-up sightings, files and changes in place of clusters: each expectation is met once, and
+missed once in each way that it can be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from holdfast.clients.replica_files import position_of, stored_batches
+from holdfast.judge.history import IsrChange, LeaderChange
+from holdfast.lab import disks
+from holdfast.lab.moving import expect_even
+from holdfast.lab.report import Check, Table
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import LabError
+from holdfast.lab.scenarios.disk_lost import Return, expect_honest_return
+from holdfast.lab.scenarios.min_isr_law import (
+    FACTORS,
+    LEAVERS,
+    STAYERS,
+    Ledger,
+    cells,
+    check_of,
+    holds,
+    law_table,
+)
+from holdfast.lab.scenarios.nearest_replica import received_between, samples, share_of
+from holdfast.wire.batch import Record, build_batch
+
+VICTIM = 2
+
+
+class Sightings:
+    """As much of a run as an expectation looks at."""
+
+    def __init__(self, directory: Path | None = None, **replicas: Sequence[int]) -> None:
+        self.checks: list[Check] = []
+        self.tables: list[Table] = []
+        self.notes: list[str] = []
+        self.topic = "foo"
+        self.partitions = range(2)
+        nodes = (0, 1, 2)
+        self.cluster = SimpleNamespace(
+            broker_ids=nodes,
+            state=lambda _node: "dead",
+            node=lambda _node: SimpleNamespace(config_file=str(directory / "server.properties")),
+        ) if directory else SimpleNamespace(broker_ids=nodes)  # fmt: skip
+        self.view = SimpleNamespace(
+            partitions={
+                int(name[1:]): SimpleNamespace(replicas=list(each), leader=each[0])
+                for name, each in replicas.items()
+            }
+        )
+
+    def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
+        self.checks.append(Check(name=name, expected=expected, seen=seen, kept=kept))
+        return kept
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    @property
+    def as_run(self) -> Run:
+        return cast("Run", self)
+
+    @property
+    def failed(self) -> list[str]:
+        return [check.name for check in self.checks if not check.kept]
+
+
+def isr(partition: int, *nodes: int) -> IsrChange:
+    return IsrChange(at_ms=0, wall_ms=0, process="observer", topic="foo", partition=partition,
+                     isr=nodes, replicas=(2, 1, 0))  # fmt: skip
+
+
+def leader(partition: int, node: int) -> LeaderChange:
+    return LeaderChange(at_ms=0, wall_ms=0, process="observer", topic="foo", partition=partition,
+                        leader=node, epoch=1)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "held", "failed"),
+    [
+        ([isr(0, 1, 0), leader(1, 1), isr(1, 1, 0), isr(0, 1, 0, 2), isr(1, 1, 0, 2)], 30, []),
+        ([isr(0, 1, 0), isr(0, 1, 0, 2)], 30, ["with an empty disk", "when it is in the ISR"]),
+        (
+            [isr(0, 1, 0), isr(1, 1, 0), leader(1, 2), isr(0, 1, 0, 2), isr(1, 1, 0, 2)],
+            30,
+            ["before it is in sync"],
+        ),
+        (
+            [isr(0, 1, 0), isr(1, 1, 0), isr(0, 1, 0, 2), isr(1, 1, 0, 2)],
+            19,
+            ["when it is in the ISR"],
+        ),
+    ],
+    ids=["honest", "never left one ISR", "led too soon", "came in too soon"],
+)
+def test_how_a_broker_with_an_empty_disk_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+    changes: list[IsrChange | LeaderChange],
+    held: int,
+    failed: list[str],
+) -> None:
+    monkeypatch.setattr("holdfast.lab.scenarios.disk_lost.end_of", lambda *_: held)
+    seen = Sightings(p0=(1, 0, 2), p1=(2, 1, 0))
+    back = Return(seen.as_run, VICTIM)
+    for change in changes:
+        back.changed(change)
+    expect_honest_return(seen.as_run, back, {0: 20, 1: 20})
+    assert len(seen.failed) == len(failed)
+    assert all(words in name for words, name in zip(failed, seen.failed, strict=True))
+
+
+def test_the_law_has_a_partition_for_every_rf_and_min_isr_with_disks_kept_and_lost() -> None:
+    found = cells()
+    assert len(found) == len(set(found)) == 2 * sum(FACTORS)
+    for cell in found:
+        assert len(set(cell.replicas)) == cell.factor
+        assert len(cell.in_sync) == cell.min_isr
+        assert cell.replicas[0] == STAYERS[0]
+        assert set(cell.replicas) - cell.in_sync <= set(LEAVERS)
+
+
+@pytest.mark.parametrize(
+    ("min_isr", "disks_lost", "failures", "kept"),
+    [
+        (1, False, 1, True),
+        (1, True, 1, False),
+        (2, True, 1, True),
+        (2, True, 2, False),
+        (5, True, 4, True),
+        (5, True, 5, False),
+        (5, False, 5, True),
+    ],
+)
+def test_the_law(min_isr: int, disks_lost: bool, failures: int, kept: bool) -> None:
+    cell = next(
+        each
+        for each in cells()
+        if (each.factor, each.min_isr, each.disks_lost) == (5, min_isr, disks_lost)
+    )
+    assert holds(cell, failures) is kept
+    nothing, everything, some = (Ledger(cell, failures, 20, found) for found in (20, 0, 10))
+    assert nothing.as_foretold is kept
+    assert everything.as_foretold is not kept
+    assert not some.as_foretold
+    table = law_table([everything])
+    assert table.rows[0][3] == ("nothing lost" if kept else "all lost")
+    assert table.rows[0][-1] == "20 of 20 lost"
+    assert check_of([nothing, nothing]).kept is kept
+    assert "10 of 20 lost" in check_of([nothing, some]).seen
+
+
+def test_shares_of_what_a_consumer_received(tmp_path: Path) -> None:
+    assert samples(tmp_path / "none") == []
+    path = tmp_path / "statistics"
+    rows = [{"at_ms": 1.5, "received": {"0": 10, "1": 100}},
+            {"at_ms": 2.5, "received": {"0": 15, "1": 195, "2": 0}}]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"at_ms": 3')
+    (_, before), (at_ms, after) = samples(path)
+    assert at_ms == 2.5
+    received = received_between(before, after)
+    assert received == {0: 5, 1: 95, 2: 0}
+    assert share_of(received) == 0.95
+    assert share_of({}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("replicas", "even"),
+    [
+        ({"p0": (0, 1), "p1": (1, 2), "p2": (2, 0)}, True),
+        ({"p0": (0, 1), "p1": (1, 0), "p2": (1, 0)}, False),
+        ({"p0": (0, 1), "p1": (0, 2), "p2": (0, 2)}, False),
+    ],
+    ids=["even", "one holds nothing", "one leads everything"],
+)
+def test_even_is_within_one_replica_and_one_leader(replicas: dict[str, Any], even: bool) -> None:
+    seen = Sightings(**replicas)
+    expect_even(seen.as_run, "load is even")
+    assert bool(seen.failed) is not even
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Path:
+    """One replica with ten batches in two segments, synced up to offset 4."""
+    data = tmp_path / "data"
+    directory = data / "foo-0"
+    directory.mkdir(parents=True)
+    (tmp_path / "server.properties").write_text(f"node.id=0\nlog.dirs={data}\n")
+    for first in (0, 6):
+        batches = [
+            bytes(build_batch([Record(key=None, value=b"x", timestamp=1)], base_offset=offset))
+            for offset in range(first, 6 if first == 0 else 10)
+        ]
+        (directory / f"{first:020}.log").write_bytes(b"".join(batches))
+    (data / disks.RECOVERY_POINTS).write_text("0\n1\nfoo 0 4\n")
+    (data / disks.CLEAN_SHUTDOWN).write_text("{}")
+    return directory
+
+
+def test_what_a_power_cut_takes_is_cut_off_at_a_batch(tmp_path: Path, replica: Path) -> None:
+    seen = Sightings(tmp_path)
+    disks.cut_back(seen.as_run, 0, 0, 5)
+    assert [batch.offset for batch in stored_batches(replica)] == [0, 1, 2, 3, 4]
+    assert not (replica.parent / disks.CLEAN_SHUTDOWN).exists()
+    assert "ended at 10, now at 5 (synced up to 4)" in seen.notes[0]
+
+
+@pytest.mark.parametrize("end", [3, 10, 12])
+def test_a_power_cut_takes_nothing_that_was_synced_and_nothing_that_is_not_there(
+    tmp_path: Path, replica: Path, end: int
+) -> None:
+    with pytest.raises(LabError, match="synced it up to 4"):
+        disks.cut_back(Sightings(tmp_path).as_run, 0, 0, end)
+    assert sum(1 for _ in stored_batches(replica)) == 10
+
+
+def test_where_a_log_would_be_cut(replica: Path) -> None:
+    first, second = sorted(replica.glob("*.log"))
+    size = second.stat().st_size // 4
+    assert position_of(replica, 0) == (first, 0)
+    assert position_of(replica, 6) == (second, 0)
+    assert position_of(replica, 8) == (second, 2 * size)
+    assert position_of(replica, 10) is None
