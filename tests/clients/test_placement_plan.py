@@ -35,6 +35,14 @@ def test_a_broker_is_emptied_in_place() -> None:
     assert planner.changes == {("t", 0): [3, 0]}
 
 
+def test_what_an_emptied_broker_led_others_lead_evenly() -> None:
+    brokers = dict.fromkeys(range(3))
+    planner = Planner({("t", n): [3, n % 3] for n in range(6)}, brokers)
+    planner.leave([3])
+    leads = Counter(nodes[0] for nodes in planner.planned.values())
+    assert leads == {0: 2, 1: 2, 2: 2}
+
+
 def test_what_is_on_a_broker_that_is_only_down_stays_there() -> None:
     planner = Planner({("t", 0): [9, 0]}, PLAIN)
     planner.leave([7])

@@ -46,6 +46,7 @@ class Planner:
     def leave(self, brokers: Sequence[int]) -> None:
         """Put another in the place of each replica on these brokers, which are not to be used."""
         assert not set(brokers) & self._load.keys(), "a broker to be left is to be used"
+        led = [nodes for nodes in self.planned.values() if nodes[0] in brokers]
         for key, nodes in self.planned.items():
             for position, node in enumerate(list(nodes)):
                 if node not in brokers:
@@ -53,6 +54,7 @@ class Planner:
                 others = [each for each in nodes if each != node]
                 nodes[position] = self._choose(key, others)
                 self._load[nodes[position]] += 1
+        self._spread_leaders(led)
 
     def set_factor(self, factor: int) -> None:
         """Give every partition so many replicas; the first of its list stays the first."""
@@ -71,7 +73,7 @@ class Planner:
         for _ in range(sum(self._load.values())):
             if not self._move_one():
                 break
-        self._spread_leaders()
+        self._spread_leaders(list(self.planned.values()))
 
     def _move_one(self) -> bool:
         """Move one replica from a broker with many to one with few. False: it is even."""
@@ -97,13 +99,12 @@ class Planner:
         after = [into if node == out else node for node in nodes]
         return self._racks_of(after) >= self._racks_of(nodes)
 
-    def _spread_leaders(self) -> None:
-        leads = dict.fromkeys(self._load, 0)
-        for nodes in self.planned.values():
-            leads[nodes[0]] = leads.get(nodes[0], 0) + 1
-        for _ in range(len(self.planned)):
+    def _spread_leaders(self, lists: Sequence[list[int]]) -> None:
+        """Let others of these lists be their first, until that makes nothing more even."""
+        leads = self._leads()
+        for _ in range(len(lists)):
             moved = False
-            for nodes in self.planned.values():
+            for nodes in lists:
                 best = min(nodes, key=lambda node: leads[node])
                 if leads[nodes[0]] - leads[best] > 1:
                     leads[nodes[0]] -= 1
@@ -113,6 +114,14 @@ class Planner:
                     moved = True
             if not moved:
                 return
+
+    def _leads(self) -> dict[int, int]:
+        """How many partitions each broker is to lead."""
+        leads = {node: 0 for nodes in self.planned.values() for node in nodes}
+        leads |= dict.fromkeys(self._load, 0)
+        for nodes in self.planned.values():
+            leads[nodes[0]] += 1
+        return leads
 
     def _choose(self, key: TopicPartition, others: Sequence[int]) -> int:
         """The broker for one more replica: another rack than the others', then who has least."""
