@@ -15,8 +15,10 @@ A, B, C = 1, 0, 2  # replicas of the partition, in this order
 REPLICAS = (A, B, C)
 
 
-def go_one_by_one(run: Run, client: RawProducer, *, n2_refused: bool = False) -> int:
-    """Kill C, write n1, kill B, write n2, kill A, start C; return how many C lacks."""
+def go_one_by_one(
+    run: Run, client: RawProducer, *, n2_refused: bool = False, b_leaves_by: str = "KILL"
+) -> int:
+    """Kill C, write n1, stop B, write n2; return how many C lacks."""
     parameters = run.parameters
     count, bound_s = parameters.count, parameters.session_s + 15
     run.note(f"n0 = {run.acknowledge(client, 0, count)} events on all three")
@@ -24,7 +26,7 @@ def go_one_by_one(run: Run, client: RawProducer, *, n2_refused: bool = False) ->
     run.expect("C is down", {0: want(A, {A, B})}, bound_s)
     n1 = run.acknowledge(client, 0, count)
     run.note(f"n1 = {n1} events acknowledged by A and B")
-    run.fault("KILL", B)
+    run.fault(b_leaves_by, B)
     run.expect("C and B are down", {0: want(A, {A})}, bound_s)
     outcomes = [client.send(0) for _ in range(count)]
     n2 = sum(isinstance(outcome, Acknowledged) for outcome in outcomes)
@@ -78,6 +80,27 @@ def steps_with_min_isr_two(run: Run) -> None:
     waits_for_a(run, n2_refused=True)
 
 
+def elects_b(run: Run) -> None:
+    """Eligible leader replicas: B left cleanly and last but one, has everything, and may lead."""
+    run.make_topic({0: REPLICAS})
+    reader = run.start_reader()
+    run.start_raw_reader()
+    client = run.raw_client("producer", acks="all")
+    go_one_by_one(run, client, n2_refused=True, b_leaves_by="TERM")
+    strike(run)
+    run.steady_view(1.0)
+    run.expect("only C is back: it lacks events and must not lead", {0: want(-1, ())})
+    run.start_node(B)
+    run.expect("B is back: it was eligible, and leads without a loss", {0: want(B)}, 20.0)
+    run.start_node(A)
+    run.expect("all have caught up", {0: want(B, REPLICAS)}, 45.0)
+    run.acknowledge(client, 0, 1)
+    client.close()
+    run.wait("the reader to go on", lambda: reader.tail.poll().delivered_ms, 20.0)
+    run.expect_lost(0)
+    conclude(run)
+
+
 def elects_c(run: Run) -> None:
     """Unclean election on: C leads, and exactly what it lacks is lost."""
     run.make_topic({0: REPLICAS})
@@ -116,9 +139,10 @@ SCENARIO = Scenario(
     text=(
         "C is killed, n1 events are written, B is killed, n2 are written, A is killed, C starts. "
         "Unclean election off: the partition is offline until A returns, and nothing is lost. With "
-        "min ISR 2, n2 is refused in the first place. The control turns unclean election on: C "
-        "leads, exactly n1 + n2 are lost, A and B truncate, and a consumer is told that its "
-        "position is gone, not reset in silence."
+        "min ISR 2, n2 is refused in the first place; and with eligible leader replicas B, who "
+        "left cleanly, has all that was acknowledged and may lead alone. The control turns unclean "
+        "election on: C leads, exactly n1 + n2 are lost, A and B truncate, and a consumer is told "
+        "that its position is gone, not reset in silence."
     ),
     defaults=Parameters(partitions=1, min_isr=1, retries=0),
     parts=(
@@ -128,6 +152,12 @@ SCENARIO = Scenario(
             title="Unclean election off, min.insync.replicas=2",
             steps=steps_with_min_isr_two,
             change={"min_isr": 2},
+        ),
+        Part(
+            name="elr",
+            title="Eligible leader replicas, min.insync.replicas=2",
+            steps=elects_b,
+            change={"min_isr": 2, "elr": True},
         ),
         Part(
             name="control",
