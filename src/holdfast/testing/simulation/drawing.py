@@ -27,7 +27,7 @@ class Scale:
 
 
 FULL: Final = Scale(112.0, (80, 900), 3)
-LIGHT: Final = Scale(40.0, (100, 900), 2)  # for continuous integration
+LIGHT: Final = Scale(25.0, (150, 900), 2)  # for continuous integration
 
 
 def draw_plan(seed: int, scale: Scale = FULL) -> Plan:

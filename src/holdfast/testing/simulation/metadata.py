@@ -70,6 +70,7 @@ class Metadata:
     features: dict[str, int] = field(default_factory=dict)
     operator_unclean: set[tuple[str, int]] = field(default_factory=set)  # asked for members only
     copies: dict[Key, int] = field(default_factory=dict)  # the lowest min ISR ever in force
+    cleared: dict[Key, None] = field(default_factory=dict)  # whose ELR a change has emptied
     end: int = 0
     _changed_keys: dict[Key, None] = field(default_factory=dict)
     _joined: list[tuple[Key, int]] = field(default_factory=list)
@@ -287,6 +288,17 @@ class Metadata:
             self._changed_keys |= dict.fromkeys(self.partitions)
         self.counts["configurations changed"] += 1
 
+    def _cleared(self, record: Any) -> None:
+        """A min ISR has changed: who was eligible is so no more (KIP-966)."""
+        for key, state in list(self.partitions.items()):
+            named = not record.topic_name or self.topics[key[0]] == record.topic_name
+            if named and (state.elr or state.last_known):
+                self.partitions[key] = replace(
+                    state, elr=(), last_known=(), partition_epoch=state.partition_epoch + 1
+                )
+                self.cleared[key] = None
+                self.counts["eligible leader replicas cleared"] += 1
+
     def _feature(self, record: Any) -> None:
         self.features[record.name] = record.feature_level
 
@@ -330,6 +342,7 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     wire.RemoveTopicRecord: Metadata._removed,  # noqa: SLF001
     wire.PartitionRecord: Metadata._created,  # noqa: SLF001
     wire.PartitionChangeRecord: Metadata._changed,  # noqa: SLF001
+    wire.ClearElrRecord: Metadata._cleared,  # noqa: SLF001
     wire.ClearElrRecord: Metadata._cleared,  # noqa: SLF001
     wire.ConfigRecord: Metadata._configured,  # noqa: SLF001
     wire.FeatureLevelRecord: Metadata._feature,  # noqa: SLF001

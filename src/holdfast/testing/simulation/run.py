@@ -292,7 +292,9 @@ class _Stage:
             if all(node in self._hand.replaced for node in state.replicas):
                 self._oracle.counts["partitions whose disks were all replaced"] += 1
                 continue  # nobody holds anything of it
-            if not any(node in self._hand.harmed for node in state.replicas):
+            if key not in self._oracle.metadata.cleared and not any(
+                node in self._hand.harmed for node in state.replicas
+            ):
                 self._oracle.fail(
                     "a partition whose disks are all well has somebody who may lead",
                     f"{topic}-{key[1]}: {state}\n{self._oracle.truth(key)}",
