@@ -21,7 +21,7 @@ from holdfast.cluster import ClusterError
 
 HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves what it keeps.
 
-`holdfast up` starts three brokers and a controller; any Kafka client can then use them.
+`holdfast up` starts three brokers and three controllers; any Kafka client can then use them.
 `holdfast COMMAND --help` explains a command.
 """
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -65,7 +65,7 @@ def _table_text(plan: DemoPlan) -> str:
 
 def _configuration(plan: DemoPlan) -> dict[str, str]:
     values = {
-        "brokers": "3, and a controller of its own",
+        "brokers": "3, and controllers of their own",
         "topic": f"{plan.topic}: {plan.partitions} partitions, RF 3, min.insync.replicas 2",
         "producer": f"idempotent, acks=all, {plan.rate:,.0f} events/s",
         "database": plan.database or "SQLite, table.db",
