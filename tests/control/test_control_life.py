@@ -313,6 +313,26 @@ def test_the_refusal_names_file_and_offset() -> None:
         )
 
 
+def test_pages_that_were_never_written_are_a_torn_end_unless_they_were_synced() -> None:
+    """Pages reach the disk in any order: after a power cut an unsynced end may have holes."""
+    disk = MemoryDisk("seed", now_ms=lambda: 0)
+    disk.make_directories("/data/__cluster_metadata-0")
+    batches = [
+        build_batch([Record(None, b"x" * 3000)], base_offset=offset, leader_epoch=1)
+        for offset in range(6)
+    ]
+    whole = b"".join(batches)
+    hole = whole[:4096] + bytes(4096) + whole[8192:]
+    disk.open(METADATA_FILE, create=True).append(hole)
+    check_metadata_log(disk, "/data")
+    checkpoint = b"0\n1\n__cluster_metadata 0 %d\n"
+    disk.write_atomic("/data/recovery-point-offset-checkpoint", checkpoint % 1)
+    check_metadata_log(disk, "/data")
+    disk.write_atomic("/data/recovery-point-offset-checkpoint", checkpoint % 2)
+    with pytest.raises(MetadataLogError, match=r"\(offset 1\)"):
+        check_metadata_log(disk, "/data")
+
+
 def test_a_torn_end_is_cut_off() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         client = cluster.client()

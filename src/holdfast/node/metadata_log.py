@@ -17,7 +17,9 @@ from holdfast.core.image import MetadataRecord
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.state import RECORDS_PER_REQUEST_MAX
 from holdfast.core.voters import Voter, VoterSet
+from holdfast.log.checkpoints import RECOVERY_POINT, read_offsets
 from holdfast.log.directories import LogDirectories
+from holdfast.log.errors import CorruptFileError
 from holdfast.log.log import EpochEnd, Log, Slice
 from holdfast.runtime.ports import Disk, Runtime
 from holdfast.wire.batch import (
@@ -40,6 +42,9 @@ from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID
 
 # Records that are not written in their last version: none, for metadata.version 25 allows them all.
 _VERSIONS: Final[dict[type, int]] = {}
+
+_PAGE: Final = 4096  # what a kernel writes at once
+_LENGTH_END: Final = 12  # of a batch's header: its offset, then how long it is
 
 
 class MetadataLogError(Exception):
@@ -257,8 +262,9 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
     """Refuse a metadata log that is damaged before its end. To be called before logs are loaded.
 
     Recovery cuts any log at its first bad batch, which is right for a tail that a crash has torn.
-    But what stands before a batch that is whole was synced, hence committed, and cutting it would
-    forget topics and configurations. Raises MetadataLogError.
+    But what stands before a batch that is whole was mostly synced, hence committed, and cutting it
+    would forget topics and configurations. Only where a page was never written, after a power cut,
+    there are zeros in its place; and never below the recovery point. Raises MetadataLogError.
     """
     path = f"{directory}/{METADATA_TOPIC}-0"
     if not disk.exists(path):
@@ -270,13 +276,38 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
         position = _whole_until(data)
         if position == len(data):
             continue
-        if name != names[-1] or _whole_batch_after(data, position):
-            offset = _offset_at(data, position, name)
-            raise MetadataLogError(
-                f"{file} is damaged at byte {position} (offset {offset}), and whole batches "
-                "follow: the controller does not start, for what it committed there would be "
-                "forgotten. Restore the file from a copy."
-            )
+        following = _whole_batch_after(data, position)
+        if following < 0 and name == names[-1]:
+            continue
+        offset = _offset_at(data, position, name)
+        end = len(data) if following < 0 else following
+        if offset >= _durable_end(disk, directory) and _has_hole(data, position, end):
+            continue
+        raise MetadataLogError(
+            f"{file} is damaged at byte {position} (offset {offset}), and whole batches follow: "
+            "the controller does not start, for what it committed there would be forgotten. "
+            "Restore the file from a copy."
+        )
+
+
+def _durable_end(disk: Disk, directory: str) -> int:
+    """Up to where the log was synced, as far as a checkpoint says; it may be more."""
+    try:
+        return read_offsets(disk, directory, RECOVERY_POINT).get((METADATA_TOPIC, 0), 0)
+    except CorruptFileError:
+        return 0  # whoever loads the directory says so
+
+
+def _has_hole(data: memoryview, begin: int, end: int) -> bool:
+    """Whether a page between two positions was never written: it reads as zeros.
+
+    A batch has no dozen zeros where it begins, for its length is there.
+    """
+    for page in range(begin // _PAGE, (end - 1) // _PAGE + 1):
+        part = data[max(begin, page * _PAGE) : min(end, (page + 1) * _PAGE)]
+        if len(part) >= _LENGTH_END and not any(part):
+            return True
+    return False
 
 
 def _whole_until(data: memoryview) -> int:
@@ -306,8 +337,8 @@ def _after_last_good(data: memoryview) -> int:
     return position
 
 
-def _whole_batch_after(data: memoryview, position: int) -> bool:
-    """Whether a whole batch stands anywhere behind a bad one."""
+def _whole_batch_after(data: memoryview, position: int) -> int:
+    """Where a whole batch stands behind a bad one; -1: nowhere."""
     for start in range(position + 1, len(data) - HEADER_SIZE + 1):
         if data[start + 16] != MAGIC:
             continue
@@ -315,8 +346,8 @@ def _whole_batch_after(data: memoryview, position: int) -> bool:
         end = start + header.size
         plausible = header.size > HEADER_SIZE and end <= len(data) and header.base_offset >= 0
         if plausible and header.record_count > 0 and crc_matches(data[start:end]):
-            return True
-    return False
+            return start
+    return -1
 
 
 def _offset_at(data: memoryview, position: int, name: str) -> int:
