@@ -97,6 +97,7 @@ class Broker:
             propose=self.isr_changes.propose,
             follower_quota=self.follower_quota,
             fetcher_ended=self._loop_ended,
+            taken_up=self.assignments.look,
         )
         self.server = Server(
             runtime, settings, role="broker", owner=self, apis=BROKER, authorizer=authorizer
@@ -199,7 +200,6 @@ class Broker:
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
         if self._current:
             self.partitions.apply(delta)
-            self.assignments.look(delta.partitions_changed)
 
     def _tell_directories(self) -> None:
         """Let the controller know where everything lies that this broker holds."""

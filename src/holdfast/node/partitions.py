@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core import image
@@ -28,6 +28,7 @@ from holdfast.wire.uuids import NULL_UUID, uuid_text
 logger = logging.getLogger("holdfast.partitions")
 
 METADATA_TOPIC = "__cluster_metadata"
+SLICE = 50  # replicas taken up in one turn of the loop
 
 
 class Partitions:
@@ -49,7 +50,9 @@ class Partitions:
         propose: Callable[[Partition, Proposal], None],
         follower_quota: Quota,
         fetcher_ended: Callable[[asyncio.Task[None]], None],
+        taken_up: Callable[[Iterable[PartitionKey]], None],
     ) -> None:
+        """`taken_up` is told of replicas that are now as the image wants them."""
         self.held: dict[PartitionKey, Partition] = {}
         self.by_name: dict[tuple[str, int], Partition] = {}
         self._runtime = runtime
@@ -66,6 +69,10 @@ class Partitions:
         self._propose = propose
         self._follower_quota = follower_quota
         self._fetcher_ended = fetcher_ended
+        self._taken_up = taken_up
+        # Not yet as the image wants them, in the order of the first change; True: not ours before.
+        self._due: dict[PartitionKey, bool] = {}
+        self._slice: asyncio.Handle | None = None
         self._fetchers: dict[int, Fetcher] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -108,24 +115,45 @@ class Partitions:
         self._schedule_sweep()
 
     def apply(self, delta: ImageDelta) -> None:
-        """Act on what has changed in the image, which holds it already."""
+        """Act on what has changed in the image, which holds it already.
+
+        Making a replica takes a millisecond, and a request may make thousands: so all but the first
+        of them are taken up a few in each turn of the loop, each as the image is by then. Settings
+        go before: a leader must never commit by an older min.insync.replicas than its ISR.
+        """
         self._resolved.clear()
         for topic in delta.topics_deleted:
             for gone in topic.partitions:
+                self._due.pop(gone.key, None)
                 self._give_up(gone.key)
-        brokers = self._brokers()
         if delta.brokers_changed:
+            brokers = self._brokers()
             for partition in self.held.values():
                 partition.brokers_changed(brokers)
+        if delta.configs_changed:
+            self._configure(delta)
         for key, before in delta.partitions_changed.items():
+            is_new = before is None or self._node not in before.replicas
+            self._due[key] = is_new or self._due.get(key, False)
+        if self._slice is None:
+            self._take_up_some()
+
+    def _take_up_some(self) -> None:
+        self._slice = None
+        brokers = self._brokers()
+        done = []
+        while self._due and len(done) < SLICE:
+            key = next(iter(self._due))
+            is_new = self._due.pop(key)
             decided = self._metadata.partition_by_id(*key)
             if decided is not None and self._node in decided.replicas:
-                is_new = before is None or self._node not in before.replicas
                 self._take_up(decided, brokers, is_new=is_new)
             else:
                 self._give_up(key)
-        if delta.configs_changed:
-            self._configure(delta)
+            done.append(key)
+        self._taken_up(done)
+        if self._due:
+            self._slice = asyncio.get_running_loop().call_later(0, self._take_up_some)
 
     def _configure(self, delta: ImageDelta) -> None:
         everything = any(kind == image.ResourceType.BROKER for kind, _ in delta.configs_changed)
@@ -313,8 +341,10 @@ class Partitions:
 
         `apply` must not be called any more.
         """
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._slice):
+            if timer is not None:
+                timer.cancel()
+        self._due.clear()
         for fetcher in self._fetchers.values():
             await fetcher.close()
         for partition in self.held.values():
