@@ -127,6 +127,16 @@ def test_spans_carry_leader_and_epoch() -> None:
     assert spans == [(0, 10, 1, 0), (10, 30, 2, 1)]
 
 
+def test_replicas_are_all_who_ever_held_the_partition() -> None:
+    moved = [
+        IsrChange(at_ms=at_ms, wall_ms=0, process="lab", topic="foo", partition=0,
+                  isr=replicas[:1], replicas=replicas)
+        for at_ms, replicas in ((1, (1, 0)), (2, (3, 1, 0)), (3, (3, 1)))
+    ]  # fmt: skip
+    assert judge(moved).timeline.replicas(("foo", 0)) == (1, 0, 3)
+    assert judge(moved).timeline.replicas(("foo", 1)) == ()
+
+
 def test_moments_leave_out_the_state_at_the_beginning() -> None:
     events: list[Event] = cluster((0, "leader", 1), (10, "KILL", 1), (20, "leader", 2))
     events.insert(1, IsrChange(at_ms=1, wall_ms=0, process="lab", topic="foo", partition=0,

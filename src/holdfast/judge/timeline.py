@@ -76,8 +76,9 @@ class Timeline:
         return sorted(self.leaders.keys() | self.isrs.keys())
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        changes = self.isrs.get(partition)
-        return changes[0].replicas if changes else ()
+        """Everyone who ever held it: in the order of its first list, then as they came."""
+        seen = (node for change in self.isrs.get(partition, ()) for node in change.replicas)
+        return tuple(dict.fromkeys(seen))
 
     def spans(self, partition: TopicPartition) -> list[Span]:
         """Who led, and where nobody could: no leader named, or the named one was down.

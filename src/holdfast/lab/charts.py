@@ -283,6 +283,8 @@ def _draw_partition(drawing: Drawing, partition: tuple[str, int], name: str, top
         y1, y2 = top + index * ROW + 1, top + (index + 1) * ROW - 1
         drawing.text(LEFT - 8, y2 - 1.5, str(replica), "tick", "end")
         for change, following in zip(changes, [*changes[1:], None], strict=True):
+            if change.replicas and replica not in change.replicas:
+                continue  # it doesn't hold the partition then
             end_ms = following.at_ms if following else timeline.end_ms
             x1, x2 = drawing.x(change.at_ms), drawing.x(end_ms)
             kind = "insync" if replica in change.isr else "outsync"

@@ -129,7 +129,7 @@ SCENARIO = Scenario(
     summary="A fourth broker comes, and partitions are moved to it under load, with disturbances.",
     text=(
         "With a throttle, so that clients don't suffer. In the middle the new broker is killed: "
-        "nothing is acknowledged less, the moves wait for it. They are called back, and every "
+        "clients notice nothing, and the moves wait for it. They are called back, and every "
         "partition is where it was. The second time they come to their end, the throttle is "
         "lifted meanwhile, and replicas and leaders are spread evenly; nothing is lost. In the "
         "control nobody reassigns, and the new broker idles: no copy is made by itself."
