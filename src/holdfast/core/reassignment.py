@@ -143,9 +143,7 @@ def _move(
 ) -> Refusal | PartitionChangeRecord | None:
     """Give a partition this replica set, unless what it holds would be lost by it."""
     unclean_allowed = state.unclean_allowed(partition.topic)
-    whole = (*partition.isr, *partition.elr)
-    if whole and not members.kept(whole):
-        # Only replicas that were being added are in sync: dropping them drops the data.
+    if _drops_the_last(state, partition, members):
         survivors = [node for node in members.replicas if state.image.is_active(node)]
         if not unclean_allowed or not survivors:
             return Refusal(
@@ -155,6 +153,17 @@ def _move(
                 f"would be left {list(members.replicas)} is in sync (ISR {list(partition.isr)}).",
             )
     return decide_on(state, partition, replica_set=members, directory_of=_directory_of(state))
+
+
+def _drops_the_last(state: ControllerState, partition: Partition, members: ReplicaSet) -> bool:
+    """Whether replicas that have everything would go, and none that surely has it would stay.
+
+    An eligible one that is down does not count: it may come back without what it had.
+    """
+    whole = (*partition.isr, *partition.elr)
+    if all(node in members.replicas for node in whole) or members.kept(partition.isr):
+        return False
+    return not any(state.may_lead(partition, node) for node in members.kept(partition.elr))
 
 
 def _refuse_target(state: ControllerState, replicas: Sequence[int]) -> Refusal | None:
