@@ -269,15 +269,6 @@ class Metadata:
         self.configs.pop((_TOPIC, name), None)
         self.counts["topics deleted"] += 1
 
-    def _cleared(self, record: Any) -> None:
-        """Nobody is eligible any more: of one topic, or of all when none is named."""
-        for key, state in list(self.partitions.items()):
-            named = not record.topic_name or self.topics.get(key[0]) == record.topic_name
-            if named and (state.elr or state.last_known):
-                epoch = state.partition_epoch + 1
-                self.partitions[key] = replace(state, elr=(), last_known=(), partition_epoch=epoch)
-                self._changed_keys[key] = None
-
     def _configured(self, record: Any) -> None:
         configs = self.configs.setdefault((record.resource_type, record.resource_name), {})
         if record.value is None:
@@ -342,7 +333,6 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     wire.RemoveTopicRecord: Metadata._removed,  # noqa: SLF001
     wire.PartitionRecord: Metadata._created,  # noqa: SLF001
     wire.PartitionChangeRecord: Metadata._changed,  # noqa: SLF001
-    wire.ClearElrRecord: Metadata._cleared,  # noqa: SLF001
     wire.ClearElrRecord: Metadata._cleared,  # noqa: SLF001
     wire.ConfigRecord: Metadata._configured,  # noqa: SLF001
     wire.FeatureLevelRecord: Metadata._feature,  # noqa: SLF001
