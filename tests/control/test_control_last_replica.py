@@ -84,9 +84,11 @@ class Stand:
         self.world.fabric.heal_all()
         await self.cluster.until(lambda: self.partition.leader != 0, "0 is fenced")
         self.cluster.start_node(0)
-        await self.cluster.until(lambda: self.partition.leader != NO_LEADER, "somebody leads")
+        while self.partition.leader == NO_LEADER:
+            await asyncio.sleep(0.0001)  # a leader says very soon that it has recovered
         await self.cluster.until_ready(*ALL)
         await self.cluster.until(lambda: sorted(self.partition.isr) == list(ALL), "all in sync")
+        assert self.partition.recovery_state is RecoveryState.RECOVERED
         await asyncio.sleep(1)
         self.recovering = marked_as_recovering(self.cluster)
         self.client.forget()
@@ -129,3 +131,27 @@ def test_with_min_isr_1_the_loss_is_known() -> None:
     found = stand.play()
     assert set(stand.acknowledged) - set(found)
     assert stand.recovering
+
+
+def test_a_leader_says_that_it_has_recovered_although_nobody_joins() -> None:
+    """Its only replica crashes and leads again, uncleanly; that does not stay written for ever."""
+    world = World(1)
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, brokers=2, config={"min.insync.replicas": "1"})
+        await cluster.start()
+        await cluster.client().create_topic("t", assignments=[[0]])
+
+        def at() -> Partition:
+            found = cluster.image.partition("t", 0)
+            assert found is not None
+            return found
+
+        cluster.crash(0)
+        await cluster.until(lambda: at().leader == NO_LEADER, "0 is fenced")
+        cluster.start_node(0)
+        await cluster.until(lambda: at().leader == 0, "0 leads again")
+        await cluster.until(lambda: at().recovery_state is RecoveryState.RECOVERED, "recovered")
+        assert at().isr == (0,)
+
+    world.run(main)

@@ -42,6 +42,7 @@ class Follower:
 class Change(Enum):
     EXPAND = auto()
     SHRINK = auto()
+    RECOVER = auto()  # the same ISR, of a leader that has recovered from an unclean election
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +244,13 @@ class Leader:
             return None
         kept = tuple(n for n in self.isr if n == self.node or self.is_caught_up(n, now_ms))
         return None if len(kept) == len(self.isr) else self._propose(Change.SHRINK, kept)
+
+    def propose_recovered(self) -> Proposal | None:
+        """Tell the controller that this leader may be followed; None while anything is pending.
+
+        What it has is what there is: nothing is left to recover from (KAFKA.md 5.3).
+        """
+        return None if self.pending is not None else self._propose(Change.RECOVER, self.isr)
 
     def _propose(self, change: Change, isr: tuple[int, ...]) -> Proposal:
         assert self.pending is None, "one proposal at a time"

@@ -91,6 +91,7 @@ class Partition:
         self.throttled = _throttled(settings, index, node)
         self.lag_ms_max = lag_ms_max
         self.leader: Leader | None = None  # what this broker knows while it leads
+        self.held = True
         self.leader_id = image.NO_LEADER
         self.leader_epoch = -1
         self.acknowledgements = OffsetQueue()
@@ -139,6 +140,10 @@ class Partition:
             ",".join(map(str, decided.isr)),
         )  # fmt: skip
         self._isr_changed(moved=self.leader.advance(now_ms))
+        if decided.recovery_state is image.RecoveryState.RECOVERING:
+            proposal = self.leader.propose_recovered()
+            assert proposal is not None, "a leader begins with nothing pending"
+            self._propose(self, proposal)
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Become a follower, or learn of another leader; -1: there is none at present."""
@@ -152,7 +157,11 @@ class Partition:
         self._waiting.wake(self.key)
 
     def stop(self) -> None:
-        """Hold the partition no longer: whoever waits is told to look elsewhere."""
+        """Hold the partition no longer: whoever waits is told to look elsewhere.
+
+        From now on its log may be closed or gone.
+        """
+        self.held = False
         self.leader = None
         self.leader_id = image.NO_LEADER
         self.acknowledgements.release_all()
@@ -183,6 +192,8 @@ class Partition:
         if leader_epoch not in {-1, self.leader_epoch}:
             older = leader_epoch < self.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not self.held:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         serves = self.leader is not None or follower_serves

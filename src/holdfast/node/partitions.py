@@ -141,7 +141,7 @@ class Partitions:
     def _take_up_some(self) -> None:
         self._slice = None
         brokers = self._brokers()
-        done = []
+        done: list[PartitionKey] = []
         while self._due and len(done) < SLICE:
             key = next(iter(self._due))
             is_new = self._due.pop(key)
