@@ -63,13 +63,14 @@ async def fetch(
     rack: str = "",
     wait_ms: int = 0,
     version: int = 17,
+    bytes_min: int = 1,
 ) -> wire.PartitionData:
     asked = wire.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     topic = wire.FetchTopic(topic_id=client.topic_ids["t"], partitions=[asked])
     if version < 13:
         topic = wire.FetchTopic(topic="t", partitions=[asked])
     request = wire.FetchRequest(
-        max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, rack_id=rack, topics=[topic]
+        max_wait_ms=wait_ms, min_bytes=bytes_min, max_bytes=1 << 20, rack_id=rack, topics=[topic]
     )
     response = await client.ask(request, node=node, version=version)
     data: wire.PartitionData = response.responses[0].partitions[0]
@@ -137,6 +138,32 @@ def test_a_follower_refuses_what_it_does_not_have_and_old_clients() -> None:
         assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         old = await fetch(client, 1, 0, version=10)
         assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_who_waits_at_a_replica_that_moves_away_is_told_at_once(node: int) -> None:
+    """Its log is gone by then, so nothing may be read from it any more."""
+
+    async def story(cluster: SimulatedCluster, client: ClusterClient) -> None:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        other = cluster.client("other")
+        other.topic_ids = client.topic_ids
+        await other.refresh("t")
+        waits = [
+            asyncio.ensure_future(fetch(client, node, 0, wait_ms=1900, bytes_min=1000)),
+            asyncio.ensure_future(fetch(other, node, 1, wait_ms=1900)),
+        ]
+        await asyncio.sleep(0.1)
+        mover = cluster.client("mover")
+        await mover.until(lambda: mover.reassign("t", 0, [2]))
+        for data in await asyncio.gather(*waits):
+            assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert loop.time() - before < 1
+        mover.close()
+        other.close()
 
     play(story)
 
