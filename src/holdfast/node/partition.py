@@ -140,6 +140,10 @@ class Partition:
             ",".join(map(str, decided.isr)),
         )  # fmt: skip
         self._isr_changed(moved=self.leader.advance(now_ms))
+        if decided.recovery_state is image.RecoveryState.RECOVERING:
+            proposal = self.leader.propose_recovered()
+            assert proposal is not None, "a leader begins with nothing pending"
+            self._propose(self, proposal)
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Become a follower, or learn of another leader; -1: there is none at present."""
