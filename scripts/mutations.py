@@ -68,15 +68,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        candidate = self.log_end\n",
     ),
     _one(
-        "the high watermark waits for nobody outside of the known ISR",
-        "KIP-497",
-        REPLICATION,
-        "                self.is_counted(node)\n"
-        "                or (follower.may_count and now_ms - follower.caught_up_ms <="
-        " self.lag_ms_max)\n",
-        "                node in self.isr\n",
-    ),
-    _one(
         "whoever is about to be removed counts no more",
         "KIP-497",
         REPLICATION,
@@ -148,13 +139,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         " partition.high_watermark\n",
         "        return partition.log.end\n",
     ),
-    _one(
-        "a reader's leader epoch is not looked at",
-        "KIP-320",
-        PARTITION,
-        "        if leader_epoch not in {-1, self.leader_epoch}:\n",
-        "        if leader_epoch < -1:\n",
-    ),
     # -- a follower -------------------------------------------------------------------------------
     _one(
         "followers truncate to their high watermark",
@@ -171,8 +155,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "KAFKA-14704",
         FETCHER,
         "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n",
-        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n"
-        '            partition.append_fetched(memoryview(b""), data.high_watermark, 0)\n',
+        '            partition.append_fetched(memoryview(b""), data.high_watermark, 0)\n'
+        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n",
     ),
     _one(
         "a fetch does not say its last epoch",
@@ -372,6 +356,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            return log_end >= self.log_end\n",
     ),
     # -- too rare for random faults; each has a test of its own -----------------------------------
+    Mutation(
+        "the high watermark waits for nobody outside of the known ISR",
+        "KIP-497",
+        (
+            Edit(
+                REPLICATION,
+                "                self.is_counted(node)\n"
+                "                or (follower.may_count and now_ms - follower.caught_up_ms <="
+                " self.lag_ms_max)\n",
+                "                node in self.isr\n",
+            ),
+        ),
+        rare="test_a_replica_that_may_join_is_not_overtaken",
+    ),
     Mutation(
         "a follower joins at the high watermark",
         "KAFKA-7128",
