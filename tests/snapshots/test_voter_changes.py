@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from holdfast.core.quorum_events import Progress
+from holdfast.core.quorum_view import ReplicaView
 from holdfast.core.state import Refusal
 from holdfast.core.voter_changes import (
     BOOTSTRAP_OFFSET,
@@ -27,7 +27,7 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.records.control import VotersRecord
 
 NOW_MS = 10_000_000
-CLOSE = Progress(acknowledged=9, fetched_ms=NOW_MS, caught_up_ms=NOW_MS - 5)
+CLOSE = ReplicaView(ReplicaKey(3), 9, NOW_MS, NOW_MS - 5)
 
 
 def voter(node: int, salt: int = 1) -> Voter:
@@ -57,21 +57,19 @@ def test_one_comes_one_goes_one_moves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("progress", "expected"),
+    ("fetched_ms", "caught_up_ms", "expected"),
     [
-        (None, ErrorCode.REQUEST_TIMED_OUT),
-        (Progress(fetched_ms=NOW_MS), ErrorCode.REQUEST_TIMED_OUT),  # never had everything
-        (
-            Progress(fetched_ms=NOW_MS - LATELY_MS - 1, caught_up_ms=5),
-            ErrorCode.REQUEST_TIMED_OUT,
-        ),
-        (Progress(fetched_ms=NOW_MS - LATELY_MS, caught_up_ms=5), ErrorCode.NONE),
+        (NOW_MS, -1, ErrorCode.REQUEST_TIMED_OUT),  # never had everything
+        (NOW_MS - LATELY_MS - 1, 5, ErrorCode.REQUEST_TIMED_OUT),
+        (NOW_MS - LATELY_MS, 5, ErrorCode.NONE),
     ],
 )
 def test_a_new_voter_must_have_caught_up_and_be_there(
-    progress: Progress | None, expected: ErrorCode
+    fetched_ms: int, caught_up_ms: int, expected: ErrorCode
 ) -> None:
-    assert code(add_voter(situation(1), voter(2), progress)) is expected
+    seen = ReplicaView(ReplicaKey(2), 9, fetched_ms, caught_up_ms)
+    assert code(add_voter(situation(1), voter(2), seen)) is expected
+    assert code(add_voter(situation(1), voter(2), None)) is ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize("committed", [9, 10, 11])

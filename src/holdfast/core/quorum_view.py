@@ -55,6 +55,10 @@ class Observers:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = ReplicaView(key, offset, wall_ms, caught_up)
 
+    def get(self, key: ReplicaKey) -> ReplicaView | None:
+        """What is known of one of them."""
+        return self._seen.get(key)
+
     def shown(self, wall_ms: int) -> tuple[ReplicaView, ...]:
         """Those heard lately, by id."""
         for key, each in list(self._seen.items()):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from holdfast.core.quorum_events import Progress
+from holdfast.core.quorum_view import ReplicaView
 from holdfast.core.state import Refusal
 from holdfast.core.voters import ReplicaKey, Voter, VoterSet
 from holdfast.wire.errors import ErrorCode
@@ -112,7 +112,7 @@ class Situation(NamedTuple):
     history: VoterHistory
     committed: int  # the first offset that is not
     epoch_start: int  # of the leader's own epoch, in the log
-    now_ms: int
+    wall_ms: int
 
 
 def refuse_any(situation: Situation) -> Refusal | None:
@@ -136,8 +136,8 @@ def refuse_any(situation: Situation) -> Refusal | None:
     return None
 
 
-def add_voter(situation: Situation, voter: Voter, progress: Progress | None) -> VoterSet | Refusal:
-    """The set with one voter more. `progress` is what the leader knows of it as an observer."""
+def add_voter(situation: Situation, voter: Voter, seen: ReplicaView | None) -> VoterSet | Refusal:
+    """The set with one voter more. `seen` is what the leader knows of it as an observer."""
     refusal = refuse_any(situation)
     if refusal is not None:
         return refusal
@@ -156,7 +156,7 @@ def add_voter(situation: Situation, voter: Voter, progress: Progress | None) -> 
         return Refusal(
             ErrorCode.INVALID_REQUEST, f"There are {VOTERS_MAX} voters, which is enough."
         )
-    if not _is_close(situation, progress):
+    if not _is_close(situation, seen):
         return Refusal(
             ErrorCode.REQUEST_TIMED_OUT,
             f"Node {voter.node_id} has not caught up with the metadata log: start it, and try "
@@ -165,11 +165,11 @@ def add_voter(situation: Situation, voter: Voter, progress: Progress | None) -> 
     return VoterSet.of([*voters.voters, voter])
 
 
-def _is_close(situation: Situation, progress: Progress | None) -> bool:
+def _is_close(situation: Situation, seen: ReplicaView | None) -> bool:
     """Whether a new voter would not hold up the high watermark for long."""
-    if progress is None or progress.caught_up_ms < 0:
+    if seen is None or seen.caught_up_wall_ms < 0:
         return False
-    return situation.now_ms - progress.fetched_ms <= LATELY_MS
+    return situation.wall_ms - seen.fetched_wall_ms <= LATELY_MS
 
 
 def remove_voter(situation: Situation, key: ReplicaKey) -> VoterSet | Refusal:

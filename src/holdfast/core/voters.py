@@ -75,6 +75,11 @@ class VoterSet:
         voter = self.find(key.node_id)
         return voter is not None and voter.is_replica(key)
 
+    def is_part_of(self, key: ReplicaKey) -> bool:
+        """Whether a reader is a voter, or a broker in a voter's own process."""
+        voter = self.find(key.node_id)
+        return voter is not None and (key.directory_id == NULL_UUID or voter.is_replica(key))
+
     def others(self, node_id: int) -> tuple[Voter, ...]:
         return tuple(voter for voter in self.voters if voter.node_id != node_id)
 

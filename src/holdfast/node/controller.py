@@ -21,16 +21,19 @@ from holdfast.core.elections import balance, elect_leaderless
 from holdfast.core.features import METADATA_VERSION, bootstrap_records
 from holdfast.core.image import ImageDelta, MetadataImage
 from holdfast.core.quorum_view import Observers, QuorumView, ReplicaView
-from holdfast.core.state import ControllerState, Decision
-from holdfast.core.voters import ReplicaKey
+from holdfast.core.state import ControllerState, Decision, Refusal
+from holdfast.core.voter_changes import Situation
+from holdfast.core.voters import ReplicaKey, VoterSet
 from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import StorageError
 from holdfast.node.bootstrap import bootstrap_levels
 from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
 from holdfast.node.metadata_log import CommittedBatch, MetadataLog, MetadataLogError
 from holdfast.node.quorum import QuorumMember, static_voters
-from holdfast.node.snapshots import SnapshotMaker, SnapshotStore
+from holdfast.node.snapshots import LoadedSnapshot, SnapshotMaker, SnapshotStore
+from holdfast.node.voter_log import VoterLog
 from holdfast.runtime.ports import Runtime
+from holdfast.wire.errors import ErrorCode
 
 logger = logging.getLogger("holdfast.controller")
 
@@ -105,15 +108,20 @@ class Controller:
         log = MetadataLog.open(self.runtime, self.settings, self._directories)
         self.snapshots = SnapshotStore(log.replica)
         self.log = log
-        self._restore()
-        self._maker = SnapshotMaker(log.replica, self.snapshots, self.settings, self.fail)
+        voters = VoterLog(
+            static_voters(self.settings), self.settings.controller_listener_names, log.replica
+        )
+        voters.restart(self._restore())
+        self._maker = SnapshotMaker(
+            log.replica, self.snapshots, self.settings, self.fail, voters.at
+        )
         self.quorum = QuorumMember(
             self.runtime,
             self.settings,
             log,
             key=ReplicaKey(self.settings.node_id, log.replica.home.directory_id),
             cluster_id=self.cluster_id,
-            voters=static_voters(self.settings),
+            voters=voters,
             snapshots=self.snapshots,
             listener=self,
         )
@@ -241,16 +249,63 @@ class Controller:
             epoch=self.quorum.epoch,
             high_watermark=self.log.committed,
             voters=tuple(found),
-            observers=self._readers.shown(wall_ms),
+            observers=tuple(
+                each
+                for each in self._readers.shown(wall_ms)
+                if not self.quorum.voters.is_part_of(each.key)
+            ),
             members=self.quorum.voters,
         )
+
+    def seen(self, key: ReplicaKey) -> ReplicaView | None:
+        """What is known of one that reads the log without a vote."""
+        return self._readers.get(key)
+
+    def change_voters(
+        self,
+        context: RequestContext,
+        change: Callable[[Situation], VoterSet | Refusal],
+        answer: Callable[[ErrorCode, str | None], Any],
+        *,
+        at_once: bool = False,
+    ) -> Deferred:
+        """Put another set of voters into force; answer once that is committed (KIP-853).
+
+        With `at_once` the answer is given as soon as it is decided.
+        """
+        deferred = context.defer()
+        if not self.active:
+            deferred.answer(answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another controller leads."))
+            return deferred
+        assert self.log is not None
+        assert self.quorum is not None
+        voters, wall_ms = self.quorum.voter_log, self.runtime.clock.wall_ms()
+        outcome = change(Situation(voters.history, self.log.committed, self._epoch_start, wall_ms))
+        if isinstance(outcome, Refusal):
+            deferred.answer(answer(outcome.code, outcome.message))
+            return deferred
+        done = answer(ErrorCode.NONE, None)
+        epoch = self.quorum.epoch
+        try:
+            last = self.log.append_control([voters.change(outcome)], epoch)
+        except StorageError as error:
+            self.fail(error)
+            deferred.abandon()
+            return deferred
+        self.state.image.advance(last, epoch)
+        if not at_once:
+            self._pending.append(_Pending(self.log.end, deferred, done))
+        self.quorum.appended()
+        if at_once:
+            deferred.answer(done)
+        return deferred
 
     # -- decide, append, apply, commit ---------------------------------------------------------
 
     def _now_ms(self) -> int:
         return self.runtime.clock.monotonic_ms()
 
-    def _restore(self) -> None:
+    def _restore(self) -> LoadedSnapshot | None:
         """Begin with what the newest snapshot says; the rest comes as it is known to be committed.
 
         MetadataLogError: there is none, and the log begins later than at 0.
@@ -272,6 +327,7 @@ class Controller:
                 f"{self.log.replica.directory}: the log begins at offset {self.log.start}, and no "
                 "snapshot reaches that far. Restore the directory from a copy."
             )
+        return loaded
 
     def _replayed(self, batch: CommittedBatch) -> None:
         if batch.records:

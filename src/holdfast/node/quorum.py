@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.image import MetadataImage
@@ -33,14 +33,15 @@ from holdfast.core.quorum_events import (
     SetTimer,
     Timeouts,
 )
-from holdfast.core.snapshot import SnapshotId
 from holdfast.core.voters import ReplicaKey, Voter, VoterSet
 from holdfast.log.errors import StorageError
 from holdfast.node.metadata_log import MetadataLog, MetadataLogError
+from holdfast.node.quorum_discovery import Discovery
 from holdfast.node.quorum_fetch import LeaderFetcher
 from holdfast.node.quorum_peers import Peers
 from holdfast.node.quorum_state import FILE_NAME, QuorumStateError, format_state, read_state
-from holdfast.node.snapshots import SnapshotStore
+from holdfast.node.snapshots import LoadedSnapshot, SnapshotStore
+from holdfast.node.voter_log import VoterLog
 from holdfast.runtime.ports import Runtime, WorkerFullError
 
 logger = logging.getLogger("holdfast.quorum")
@@ -86,7 +87,7 @@ class QuorumMember:
         *,
         key: ReplicaKey,
         cluster_id: str,
-        voters: VoterSet,
+        voters: VoterLog,
         snapshots: SnapshotStore,
         listener: QuorumListener,
     ) -> None:
@@ -98,10 +99,11 @@ class QuorumMember:
         self.cluster_id: Final = cluster_id
         self.snapshots: Final = snapshots
         self.listener: Final = listener
+        self.voter_log: Final = voters
         self._home = log.replica.home
         self.state: Final = Quorum(
             key,
-            voters,
+            voters.history.latest,
             Timeouts(
                 settings.controller_quorum_election_timeout_ms,
                 settings.controller_quorum_fetch_timeout_ms,
@@ -113,6 +115,7 @@ class QuorumMember:
         )
         self._fetcher = LeaderFetcher(self)
         self._peers = Peers(self)
+        self._discovery = Discovery(self)
         self._effects: deque[Effect] = deque()
         self._performing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -159,6 +162,7 @@ class QuorumMember:
             self.listener.fail(error)
             return
         self._started = True
+        self._discovery.start()
         self.feed(self.state.log_changed(self._log_end(), self.log.durable_end, self.now_ms()))
         self.feed(self.state.start(self.now_ms()))
 
@@ -168,6 +172,7 @@ class QuorumMember:
         if self._timer is not None:
             self._timer.cancel()
         self._fetcher.stop()
+        self._discovery.close()
         self._peers.close()
         self._replies.clear()
 
@@ -210,11 +215,18 @@ class QuorumMember:
         self.listener.appended()
 
     def log_changed(self) -> None:
-        """The log was appended to, or cut: let the state machine know."""
+        """The log was appended to, or cut: let the state machine know.
+
+        A set of voters counts from the moment its record is in the log.
+        """
+        if self.voter_log.follow():
+            self.set_voters(self.voter_log.history.latest)
         self.feed(self.state.log_changed(self._log_end(), self.log.durable_end, self.now_ms()))
 
     def set_voters(self, voters: VoterSet) -> None:
         """Another set of voters is in force from now on (KIP-853)."""
+        # Should this set be rolled back, one that it lacks may turn out to lead.
+        self._discovery.learn(self.state.voters.voters)
         self._peers.stop()
         self.feed(self.state.set_voters(voters, self.now_ms()))
         if self.leading:
@@ -282,7 +294,9 @@ class QuorumMember:
             self._save()
         elif isinstance(effect, Commit):
             self.log.commit(effect.offset)
+            self.voter_log.committed(effect.offset)
             self.listener.committed()
+            self._leave_if_removed()
         elif isinstance(effect, Answer):
             self._replies.pop(effect.token)(effect)
         elif isinstance(effect, AskVotes):
@@ -296,6 +310,13 @@ class QuorumMember:
         else:
             assert isinstance(effect, Leave)
             self._leave(effect)
+
+    def _leave_if_removed(self) -> None:
+        """A leader that is no voter any more leads until that is committed, and no longer."""
+        history = self.voter_log.history
+        if self.leading and not self.state.is_voter and history.latest_offset < self.log.committed:
+            logger.info("node %d is no voter any more", self.key.node_id)
+            self.feed(self.state.resign(self.now_ms()))
 
     def _set_timer(self, effect: SetTimer) -> None:
         if self._timer is not None:
@@ -311,15 +332,18 @@ class QuorumMember:
 
     def _follow(self, effect: Follow) -> None:
         self._peers.stop()
-        leader = self.state.voters.find(effect.leader_id)
+        leader = self.address(effect.leader_id)
         if leader is None:
-            return  # a stranger to us: the timer will end this
+            return  # nobody has said yet where it is
         logger.info("node %d follows %d in epoch %d", *self._us(), effect.leader_id, effect.epoch)
         self._fetcher.start(leader, effect.epoch)
 
     def _lead(self, effect: Lead) -> None:
         logger.info("node %d leads the quorum in epoch %d", *self._us(), effect.epoch)
         self.log.begin_epoch(effect.epoch, self.key.node_id, self.state.voters, effect.granting)
+        beginning = self.voter_log.beginning()
+        if beginning:
+            self.log.append_control(beginning, effect.epoch)
         self.listener.leading(effect.epoch)
         self._peers.begin_epoch(effect.epoch)
         self.appended()
@@ -387,19 +411,34 @@ class QuorumMember:
 
     # -- what the fetcher and the peers report -------------------------------------------------
 
-    def heard(self, epoch: int, leader_id: int) -> None:
+    def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any] = ()) -> None:
+        """An answer named the leader of an epoch; `endpoints` have node_id, host and port."""
+        self._discovery.learn(endpoints)
         self.feed(self.state.heard(epoch, leader_id, self.now_ms()))
 
     def leader_gone(self, epoch: int) -> None:
         self.feed(self.state.leader_gone(epoch, self.now_ms()))
 
+    def address(self, node_id: int) -> Voter | None:
+        """Where a controller listens: as the voters' record says, or else as others have said."""
+        return self.state.voters.find(node_id) or self._discovery.address(node_id)
+
+    def follow_again(self) -> None:
+        """Addresses were learnt: the leader's may be among them."""
+        if self.state.role is Role.FOLLOWER and not self._fetcher.running:
+            self.feed([Follow(self.state.leader_id, self.epoch)])
+
     def fetched(self, epoch: int, high_watermark: int) -> None:
         self.feed(self.state.fetched(epoch, high_watermark, self.now_ms()))
 
-    def snapshot_loaded(self, identity: SnapshotId, image: MetadataImage) -> None:
+    def snapshot_loaded(self, loaded: LoadedSnapshot) -> None:
         """A snapshot was fetched and is durable: it takes the log's place."""
+        identity = loaded.identity
         self.log.restart_at(identity.end_offset, identity.epoch)
-        self.listener.snapshot_loaded(image)
+        self.voter_log.restart(loaded)
+        self.listener.snapshot_loaded(loaded.image)
+        if self.state.voters != self.voter_log.history.latest:
+            self.set_voters(self.voter_log.history.latest)
         self.feed(
             self.state.log_restarted(LogEnd(identity.epoch, identity.end_offset), self.now_ms())
         )

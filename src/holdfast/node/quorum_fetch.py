@@ -19,6 +19,7 @@ from holdfast.log.log import EpochEnd
 from holdfast.node.channel import report_bug
 from holdfast.node.snapshot_fetch import SnapshotFetch, SnapshotRefusedError
 from holdfast.node.snapshot_format import SnapshotError
+from holdfast.node.snapshots import LoadedSnapshot
 from holdfast.runtime.dial import Connection, dial
 from holdfast.runtime.ports import WorkerFullError
 from holdfast.wire.errors import ErrorCode, error_code
@@ -54,6 +55,10 @@ class LeaderFetcher:
         self.stop()
         self._task = asyncio.get_running_loop().create_task(self._follow(leader, epoch))
         self._task.add_done_callback(report_bug)
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None
 
     def stop(self) -> None:
         if self._task is not None:
@@ -102,7 +107,8 @@ class LeaderFetcher:
         response = await self._ask(connection, epoch, member.log.end)
         found = _only_partition(response)
         if found is None or found.error_code != ErrorCode.NONE:
-            self._refused(error_code(found.error_code if found else response.error_code), found)
+            code = error_code(found.error_code if found else response.error_code)
+            self._refused(code, found, response)
             return False
         self._complained = ErrorCode.NONE
         if found.diverging_epoch.epoch >= 0:
@@ -144,14 +150,16 @@ class LeaderFetcher:
                 response = await connection.send(coming.request(), timeout_ms=timeout_ms)
                 await writer.append(coming.take(response))
                 member.fetched(epoch, 0)  # the leader is alive
-            image = coming.finish()
-            await writer.finish(member.runtime.clock.wall_ms())
+            loaded = LoadedSnapshot(
+                identity, coming.finish(), coming.reader.kraft_version, coming.reader.voters
+            )
+            await writer.finish(max(0, coming.reader.wall_ms))
         except (SnapshotRefusedError, SnapshotError, WorkerFullError) as error:
             logger.warning("the snapshot can't be had: %s", error)
             return False
         finally:
             writer.abandon()
-        member.snapshot_loaded(identity, image)
+        member.snapshot_loaded(loaded)
         return True
 
     async def _sync(self, connection: Connection, epoch: int) -> None:
@@ -174,10 +182,12 @@ class LeaderFetcher:
         if found is not None and found.error_code == ErrorCode.NONE:
             self._member.fetched(epoch, 0)
 
-    def _refused(self, code: ErrorCode, found: PartitionData | None) -> None:
+    def _refused(
+        self, code: ErrorCode, found: PartitionData | None, response: FetchResponse
+    ) -> None:
         if found is not None:
             leader = found.current_leader
-            self._member.heard(leader.leader_epoch, leader.leader_id)
+            self._member.heard(leader.leader_epoch, leader.leader_id, response.node_endpoints)
         if code is not self._complained:
             self._complained = code
             logger.info("the leader refuses a fetch: %s", code.name)

@@ -69,13 +69,16 @@ class SimulatedCluster:
         make_log: Callable[[int], Callable[..., Log]] = lambda _: Log,
         features: Mapping[str, int] | None = None,
         loaded: Callable[[int], None] = lambda _: None,
+        dynamic: bool = False,
     ) -> None:
         """`config` is every node's, `config_of` one's own; `make_log` as `Node` takes it.
 
         `features` are levels that the cluster begins with in place of the usual ones. `loaded` is
-        told of each node that has opened its logs and serves nobody yet.
+        told of each node that has opened its logs and serves nobody yet. With `dynamic` the first
+        controller begins as the only voter; the others read its log until they are added (KIP-853).
         """
         self._features: Final = features
+        self._dynamic: Final = dynamic
         self.world: Final = world
         self.brokers: Final = list(range(brokers))
         assert not combined or controllers <= brokers, "each controller is one of the brokers"
@@ -219,6 +222,7 @@ class SimulatedCluster:
                 self._cluster_id,
                 ignore_formatted=True,
                 features=self._features,
+                standalone=self._dynamic and node == self.controllers[0],
             )
             made = self.nodes[node] = Node(
                 runtime, settings, machine_name=machine.name, make_log=self._make_log(node)
@@ -243,16 +247,18 @@ class SimulatedCluster:
         return "controller" if node == CONTROLLER else f"controller-{node}"
 
     def _settings(self, node: int, name: str) -> NodeSettings:
-        voters = (
-            f"{each}@{self._machine_name(each)}:{CONTROLLER_PORT}" for each in self.controllers
-        )
+        addresses = [f"{self._machine_name(each)}:{CONTROLLER_PORT}" for each in self.controllers]
+        voters = [f"{each}@{at}" for each, at in zip(self.controllers, addresses, strict=True)]
         properties = {
             "node.id": str(node),
             "log.dirs": DIRECTORY,
-            "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
+        if self._dynamic:
+            properties["controller.quorum.bootstrap.servers"] = ",".join(addresses)
+        else:
+            properties["controller.quorum.voters"] = ",".join(voters)
         roles, listeners = [], []
         if node in self.brokers:
             roles.append("broker")

@@ -71,6 +71,9 @@ APIS: tuple[Api, ...] = (
     Api(64, "unregister_broker", broker=(0, 0), controller=(0, 0), forwarded=True),
     Api(67, "allocate_producer_ids", controller=(0, 0)),
     Api(73, "assign_replicas_to_dirs", controller=(0, 0)),
+    Api(80, "add_raft_voter", broker=(0, 1), controller=(0, 1), forwarded=True),
+    Api(81, "remove_raft_voter", broker=(0, 0), controller=(0, 0), forwarded=True),
+    Api(82, "update_raft_voter", controller=(0, 0)),
     Api(75, "describe_topic_partitions", broker=(0, 0)),
 )
 

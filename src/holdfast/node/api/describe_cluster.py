@@ -64,7 +64,7 @@ def handle_on_controller(
         controller_id=controller.leader_id,
         brokers=[
             DescribeClusterBroker(broker_id=voter.node_id, host=voter.host, port=voter.port)
-            for voter in controller.settings.controller_quorum_voters
+            for voter in (controller.quorum.voters.voters if controller.quorum else ())
         ],
         cluster_authorized_operations=_operations(context, request),
     )

@@ -44,7 +44,7 @@ WAIT_MS_MAX: Final = 30_000
 class _Reader:
     """One fetch: who asks for what, and how its answer looks now."""
 
-    __slots__ = ("controller", "is_voter", "key", "topic", "wanted")
+    __slots__ = ("controller", "key", "topic", "wanted")
 
     def __init__(self, controller: Controller, request: FetchRequest, topic: FetchTopic) -> None:
         self.controller = controller
@@ -52,12 +52,17 @@ class _Reader:
         self.wanted: FetchPartition = topic.partitions[0]
         replica_id = max(request.replica_id, request.replica_state.replica_id)
         self.key = ReplicaKey(replica_id, bytes(self.wanted.replica_directory_id))
-        quorum = controller.quorum
-        # A voter names its directory. A broker in a voter's process has its node id and doesn't:
-        # it acknowledges nothing.
-        named = self.key.directory_id != NULL_UUID
-        self.is_voter = (
-            named
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether what its fetch leaves behind counts; it may become one while it waits.
+
+        A voter names its directory. A broker in a voter's process has its node id and doesn't: it
+        acknowledges nothing.
+        """
+        quorum = self.controller.quorum
+        return (
+            self.key.directory_id != NULL_UUID
             and quorum is not None
             and self.key.node_id != quorum.key.node_id
             and quorum.voters.contains(self.key)

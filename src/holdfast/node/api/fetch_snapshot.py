@@ -43,8 +43,7 @@ def handle_on_controller(
     code = _refuse(controller, topic.name, wanted)
     if controller.log is not None:
         found.current_leader = LeaderIdAndEpoch(
-            leader_id=controller.settings.node_id if controller.active else -1,
-            leader_epoch=controller.epoch,
+            leader_id=controller.leader_id, leader_epoch=controller.epoch
         )
     found.error_code = code if code is not ErrorCode.NONE else _read(controller, request, found)
     return FetchSnapshotResponse(topics=[TopicSnapshot(name=topic.name, partitions=[found])])
@@ -53,7 +52,7 @@ def handle_on_controller(
 def _refuse(controller: Controller, topic: str, wanted: PartitionSnapshotRequest) -> ErrorCode:
     if topic != METADATA_TOPIC or wanted.partition != 0:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not controller.active:
+    if controller.quorum is None or not controller.quorum.leading:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if 0 <= wanted.current_leader_epoch < controller.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

@@ -1,0 +1,54 @@
+"""AddRaftVoter (80), versions 0-1: an observer of the metadata log becomes a voter (KIP-853).
+
+Versions: 1 may ask for an answer as soon as the change is decided, before it is committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.voter_changes import add_voter
+from holdfast.core.voters import ReplicaKey, Voter
+from holdfast.node.context import (
+    CLUSTER_NAME,
+    Deferred,
+    Operation,
+    RequestContext,
+    ResourceType,
+)
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: AddRaftVoterRequest
+) -> Deferred | AddRaftVoterResponse:
+    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        why = f"{context.principal} may not alter the cluster."
+        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+    if request.cluster_id not in (None, controller.cluster_id):
+        why = f"This is cluster {controller.cluster_id}."
+        return refuse(request, ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+    listeners = {each.name: each for each in request.listeners}
+    names = controller.settings.controller_listener_names
+    found = next((listeners[name] for name in names if name in listeners), None)
+    if found is None:
+        why = f"The new voter must have one of the listeners {', '.join(names)}."
+        return refuse(request, ErrorCode.INVALID_REQUEST, why)
+    directory_id = bytes(request.voter_directory_id)
+    voter = Voter(request.voter_id, found.host, found.port, directory_id)
+    key = ReplicaKey(request.voter_id, directory_id)
+    return controller.change_voters(
+        context,
+        lambda situation: add_voter(situation, voter, controller.seen(key)),
+        lambda code, message: refuse(request, code, message),
+        at_once=not request.ack_when_committed,
+    )
+
+
+def refuse(_: AddRaftVoterRequest, code: ErrorCode, message: str | None) -> AddRaftVoterResponse:
+    """Answer with this code; NONE says that it is done."""
+    return AddRaftVoterResponse(error_code=code, error_message=message)

@@ -1,0 +1,47 @@
+"""RemoveRaftVoter (81), version 0: a voter loses its vote, the active controller perhaps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.voter_changes import remove_voter
+from holdfast.core.voters import ReplicaKey
+from holdfast.node.context import (
+    CLUSTER_NAME,
+    Deferred,
+    Operation,
+    RequestContext,
+    ResourceType,
+)
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.controller import Controller
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: RemoveRaftVoterRequest
+) -> Deferred | RemoveRaftVoterResponse:
+    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        why = f"{context.principal} may not alter the cluster."
+        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+    if request.cluster_id not in (None, controller.cluster_id):
+        why = f"This is cluster {controller.cluster_id}."
+        return refuse(request, ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+    key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
+    return controller.change_voters(
+        context,
+        lambda situation: remove_voter(situation, key),
+        lambda code, message: refuse(request, code, message),
+    )
+
+
+def refuse(
+    _: RemoveRaftVoterRequest, code: ErrorCode, message: str | None
+) -> RemoveRaftVoterResponse:
+    """Answer with this code; NONE says that it is done."""
+    return RemoveRaftVoterResponse(error_code=code, error_message=message)

@@ -1,0 +1,278 @@
+"""Goal: voters come and go one at a time while the cluster works, and nothing committed is lost.
+
+Method: simulated clusters whose first controller begins as the only voter (KIP-853).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from holdfast.core.voters import ReplicaKey
+from holdfast.node.controller import Controller
+from holdfast.runtime.dial import ConnectionLostError, dial
+from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
+from holdfast.testing.runtime import World
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from holdfast.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+
+FIRST, SECOND, THIRD = CONTROLLER, CONTROLLER + 1, CONTROLLER + 2
+Story = Callable[[SimulatedCluster], Coroutine[Any, Any, None]]
+
+
+def play(story: Story, *, seed: int = 1, controllers: int = 3, **config: str) -> None:
+    world = World(seed)
+
+    async def main() -> None:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        cluster = SimulatedCluster(world, controllers=controllers, config=settings, dynamic=True)
+        await cluster.start()
+        await story(cluster)
+
+    world.run(main)
+
+
+def controller(cluster: SimulatedCluster, node: int) -> Controller:
+    found = cluster.nodes[node].controller
+    assert found is not None
+    return found
+
+
+def key_of(cluster: SimulatedCluster, node: int) -> ReplicaKey:
+    quorum = controller(cluster, node).quorum
+    assert quorum is not None
+    return quorum.key
+
+
+def voters_of(cluster: SimulatedCluster, node: int) -> tuple[int, ...]:
+    quorum = controller(cluster, node).quorum
+    assert quorum is not None
+    return quorum.voters.ids
+
+
+async def ask(cluster: SimulatedCluster, request: Any) -> ErrorCode:
+    """Ask the active controller; REQUEST_TIMED_OUT when there is none, or it does not answer."""
+    active = cluster.active_controller()
+    if active is None:
+        return ErrorCode.REQUEST_TIMED_OUT
+    client = cluster.client()
+    try:
+        connection = await dial(
+            client.runtime, cluster.machine(active).name, CONTROLLER_PORT, "test", timeout_ms=2000
+        )
+    except OSError:
+        return ErrorCode.REQUEST_TIMED_OUT
+    try:
+        answer = await connection.send(request, timeout_ms=5000)
+    except (ConnectionLostError, OSError):
+        return ErrorCode.REQUEST_TIMED_OUT
+    finally:
+        connection.close()
+    return ErrorCode(answer.error_code)
+
+
+async def add(cluster: SimulatedCluster, node: int) -> ErrorCode:
+    listener = Listener(name="CONTROLLER", host=cluster.machine(node).name, port=CONTROLLER_PORT)
+    key = key_of(cluster, node)
+    return await ask(
+        cluster,
+        AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=5000,
+            voter_id=node,
+            voter_directory_id=key.directory_id,
+            listeners=[listener],
+        ),
+    )
+
+
+async def remove(cluster: SimulatedCluster, node: int, key: ReplicaKey | None = None) -> ErrorCode:
+    key = key or key_of(cluster, node)
+    return await ask(
+        cluster,
+        RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=key.directory_id),
+    )
+
+
+async def until(attempt: Callable[[], Coroutine[Any, Any, ErrorCode]]) -> None:
+    """Repeat a change until it is done, as an administrator would."""
+    for _ in range(100):
+        code = await attempt()
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND):
+            return
+        await asyncio.sleep(0.1)  # virtual
+    raise AssertionError(f"the voters can't be changed: {code.name}")
+
+
+async def grow(cluster: SimulatedCluster) -> None:
+    await until(lambda: add(cluster, SECOND))
+    await until(lambda: add(cluster, THIRD))
+
+
+def test_a_cluster_grows_to_three_voters_and_survives_any_one_of_them() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await cluster.client().create_topic("before")
+        await grow(cluster)
+        await cluster.until(
+            lambda: all(
+                voters_of(cluster, n) == (FIRST, SECOND, THIRD) for n in (FIRST, SECOND, THIRD)
+            ),
+            "everybody knows the three",
+        )
+        for node in (FIRST, SECOND, THIRD):
+            cluster.crash(node)
+            client = cluster.client()
+            await cluster.until(
+                lambda node=node: cluster.active_controller() not in (None, node),  # type: ignore[misc]
+                "another one is active",
+            )
+            await client.create_topic(f"without-{node}")
+            cluster.start_node(node)
+            await cluster.until(
+                lambda node=node: (
+                    cluster.nodes.get(node) is not None  # type: ignore[misc]
+                    and cluster.nodes[node].controller is not None
+                    and voters_of(cluster, node) == (FIRST, SECOND, THIRD)
+                ),
+                "it is back",
+            )
+        assert "before" in cluster.image.topics
+
+    play(story)
+
+
+def test_the_leader_can_be_removed_and_resigns() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await grow(cluster)
+        active = cluster.active_controller()
+        assert active is not None
+        await until(lambda: remove(cluster, active))
+        await cluster.until(
+            lambda: cluster.active_controller() not in (None, active), "another one leads"
+        )
+        now = cluster.active_controller()
+        assert now is not None
+        assert active not in voters_of(cluster, now)
+        await cluster.client().create_topic("t")
+        epoch = controller(cluster, now).epoch
+        await cluster.until(
+            lambda: voters_of(cluster, active) == voters_of(cluster, now),
+            "it follows as an observer",
+        )
+        assert controller(cluster, now).epoch == epoch, "it disturbs nobody"
+        await until(lambda: add(cluster, active))
+        assert active in voters_of(cluster, now)
+
+    play(story)
+
+
+def test_who_has_not_caught_up_can_not_be_added() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        key = key_of(cluster, SECOND)
+        cluster.crash(SECOND)
+        await restart(cluster, FIRST)  # forgets whom it has seen
+        listener = Listener(name="CONTROLLER", host="controller-101", port=CONTROLLER_PORT)
+        request = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=5000,
+            voter_id=SECOND,
+            voter_directory_id=key.directory_id,
+            listeners=[listener],
+        )
+        assert await ask(cluster, request) is ErrorCode.REQUEST_TIMED_OUT
+        assert voters_of(cluster, FIRST) == (FIRST,)
+
+    play(story, controllers=2)
+
+
+async def restart(cluster: SimulatedCluster, node: int) -> None:
+    cluster.crash(node)
+    cluster.start_node(node)
+    await cluster.until(lambda: cluster.active_controller() is not None, "somebody leads")
+
+
+def test_a_set_that_was_not_committed_is_rolled_back() -> None:
+    """A leader that is cut off appends a change; the others elect, and its record is truncated."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await grow(cluster)
+        leader = cluster.active_controller()
+        assert leader is not None
+        others = [node for node in (FIRST, SECOND, THIRD) if node != leader]
+        for other in others:
+            for one, two in ((leader, other), (other, leader)):
+                cluster.world.fabric.cut(cluster.machine(one).name, cluster.machine(two).name)
+        assert await remove(cluster, others[0]) is ErrorCode.REQUEST_TIMED_OUT
+        assert others[0] not in voters_of(cluster, leader), "in force when appended"
+        await cluster.until(
+            lambda: cluster.active_controller() in others, "the others elect one of them"
+        )
+        cluster.world.fabric.heal_all()
+        await cluster.until(
+            lambda: voters_of(cluster, leader) == (FIRST, SECOND, THIRD), "rolled back"
+        )
+        await cluster.client().create_topic("t")
+
+    play(story)
+
+
+def test_voters_survive_snapshots_and_restarts() -> None:
+    """The log's beginning, with the records of the voters, is gone."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await grow(cluster)
+        for number in range(6):
+            await cluster.client().create_topic(f"t{number}", partitions=3)
+        await cluster.until(
+            lambda: all(
+                found is not None and found.start > 20
+                for found in (controller(cluster, n).log for n in (FIRST, SECOND, THIRD))
+            ),
+            "the beginning is gone",
+        )
+        for node in (FIRST, SECOND, THIRD):
+            cluster.power_cut(node)
+        for node in (FIRST, SECOND, THIRD):
+            cluster.start_node(node)
+        await cluster.until(lambda: cluster.active_controller() is not None, "somebody leads")
+        for node in (FIRST, SECOND, THIRD):
+            assert voters_of(cluster, node) == (FIRST, SECOND, THIRD)
+        await cluster.client().create_topic("after")
+
+    play(
+        story,
+        metadata_log_max_record_bytes_between_snapshots="1000",
+        metadata_max_retention_bytes="0",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_random_changes_among_crashes_lose_nothing(seed: int) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        draw = cluster.world.machine("dice").boot().random
+        names: list[str] = []
+        keys = {node: key_of(cluster, node) for node in (FIRST, SECOND, THIRD)}
+        for number in range(12):
+            node = (FIRST, SECOND, THIRD)[draw.below(3)]
+            if draw.below(2):
+                await add(cluster, node)
+            else:
+                await remove(cluster, node, keys[node])
+            if draw.below(2):
+                victim = (FIRST, SECOND, THIRD)[draw.below(3)]
+                cluster.power_cut(victim)
+                cluster.start_node(victim)
+            await cluster.until(lambda: cluster.active_controller() is not None, "somebody leads")
+            await cluster.until(
+                lambda: all(cluster.nodes.get(n) is not None for n in keys), "all are up"
+            )
+            await cluster.client().create_topic(f"t{number}")
+            names.append(f"t{number}")
+            assert set(names) <= cluster.image.topics.keys()
+
+    play(story, seed=seed)
