@@ -434,12 +434,16 @@ class MemoryDisk:
         inode.unsound = False
 
     def _lose_pages(self, kept: bytearray, begins: int) -> None:
-        """Leave holes of zeros where pages of what begins at `begins` were never written."""
-        first = begins // _PAGE
-        for page in range(first, (begins + len(kept)) // _PAGE + 1):
-            if self._platter.draw.random() < 0.3:
-                low = max(0, page * _PAGE - begins)
-                high = min(len(kept), (page + 1) * _PAGE - begins)
+        """Leave holes of zeros where pages, or sectors of a page, were never written.
+
+        `kept` begins at the offset `begins` of its file.
+        """
+        draw = self._platter.draw
+        unit = draw.choice((_SECTOR, _PAGE))
+        for number in range(begins // unit, (begins + len(kept)) // unit + 1):
+            if draw.random() < 0.3:
+                low = max(0, number * unit - begins)
+                high = min(len(kept), (number + 1) * unit - begins)
                 kept[low:high] = bytes(max(0, high - low))
 
     def _give_room_back(self, gone: _Inode | _Directory | None) -> None:
