@@ -231,10 +231,11 @@ class Lifecycle:
                 await asyncio.wait([applied], timeout=interval_ms / 1000)
                 applied.cancel()
             self._nudge.clear()
+            # Half a session, as in Kafka: of a controller that was frozen another one takes over,
+            # and it must hear of this broker before the session that it gives is over.
+            timeout_ms = max(1, self._settings.broker_session_timeout_ms // 2)
             try:
-                response = await self._channel.send(
-                    self._heartbeat(), timeout_ms=self._settings.broker_session_timeout_ms
-                )
+                response = await self._channel.send(self._heartbeat(), timeout_ms=timeout_ms)
             except ControllerUnavailableError as error:
                 logger.debug("no heartbeat: %s", error)
             else:

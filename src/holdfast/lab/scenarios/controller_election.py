@@ -195,11 +195,11 @@ def combined_with_acks_one(run: Run) -> None:
 
 SCENARIO = Scenario(
     name="controller-election",
-    summary="The active one of three controllers is killed and frozen, and two of three are gone.",
+    summary="The active controller is killed and frozen; then a majority of controllers is gone.",
     text=(
         "Under load the active controller is killed again and again, then frozen and thawed. Each "
         "time another voter becomes active in a higher epoch; producers and consumers notice "
-        "nothing. Two of three dead: no metadata change is made, and data go on. The control runs "
+        "nothing. A majority dead: no metadata change is made, and data go on. The control runs "
         "the controllers inside the brokers, with acks=1: the active one dies with events that "
         "only it has."
     ),
@@ -217,6 +217,7 @@ SCENARIO = Scenario(
                 "acks": "1",
                 "partitions": 1,
                 "retries": 0,
+                "controllers": 3,
                 "combined": True,
                 "config": {"broker.session.timeout.ms": "6000"},
             },
