@@ -204,14 +204,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            trusted = True\n",
     ),
     _one(
-        "the recovery point moves before the sync",
-        "KAFKA.md 3.3",
-        "log/flusher.py",
-        "        self._running = plan\n",
-        "        self._running = plan\n        self.recovery_point = max(self.recovery_point,"
-        " plan.up_to)\n",
-    ),
-    _one(
         "segments are not synced",
         "fsync",
         "log/flusher.py",
@@ -232,13 +224,23 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            high_watermark=min(max(remembered.high_watermark, start), end),\n",
         "            high_watermark=end,\n",
     ),
-    _one(
+    Mutation(
         "epochs stay when a log is cut",
-        "KAFKA.md 4.5",
-        LOG,
-        "        self.high_watermark = min(self.high_watermark, offset)\n"
-        "        self._epochs.truncate_from_end(offset)\n",
-        "        self.high_watermark = min(self.high_watermark, offset)\n",
+        "KAFKA.md 4.5, KAFKA-15608",
+        (
+            Edit(
+                LOG,
+                "        self.high_watermark = min(self.high_watermark, offset)\n"
+                "        self._epochs.truncate_from_end(offset)\n",
+                "        self.high_watermark = min(self.high_watermark, offset)\n",
+            ),
+            Edit(
+                LOG,
+                "            # An epoch may have begun here in which nothing was written.\n"
+                "            self._epochs.truncate_from_end(offset)\n",
+                "",
+            ),
+        ),
     ),
     _one(
         "producers stay when a log is cut",
