@@ -116,5 +116,7 @@ SCENARIO = Scenario(
         ),
         _control("elr-off-min-isr-1", "without them, min.insync.replicas=1", elr=False, min_isr=1),
     ),
-    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+    fixed=frozenset(
+        {"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal", "elr"}
+    ),
 )

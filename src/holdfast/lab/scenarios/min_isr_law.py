@@ -281,5 +281,7 @@ SCENARIO = Scenario(
             breaks_with=Anomaly.LOST,
         ),
     ),
-    fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),
+    fixed=frozenset(
+        {"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal", "elr"}
+    ),
 )

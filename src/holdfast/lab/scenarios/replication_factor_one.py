@@ -98,5 +98,5 @@ SCENARIO = Scenario(
             breaks_with=Anomaly.LOST,
         ),
     ),
-    fixed=frozenset({"acks", "partitions", "replication_factor", "signal"}),
+    fixed=frozenset({"acks", "partitions", "replication_factor", "signal", "elr"}),
 )
