@@ -21,6 +21,7 @@ from holdfast.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 _TIMEOUT_S = 12.0
 _TOPIC = 2  # resource type
@@ -85,6 +86,8 @@ async def _create_topic(hand: Conductor, event: Event) -> bool:
 
 async def _delete_topic(hand: Conductor, event: Event) -> bool:
     """One that an event made: the others are judged to the end."""
+    if not hand.topics and not await _create_topic(hand, event):
+        return False
     if not hand.topics:
         return False
     name = min(hand.topics)
@@ -104,6 +107,8 @@ async def _delete_topic(hand: Conductor, event: Event) -> bool:
 
 
 async def _create_partitions(hand: Conductor, event: Event) -> bool:
+    if not hand.topics and not await _create_topic(hand, event):
+        return False
     if not hand.topics:
         return False
     name = max(hand.topics)
@@ -202,9 +207,11 @@ async def _elect(hand: Conductor, event: Event, kind: int) -> bool:
         # From now on, for the request may be carried out at any time.
         hand.oracle.metadata.operator_unclean.add((event.target, partition))
 
-    done = await _try(hand, event, elect(client, event.target, partition, kind))
+    unanswered = hand.counts["administrative requests without an answer"]
+    await _try(hand, event, elect(client, event.target, partition, kind))
     client.close()
-    return done
+    # That no election is needed is an answer, and the usual one.
+    return hand.counts["administrative requests without an answer"] == unanswered
 
 
 async def _elect_preferred(hand: Conductor, event: Event) -> bool:
@@ -259,6 +266,28 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
     return done
 
 
+async def _unregister_broker(hand: Conductor, event: Event) -> bool:
+    """A broker is stopped and taken out of the cluster; later it comes back, as a new one."""
+    node = hand.take(event.target, event)
+    if node is None:
+        return False
+    if node in hand.cluster.controllers or hand.cluster.nodes.get(node) is None:
+        hand.release(node)
+        return False
+    await hand.stop(node)
+    client = hand.cluster.client("admin")
+
+    async def unregister() -> None:
+        response = await client.ask(UnregisterBrokerRequest(broker_id=node))
+        check("unregister", response.error_code)
+
+    done = await _try(hand, event, unregister())
+    client.close()
+    await asyncio.sleep(event.seconds)
+    hand.release(node)
+    return done
+
+
 ADMIN: Final[dict[str, Perform]] = {
     "create_topic": _create_topic,
     "delete_topic": _delete_topic,
@@ -267,6 +296,7 @@ ADMIN: Final[dict[str, Perform]] = {
     "set_unclean": _set_unclean,
     "elect_preferred": _elect_preferred,
     "elect_unclean": _elect_unclean,
+    "unregister_broker": _unregister_broker,
     "reassign": _reassign,
     "cancel_reassign": _cancel_reassign,
     "delete_records": _delete_records,

@@ -22,6 +22,8 @@ _LOOK_S = 0.25
 _RESTART_S = 1.0  # what an init system waits before it starts a process again
 _STOP_S = 40.0  # a clean stop that takes longer ends with SIGKILL
 
+_STOPPING = ("stop", "unregister_broker")  # events in whose middle a process is half stopped
+
 Perform = Callable[["Conductor", Event], Awaitable[bool]]
 
 
@@ -135,7 +137,7 @@ class Conductor:
             elif not self.is_up(node):
                 self.died(node)
                 self.release(node)
-            elif self._has_lost_a_disk(node) or self.held.get(node) == "stop":
+            elif self._has_lost_a_disk(node) or self.held.get(node) in _STOPPING:
                 self.kill(node)
                 self.release(node)
             else:

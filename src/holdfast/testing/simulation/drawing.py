@@ -129,6 +129,9 @@ def _draw_config(draw: random.Random, *, racks: bool) -> dict[str, str]:
         "leader.imbalance.check.interval.seconds": draw.choice((5, 300)),
         "metadata.log.max.record.bytes.between.snapshots": draw.choice((1_500, 6_000, 20_971_520)),
         "metadata.log.max.snapshot.interval.ms": draw.choice((0, 15_000)),
+        "metadata.log.segment.ms": draw.choice((1_000, 5_000, 604_800_000)),
+        "metadata.max.retention.bytes": draw.choice((2_000, 104_857_600)),
+        "metadata.max.retention.ms": draw.choice((8_000, 604_800_000)),
         "default.replication.factor": 3,
         "min.insync.replicas": 1,
     }
@@ -304,6 +307,12 @@ def _admin(kind: str) -> Callable[[_Dice, float], Event]:
     return make
 
 
+def _unregister(dice: _Dice, at: float) -> Event:
+    return Event(
+        at=at, kind="unregister_broker", target=dice.broker(), seconds=dice.seconds(0.5, 8.0)
+    )
+
+
 _ODDS: Final = (
     _Odds(14, _downtime("kill", 0.1, 12.0)),
     _Odds(10, _downtime("power_cut", 0.1, 12.0)),
@@ -320,6 +329,7 @@ _ODDS: Final = (
     _Odds(2, _everywhere),
     _Odds(2, _on_node("clock_step", 0.0, 0.0)),
     _Odds(2, _on_node("clock_drift", 2.0, 20.0)),
+    _Odds(2, _unregister),
     _Odds(3, _admin("create_topic")),
     _Odds(2, _admin("delete_topic")),
     _Odds(1, _admin("create_partitions")),

@@ -81,6 +81,10 @@ class WatchedLog(Log):
         return base
 
     def append_batches_as_leader(self, batches_view: memoryview, epoch: int) -> int:
+        if self._replica.epoch != epoch:
+            # Not when it starts an epoch: a voter does that behind a snapshot, too.
+            assert self._truth is not None
+            self._truth.led(self._replica, epoch)
         base = super().append_batches_as_leader(batches_view, epoch)
         self._appended(batches_view, leads=True)
         return base
@@ -100,8 +104,8 @@ class WatchedLog(Log):
 
     def start_epoch(self, epoch: int) -> None:
         super().start_epoch(epoch)
-        assert self._truth is not None
-        self._truth.led(self._replica, epoch)
+        if self._truth is not None and not self._is_metadata:
+            self._truth.led(self._replica, epoch)
 
     def truncate_to(self, offset: int) -> None:
         super().truncate_to(offset)
