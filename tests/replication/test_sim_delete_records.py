@@ -162,6 +162,18 @@ def test_the_leaders_own_part_survives_a_power_cut_of_everybody() -> None:
     play(story)
 
 
+def test_followers_write_it_soon_too_however_often_it_moves() -> None:
+    async def story(cluster: SimulatedCluster, client: ClusterClient) -> None:
+        cluster.machine(1).slow_disk((200_000, 300_000))  # one is under way when the next begins
+        for offset in (3, 7, 11):
+            await client.delete_records("t", 0, offset)
+        await asyncio.sleep(5)
+        text = cluster.machine(1).disk.read("/data/log-start-offset-checkpoint")
+        assert text.endswith(b"t 0 11\n")
+
+    play(story)
+
+
 def test_a_topic_that_is_only_compacted_refuses() -> None:
     """Set by hand: compaction itself is not built, so no topic can ask for it."""
 

@@ -130,6 +130,8 @@ class LogDirectory:
                 return
             self._written[name] = data
             self.sync_path()
+            if name == LOG_START and self._content(name) != data:
+                self.checkpoint(name)  # records were deleted meanwhile, and that is told as done
 
         job = self.submit(lambda: disk.write_atomic(path + _NEXT_SUFFIX, data))
         job.add_done_callback(written)
