@@ -422,7 +422,8 @@ class MemoryDisk:
         draw = self._platter.draw
         if torn and inode.dirty_from is not None and draw.random() < 0.5:
             unsynced = inode.data[inode.dirty_from :]
-            kept = bytearray(unsynced[: draw.randint(0, len(unsynced))])
+            size = len(unsynced) if draw.random() < 0.3 else draw.randint(0, len(unsynced))
+            kept = bytearray(unsynced[:size])
             if draw.random() < 0.3:  # the size was journalled, the last data never written
                 zeros = min(len(kept), draw.randint(1, _SECTOR))
                 kept[len(kept) - zeros :] = bytes(zeros)
