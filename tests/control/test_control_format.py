@@ -9,11 +9,15 @@ import pytest
 from tests.control.control_world import CLUSTER_ID
 
 from holdfast.config.node import NodeSettings
+from holdfast.core.features import BOOTSTRAP, ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
 from holdfast.log.checkpoints import read_meta_properties
+from holdfast.node.bootstrap import BOOTSTRAP_FILE, bootstrap_levels
 from holdfast.node.format import FormatError, format_directories, random_cluster_id
+from holdfast.node.metadata_log import MetadataLogError
 from holdfast.testing.disk import MemoryDisk
 from holdfast.testing.runtime import SeededRandom
 
+OFF = {ELIGIBLE_LEADER_REPLICAS: 0}
 SETTINGS = NodeSettings(node_id=3, log_dirs=("/x/a", "/x/b"), metadata_log_dir="/y/m")
 
 
@@ -78,3 +82,28 @@ def test_strangers_are_refused_even_then(node_id: int, cluster_id: str, text: st
         format_directories(
             disk, random, SETTINGS.replace(node_id=node_id), cluster_id, ignore_formatted=True
         )
+
+
+def test_a_controller_may_begin_with_other_features() -> None:
+    disk = _disk()
+    assert bootstrap_levels(disk, SETTINGS) == BOOTSTRAP, "not formatted: the usual ones"
+    format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, features=OFF)
+    assert bootstrap_levels(disk, SETTINGS) == {METADATA_VERSION: BOOTSTRAP[METADATA_VERSION]}
+    path = f"{SETTINGS.metadata_log_dir}/{BOOTSTRAP_FILE}"
+    for spoilt in range(0, disk.size(path), 7):
+        damaged = _disk()
+        format_directories(damaged, SeededRandom(1), SETTINGS, CLUSTER_ID, features=OFF)
+        damaged.corrupt(path, spoilt, b"\xee")
+        with pytest.raises(MetadataLogError, match=BOOTSTRAP_FILE):
+            bootstrap_levels(damaged, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("features", "says"),
+    [({"no.such": 1}, "no feature"), ({ELIGIBLE_LEADER_REPLICAS: 2}, "0 to 1")],
+)
+def test_features_that_are_not_there_are_refused(features: dict[str, int], says: str) -> None:
+    disk = _disk()
+    with pytest.raises(FormatError, match=says):
+        format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, features=features)
+    assert not disk.exists(SETTINGS.metadata_log_dir), "nothing was written"
