@@ -78,11 +78,40 @@ def format_storage(
             "The same for every controller.",
         ),
     ] = None,
+    standalone: Annotated[
+        bool,
+        typer.Option(
+            "--standalone", "-s", help="This is the first controller of a quorum that can change."
+        ),
+    ] = False,
+    initial_controllers: Annotated[
+        str,
+        typer.Option(
+            "--initial-controllers",
+            "-I",
+            metavar="ID@HOST:PORT:DIRECTORY_ID,...",
+            help="The first controllers of a quorum that can change.",
+        ),
+    ] = "",
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option(
+            "--no-initial-controllers",
+            "-N",
+            help="This controller joins later: holdfast metadata-quorum add-controller.",
+        ),
+    ] = False,
 ) -> None:
     """Format the log directories of a node: write there which cluster and node they belong to."""
     arguments = ["format", "--config", _readable(config), "--cluster-id", cluster_id]
     if ignore_formatted:
         arguments.append("--ignore-formatted")
+    if standalone:
+        arguments.append("--standalone")
+    if initial_controllers:
+        arguments += ["--initial-controllers", initial_controllers]
+    if no_initial_controllers:
+        arguments.append("--no-initial-controllers")
     for name, level in key_values(feature or [], "--feature").items():
         arguments += ["--feature", f"{name}={level}"]
     _become_node(arguments)

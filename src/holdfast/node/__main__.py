@@ -24,11 +24,19 @@ from holdfast.node.node import Node
 from holdfast.node.server import StartError
 from holdfast.runtime.real import real_runtime
 
+_VOTER_OPTIONS = {
+    "--standalone": False,
+    "--initial-controllers": True,
+    "--no-initial-controllers": False,
+}
+
 USAGE = """\
 Usage: python -m holdfast.node --config FILE [--override KEY=VALUE ...]
                                [--format-if-needed CLUSTER_ID]
        python -m holdfast.node format --config FILE --cluster-id ID [--ignore-formatted]
-                               [--feature NAME=LEVEL ...]
+                               [--feature NAME=LEVEL ...] [--standalone |
+                               --initial-controllers ID@HOST:PORT:DIRECTORY_ID,... |
+                               --no-initial-controllers]
        python -m holdfast.node random-uuid
 
 Runs one node in the foreground with Kafka's own keys. SIGTERM hands leadership over and stops it.
@@ -150,17 +158,39 @@ def _start(arguments: list[str]) -> None:
 def _format(arguments: list[str]) -> None:
     options = _options(
         arguments,
-        {"--config": True, "--cluster-id": True, "--ignore-formatted": False, "--feature": True},
+        {
+            "--config": True,
+            "--cluster-id": True,
+            "--ignore-formatted": False,
+            "--feature": True,
+            **_VOTER_OPTIONS,
+        },
     )
     if "--cluster-id" not in options:
         raise UsageError("--cluster-id ID is missing; `random-uuid` makes one")
+    settings = _settings(options)
+    _check_voter_options(settings, [name for name in _VOTER_OPTIONS if name in options])
     for line in _format_directories(
-        _settings(options),
+        settings,
         options["--cluster-id"][-1],
         ignore_formatted="--ignore-formatted" in options,
         features=_features(options.get("--feature", [])),
+        standalone="--standalone" in options,
+        initial_controllers=options.get("--initial-controllers", [""])[-1],
     ):
         print(line)
+
+
+def _check_voter_options(settings: NodeSettings, given: list[str]) -> None:
+    """As Kafka: who has no fixed voters says which kind of controller this one is."""
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other")
+    if given or not settings.is_controller or settings.controller_quorum_voters:
+        return
+    raise UsageError(
+        "a controller without controller.quorum.voters is formatted with --standalone (the first), "
+        "--initial-controllers (one of the first) or --no-initial-controllers (added later)"
+    )
 
 
 def _features(given: list[str]) -> dict[str, int]:
@@ -179,10 +209,14 @@ def _format_directories(
     *,
     ignore_formatted: bool,
     features: dict[str, int] | None = None,
+    standalone: bool = False,
+    initial_controllers: str = "",
 ) -> list[str]:
     from holdfast.node.format import FormatError, format_directories
+    from holdfast.node.initial_voters import parse_initial_controllers
 
     runtime = real_runtime()
+    voters = parse_initial_controllers(initial_controllers) if initial_controllers else None
     try:
         done = format_directories(
             runtime.disk,
@@ -191,6 +225,8 @@ def _format_directories(
             cluster_id,
             ignore_formatted=ignore_formatted,
             features=features,
+            standalone=standalone,
+            initial_controllers=voters,
         )
     except FormatError as error:
         raise StartError(str(error)) from error

@@ -38,7 +38,7 @@ from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.records import decode_record, encode_record
 from holdfast.wire.records.control import LeaderChangeMessage, LeaderChangeVoter
-from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID
+from holdfast.wire.uuids import METADATA_TOPIC_ID
 
 # Records that are not written in their last version: none, for metadata.version 25 allows them all.
 _VERSIONS: Final[dict[type, int]] = {}
@@ -167,12 +167,8 @@ class MetadataLog:
             voters=[_change_voter(voter) for voter in voters.voters],
             granting_voters=[_change_voter(v) for v in voters.voters if v.node_id in granting],
         )
-        version = 1 if voters.knows_directories else 0
-        message.version = version
-        if not version:
-            for voter in (*message.voters, *message.granting_voters):
-                voter.voter_directory_id = NULL_UUID
-        self.append_control([(ControlType.LEADER_CHANGE, encode(message, version))], epoch)
+        # Version 1 has the voters' directories, but Kafka's own readers take version 0 for granted.
+        self.append_control([(ControlType.LEADER_CHANGE, encode(message, 0))], epoch)
 
     # -- as a follower -------------------------------------------------------------------------
 
@@ -255,7 +251,7 @@ class MetadataLog:
 
 
 def _change_voter(voter: Voter) -> LeaderChangeVoter:
-    return LeaderChangeVoter(voter_id=voter.node_id, voter_directory_id=voter.directory_id)
+    return LeaderChangeVoter(voter_id=voter.node_id)
 
 
 def check_metadata_log(disk: Disk, directory: str) -> None:
