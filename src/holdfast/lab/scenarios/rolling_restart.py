@@ -144,7 +144,7 @@ SCENARIO = Scenario(
             title="Control: min.insync.replicas=3 of 3 replicas",
             steps=refused_at_each_step,
             change={"min_isr": 3, "retries": 0},
-            breaks_check=": nothing is refused",
+            breaks_check="nothing is refused",
         ),
         Part(
             name="control",
