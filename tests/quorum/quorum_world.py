@@ -152,6 +152,8 @@ class QuorumWorld:
     # -- faults --------------------------------------------------------------------------------
 
     def start(self, node: int) -> None:
+        if node in self.processes:
+            return  # one process to a disk
         process = self.processes[node] = Process(self, node)
         self.perform(process, process.machine.start(self.now))
 
@@ -169,11 +171,7 @@ class QuorumWorld:
         """Power goes, and is soon back: what was promised is all that may be left."""
         if process.alive:
             self.kill(process.node, power=True)
-            self.later(self.draw.randint(1, 300), lambda: self._back(process.node))
-
-    def _back(self, node: int) -> None:
-        if node not in self.processes:
-            self.start(node)
+            self.later(self.draw.randint(1, 300), lambda: self.start(process.node))
 
     def cut(self, one: int, other: int, *, both: bool) -> None:
         self.cuts.add((one, other))
