@@ -20,6 +20,8 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from holdfast.wire.messages.update_raft_voter import Listener as MovedListener
+from holdfast.wire.messages.update_raft_voter import UpdateRaftVoterRequest
 
 FIRST, SECOND, THIRD = CONTROLLER, CONTROLLER + 1, CONTROLLER + 2
 Story = Callable[[SimulatedCluster], Coroutine[Any, Any, None]]
@@ -167,6 +169,32 @@ def test_the_leader_can_be_removed_and_resigns() -> None:
         assert controller(cluster, now).epoch == epoch, "it disturbs nobody"
         await until(lambda: add(cluster, active))
         assert active in voters_of(cluster, now)
+
+    play(story)
+
+
+def test_a_voter_can_say_where_it_listens_now() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await until(lambda: add(cluster, SECOND))
+        leader = cluster.active_controller()
+        assert leader is not None
+        for epoch, expected in (
+            (controller(cluster, leader).epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (controller(cluster, leader).epoch, ErrorCode.NONE),
+        ):
+            request = UpdateRaftVoterRequest(
+                cluster_id=None,
+                current_leader_epoch=epoch,
+                voter_id=SECOND,
+                voter_directory_id=key_of(cluster, SECOND).directory_id,
+                listeners=[MovedListener(name="CONTROLLER", host="elsewhere", port=9)],
+            )
+            assert await ask(cluster, request) is expected
+        quorum = controller(cluster, leader).quorum
+        assert quorum is not None
+        moved = quorum.voters.find(SECOND)
+        assert moved is not None
+        assert (moved.host, moved.port) == ("elsewhere", 9)
 
     play(story)
 
