@@ -16,10 +16,13 @@ import pytest
 from tests.control.control_world import created, creation
 
 from holdfast.node.controller import Controller
-from holdfast.testing.cluster import SimulatedCluster
+from holdfast.runtime.dial import dial
+from holdfast.testing.cluster import CONTROLLER_PORT, SimulatedCluster
 from holdfast.testing.runtime import World
 from holdfast.testing.workload import Workload
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from holdfast.wire.uuids import METADATA_TOPIC_ID
 
 pytestmark = pytest.mark.slow
 Story = Callable[[SimulatedCluster], Coroutine[Any, Any, None]]
@@ -306,8 +309,45 @@ def test_a_damaged_or_missing_quorum_state_is_refused_by_name() -> None:
     play(story)
 
 
+def test_only_a_fetch_that_names_its_directory_acknowledges() -> None:
+    """A broker in a voter's process has the voter's id; what it read is not on the voter's disk.
+
+    Seen failing when the id alone makes a voter.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        old = active(cluster)
+        others = [node for node in cluster.controllers if node != old]
+        isolate(cluster, old, *others)
+        asking = asyncio.ensure_future(cluster.client().ask(creation("t")))
+        log = controller(cluster, old).log
+        assert log is not None
+        await cluster.until(lambda: log.committed < log.durable_end == log.end, "synced here")
+        runtime = cluster.world.machine("reader").boot()
+        connection = await dial(runtime, cluster.machine(old).name, CONTROLLER_PORT, "reader")
+        for directory, counts in ((bytes(16), False), (b"directory-of-one", True)):
+            wanted = FetchPartition(
+                partition=0,
+                fetch_offset=log.end,
+                last_fetched_epoch=log.last_epoch,
+                partition_max_bytes=1 << 20,
+                replica_directory_id=directory,
+            )
+            request = FetchRequest(
+                replica_state=ReplicaState(replica_id=others[0]),
+                max_wait_ms=0,
+                topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[wanted])],
+            )
+            answer = await connection.send(request)
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+            assert (log.committed == log.end) is counts
+        connection.close()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    play(story)
+
+
 def test_brokers_that_are_controllers_too_elect_and_lead() -> None:
-    """A broker's own reading must not pass for its voter's: it acknowledges nothing."""
 
     async def story(cluster: SimulatedCluster) -> None:
         client = cluster.client()
