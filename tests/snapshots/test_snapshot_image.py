@@ -339,7 +339,7 @@ def test_a_big_image_is_made_in_small_slices() -> None:
     ]
     image.apply(records, offset=10_000, epoch=1)
     batches = list(snapshot_batches(freeze(image), 1))
-    assert len(batches) == 1 + 21 + 1
+    assert len(batches) == 1 + 51 + 1
     assert sum(1 for _ in image_records(image)) == 10_001
     reader = SnapshotReader(snapshot_id(image), "test")
     for batch in batches:

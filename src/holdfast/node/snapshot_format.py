@@ -38,7 +38,7 @@ from holdfast.wire.records.control import (
     VotersRecord,
 )
 
-RECORDS_PER_BATCH: Final = 500  # one to two milliseconds of encoding
+RECORDS_PER_BATCH: Final = 200  # one to two milliseconds of encoding
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024  # Kafka's largest has 8 MiB
 
 
