@@ -235,7 +235,8 @@ class PartitionTruth:
             return
         self._counts["truncations of records"] += 1
         for entry in dropped:
-            committed = entry.last < high_watermark and self.committed.at(entry.base) == entry
+            below = entry.last < high_watermark or self._voters is not None
+            committed = below and self.committed.at(entry.base) == entry
             if committed and not self.allowances.covers(entry.epoch, entry.base):
                 self._fail(
                     "what is committed is never cut off",
@@ -275,8 +276,10 @@ class PartitionTruth:
                 f"{self.name}, node {replica.node}: {offset} > {log_end}",
             )
         if offset < before:
-            if not replica.settled:
-                replica.high_watermark = offset  # a controller begins with what a snapshot covers
+            if not replica.settled or self._voters is not None:
+                # A controller that begins, or begins anew because it leads no longer, starts with
+                # what its snapshot covers. What it cuts off is judged by what is committed.
+                replica.high_watermark = offset
             elif log_end >= before:
                 self._fail(
                     "the high watermark never falls",
