@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -269,11 +270,23 @@ def apache_available() -> bool:
     return subprocess.run([KAFKA, "available"], check=False).returncode == 0
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
+def free_port(beside: Iterable[int] = ()) -> int:
+    """Return a port that nobody listens on now, nor at these distances from it."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if all(_is_free(port + distance) for distance in beside):
+            return port
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return False
+    return True
 
 
 def memory_mb(pids: list[int]) -> dict[str, float]:

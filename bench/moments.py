@@ -44,7 +44,7 @@ def measure(directory: Path, rounds: int, add: Add, *, with_apache: bool) -> Non
 
 def _start_up(directory: Path) -> dict[str, float]:
     """Type `holdfast up`; a client tries to have an acks=all record acknowledged meanwhile."""
-    port = free_port()
+    port = free_port(beside=(1, 2, 100, 101, 102))  # three brokers, three controllers
     command = [sys.executable, "-m", "holdfast.cli"]
     data = ["--data-dir", str(directory)]
     began = time.monotonic()
