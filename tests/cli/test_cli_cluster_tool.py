@@ -57,3 +57,18 @@ def test_the_quorum_of_a_running_cluster(run: Run, bootstrap: str) -> None:
     _, first, *_ = table.splitlines()
     assert first.split("\t")[0].strip() == str(state["leader"])
     assert first.rstrip().endswith("Leader")
+
+
+def test_a_broker_is_no_controller(run: Run, bootstrap: str) -> None:
+    """Goal: no answer without the cluster's id. Method: a broker named as controller."""
+    flags = ("--bootstrap-controller", bootstrap)
+    outcome = run("metadata-quorum", *flags, "describe", "--status")
+    assert (outcome.status, outcome.output) == (2, "")
+    assert "--bootstrap-server" in outcome.errors
+
+
+def test_a_broker_that_lives_is_not_unregistered(run: Run, bootstrap: str) -> None:
+    """Goal: no success that lasts a moment: it would register again. Method: the broker asked."""
+    outcome = run("cluster", "unregister", "--id", "0", "--bootstrap-server", bootstrap)
+    assert (outcome.status, outcome.output) == (1, "")
+    assert "Stop it first" in outcome.errors

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from holdfast.cli.features import METADATA_VERSIONS, Feature, described, level_text, outcome_text
 
+Run = Callable[..., Any]
 ELR = "eligible.leader.replicas.version"
 
 
@@ -49,3 +55,41 @@ def test_names_of_metadata_versions() -> None:
     assert level_text("metadata.version", 7 + len(METADATA_VERSIONS)) == "31"
     assert level_text("metadata.version", 0) == "0"
     assert level_text(ELR, 7) == "7"
+
+
+@pytest.mark.slow
+def test_levels_go_down_and_up(run: Run, bootstrap: str) -> None:
+    """Goal: each verb does what it says. Method: on a running cluster; seen to end in an
+    EncodeError while a downgrade was also sent as the flag that version 0 had.
+    """
+    flags = ("--bootstrap-server", bootstrap)
+
+    def level() -> int:
+        found = json.loads(run("features", "describe", "--json", *flags).output)["features"]
+        return next(int(each["level"]) for each in found if each["name"] == ELR)
+
+    def wait_for(wanted: int) -> None:  # a broker's image is a moment behind the controller
+        deadline = time.monotonic() + 20
+        while level() != wanted:
+            assert time.monotonic() < deadline
+
+    before = level()
+    for arguments, said, then in [
+        (("downgrade", "--feature", f"{ELR}=0", "--dry-run"), "can be downgraded to 0", before),
+        (("downgrade", "--feature", f"{ELR}=0"), "was downgraded to 0", 0),
+        (("upgrade", "--feature", f"{ELR}=1"), "was upgraded to 1", 1),
+        (("disable", "--feature", ELR), "was disabled", 0),
+        (("upgrade", "--feature", f"{ELR}=1"), "was upgraded to 1", 1),
+    ]:
+        outcome = run("features", *arguments, *flags)
+        assert (outcome.status, outcome.output) == (0, f"{ELR} {said}.\n")
+        wait_for(then)
+
+
+@pytest.mark.slow
+def test_a_level_that_is_refused(run: Run, bootstrap: str) -> None:
+    """Goal: the refusal's reason, and exit status 1. Method: a level that nobody has."""
+    outcome = run("features", "upgrade", "--feature", f"{ELR}=9", "--bootstrap-server", bootstrap)
+    assert outcome.status == 1
+    assert f"Could not upgrade {ELR} to 9. " in outcome.output
+    assert "1 out of 1" in outcome.errors

@@ -38,6 +38,11 @@ def unregister(
     Empty it first (`holdfast reassign-partitions`): replicas that it still has stay without it.
     """
     with Driver(bootstrap_servers(bootstrap_server), timeout_s=ANSWER_S) as driver:
+        if broker in driver.nodes():
+            raise CommandError(
+                f"Broker {broker} is alive and would register again. Stop it first; "
+                "one that was killed counts as alive until its session ends."
+            )
         try:
             answer = driver.send(UnregisterBrokerRequest(broker_id=broker))
         except UnsupportedError:

@@ -20,6 +20,7 @@ from holdfast.wire.messages.update_features import FeatureUpdateKey, UpdateFeatu
 ANSWER_S = 65.0
 METADATA_VERSION = "metadata.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+KINDS_SINCE = 1  # of UpdateFeatures' versions; before it a downgrade was a flag
 
 # Levels of metadata.version that Kafka has given a name, from the first one on.
 FIRST_METADATA_LEVEL = 7
@@ -183,13 +184,14 @@ def _update(
                 feature=name,
                 max_version_level=level,
                 upgrade_type=kind,
-                allow_downgrade=kind != UPGRADE,
             )
             for name, level in levels.items()
         ],
         validate_only=dry_run,
     )
     with Driver(bootstrap_servers(bootstrap), timeout_s=ANSWER_S) as driver:
+        if driver.peer().version_of(UpdateFeaturesRequest) < KINDS_SINCE:
+            raise CommandError("This cluster is too old to say what kind of change is wanted.")
         answer = driver.send(request)
     whole = _error(answer.error_code, answer.error_message)
     errors: dict[str, str | None] = dict.fromkeys(levels, whole)

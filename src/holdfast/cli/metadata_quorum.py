@@ -15,6 +15,7 @@ from holdfast.cli.options import AsJson, BootstrapServer, addresses, bootstrap_s
 from holdfast.cli.quorum_format import replication_lines, status_lines
 from holdfast.clients.driver import Driver, DriverError, parse_addresses
 from holdfast.cluster.quorum import QuorumReplica, QuorumState, RefusedError, describe
+from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_cluster import DescribeClusterRequest
 from holdfast.wire.uuids import uuid_text
 
@@ -160,6 +161,12 @@ def _cluster_id(servers: str, controllers: str | None) -> str:
         if controllers is None:
             return driver.metadata([]).cluster_id or ""
         answer = driver.send(DescribeClusterRequest(endpoint_type=CONTROLLERS))
+        if answer.error_code != ErrorCode.NONE:
+            raise CommandError(
+                f"--bootstrap-controller {controllers}: {answer.error_message} "
+                "Brokers are named with --bootstrap-server.",
+                code=EXIT_USAGE,
+            )
         return str(answer.cluster_id)
 
 
