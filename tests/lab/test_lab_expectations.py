@@ -18,9 +18,9 @@ from holdfast.clients.replica_files import position_of, stored_batches
 from holdfast.judge.history import IsrChange, LeaderChange
 from holdfast.lab import disks
 from holdfast.lab.moving import expect_even
+from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError
 from holdfast.lab.scenarios.disk_lost import Return, expect_honest_return
 from holdfast.lab.scenarios.min_isr_law import (
     FACTORS,

@@ -15,8 +15,8 @@ import pytest
 from holdfast.judge.checker import Evidence, judge
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
 from holdfast.lab.drawing import Drawing
-from holdfast.lab.page import render_page
-from holdfast.lab.report import Check, ReportData, Section, Table, write_report
+from holdfast.lab.page import render_page, write_report
+from holdfast.lab.report import Check, ReportData, Section, Table
 from holdfast.testing.histories import Story
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "line", "rect", "path"}

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.scenario import SCENARIOS, LabError, Parameters, load_scenario
+from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.scenario import SCENARIOS, load_scenario
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

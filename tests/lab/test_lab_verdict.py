@@ -17,10 +17,11 @@ from holdfast.judge.history import Fault
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
 from holdfast.lab.aftermath import lost_check, recovery_table
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import Exit, Outcome, PartResult
 from holdfast.lab.report import Check
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.soak import Campaign, read_results, soak
 from holdfast.testing.histories import Story
 

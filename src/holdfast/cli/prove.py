@@ -58,7 +58,8 @@ def prove(
     The promise of the settings is stated before the run. Exit status: 0 it was kept, 1 it was
     broken, 2 the run could not be made.
     """
-    from holdfast.lab.scenario import LabError, load_scenario  # noqa: PLC0415
+    from holdfast.lab.parameters import LabError  # noqa: PLC0415
+    from holdfast.lab.scenario import load_scenario  # noqa: PLC0415
 
     if show_list:
         print_list()

@@ -13,7 +13,7 @@ from typing import Self
 
 from holdfast.clients import admin
 from holdfast.clients.driver import Driver, DriverError
-from holdfast.lab.scenario import LabError
+from holdfast.lab.parameters import LabError
 
 TOPIC = "changes"
 KEY = "retention.ms"

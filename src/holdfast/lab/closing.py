@@ -8,8 +8,8 @@ from pathlib import Path
 from holdfast.clients.recorder import Recorder
 from holdfast.clients.replica_files import DamagedFileError, stored_batches
 from holdfast.judge.history import ReplicaBatch
+from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
-from holdfast.lab.scenario import LabError
 from holdfast.lab.wants import names
 
 FINAL_READ_S = 40.0

@@ -14,9 +14,9 @@ from statistics import quantiles
 from holdfast.cluster import ClusterError
 from holdfast.cluster.quorum import QuorumState
 from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError
 from holdfast.lab.wants import names
 from holdfast.lab.workload import Worker
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holdfast.lab.demo_check import DemoVerdict
 from holdfast.lab.demo_plan import DemoPlan, Places
-from holdfast.lab.report import ReportData, Section, write_report
+from holdfast.lab.page import write_report
+from holdfast.lab.report import ReportData, Section
 
 
 def verdict_sentence(plan: DemoPlan, verdict: DemoVerdict) -> str:

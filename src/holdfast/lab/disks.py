@@ -12,8 +12,8 @@ from pathlib import Path
 
 from holdfast.clients.replica_files import DamagedFileError, position_of
 from holdfast.lab.closing import end_of, log_directories, replica_directory
+from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.clients import admin, reassigning
 from holdfast.clients.driver import DriverError
+from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError
 from holdfast.lab.wants import lists_text
 
 MOVE_S = 90.0

@@ -1,5 +1,6 @@
 """The report's page: puts text, tables and drawings into the frame of `report.html`.
 
+A single HTML file that opens offline, in light and in dark; nothing in it is fetched from anywhere.
 Every text from outside is escaped here; the frame brings the style and the little script.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 
 from holdfast.judge.checker import Evidence
@@ -22,6 +24,13 @@ from holdfast.lab.scales import duration, number
 
 MOMENTS_MAX = 400
 FINDINGS_SHOWN_MAX = 12
+
+
+def write_report(path: Path, data: ReportData) -> None:
+    """Write the page to `path`, whole or not at all. OSError when it can't be written."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(render_page(data), encoding="utf-8")
+    temporary.replace(path)
 
 
 def render_page(data: ReportData) -> str:

@@ -21,9 +21,11 @@ from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import lost_check, recovery_table
 from holdfast.lab.evidence import events_of, evidence_of, history_files
-from holdfast.lab.report import Check, ReportData, Section, Table, write_report
+from holdfast.lab.page import write_report
+from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.report import Check, ReportData, Section, Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 
 # What a run can end with, through no fault of the cluster's promise.
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, OSError)

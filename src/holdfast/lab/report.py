@@ -1,14 +1,9 @@
-"""The report of one run: a single HTML file that opens offline, in light and in dark.
-
-Owns what a report holds and its writing; the drawings are in `charts`, the page's frame is
-`report.html`. Nothing in it is fetched from anywhere.
-"""
+"""What the report of one run holds. Values only: `page` makes a file of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from holdfast.judge.checker import Evidence
 
@@ -63,12 +58,3 @@ class ReportData:
     sections: Sequence[Section] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     forbidden: frozenset[str] = frozenset()  # anomalies that break the promise, by value
-
-
-def write_report(path: Path, data: ReportData) -> None:
-    """Write the page to `path`, whole or not at all. OSError when it can't be written."""
-    from holdfast.lab.page import render_page  # noqa: PLC0415 - page imports the values above
-
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(render_page(data), encoding="utf-8")
-    temporary.replace(path)

@@ -23,8 +23,8 @@ from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange,
 from holdfast.judge.timeline import DOWN_ACTIONS
 from holdfast.lab.observer import Observer, View
 from holdfast.lab.page import describe
+from holdfast.lab.parameters import TOPIC, LabError, Parameters
 from holdfast.lab.report import Check, Table
-from holdfast.lab.scenario import TOPIC, LabError, Parameters
 from holdfast.lab.wants import Want, lists_text, matches, names, want
 from holdfast.lab.workload import HistoryTail, Worker
 

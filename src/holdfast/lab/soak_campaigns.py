@@ -15,9 +15,10 @@ from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import evidence_of, history_files
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import Exit, prove
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import SCENARIOS, LabError, Parameters, load_scenario
+from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.lab.soak import Campaign
 from holdfast.lab.wants import want
 

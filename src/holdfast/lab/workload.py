@@ -25,7 +25,7 @@ from holdfast.judge.history import (
     Unknown,
     decode_event,
 )
-from holdfast.lab.scenario import LabError
+from holdfast.lab.parameters import LabError
 
 READ_BYTES = 1 << 20
 STOP_S = 60.0

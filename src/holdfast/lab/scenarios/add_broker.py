@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from holdfast.lab.closing import conclude, end_of
 from holdfast.lab.moving import Mover, expect_even, share_table
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import lists_text, names, want
 from holdfast.lab.workload import Worker
 

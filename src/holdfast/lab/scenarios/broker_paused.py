@@ -6,8 +6,9 @@ from holdfast.clients.raw_producer import Outcome, RawProducer
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import want
 from holdfast.lab.workload import Worker
 

@@ -18,8 +18,9 @@ from holdfast.lab.controllers import (
     expect_consumed,
     expect_undisturbed,
 )
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.one_broker_down import without
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, strike
 from holdfast.lab.wants import want

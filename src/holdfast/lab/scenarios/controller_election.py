@@ -21,9 +21,10 @@ from holdfast.lab.controllers import (
     wait_quorum_whole,
 )
 from holdfast.lab.evidence import events_of
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import strike
 from holdfast.lab.wants import want
 

@@ -6,9 +6,10 @@ from holdfast.judge.history import Acknowledged, IsrChange, LeaderChange
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude, end_of
 from holdfast.lab.disks import replace_disk
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import names, want
 from holdfast.lab.workload import Worker
 

@@ -6,8 +6,9 @@ import random
 
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
 from holdfast.lab.wants import want
 

@@ -6,8 +6,9 @@ from holdfast.judge.history import Acknowledged, Delivered, Refused
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import events_of
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.two_brokers_down import unclean_return
 from holdfast.lab.wants import want
 from holdfast.lab.workload import Worker

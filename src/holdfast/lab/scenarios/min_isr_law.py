@@ -16,9 +16,10 @@ from holdfast.cluster.probe import PartitionState, ask
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude, end_of
 from holdfast.lab.disks import lose_replica
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import SETTLE_S, Run
-from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 
 FACTORS = (3, 4, 5)
 FAILURES = (1, 2, 3, 4, 5)

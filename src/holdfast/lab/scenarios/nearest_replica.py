@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.lab.closing import conclude
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import names, want
 from holdfast.lab.workload import Worker
 

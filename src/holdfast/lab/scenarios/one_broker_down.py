@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
 from holdfast.lab.wants import Want, want
 from holdfast.lab.workload import Worker

@@ -6,9 +6,10 @@ from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.disks import lose_replica
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.one_broker_down import without
 from holdfast.lab.wants import lists_text, want
 

@@ -6,8 +6,9 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.disks import lose_replica
 from holdfast.lab.moving import Mover
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.one_broker_down import without
 from holdfast.lab.scenarios.replication_factor_one import gone
 from holdfast.lab.wants import want

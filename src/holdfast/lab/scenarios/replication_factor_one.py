@@ -7,8 +7,9 @@ import shutil
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude, replica_directory
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import want
 
 

@@ -9,8 +9,9 @@ from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.controllers import expect_no_controller
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import Want, want
 from holdfast.lab.workload import Worker
 from holdfast.wire.messages.describe_topic_partitions import (

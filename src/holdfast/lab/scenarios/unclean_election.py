@@ -7,8 +7,9 @@ from holdfast.judge.history import Acknowledged, Position, Refused
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import events_of
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import want
 
 A, B, C = 1, 0, 2  # replicas of the partition, in this order

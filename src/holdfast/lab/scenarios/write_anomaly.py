@@ -12,8 +12,9 @@ from holdfast.clients.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import LabError, Parameters, Part, Scenario
+from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.wants import want
 
 FETCH_WAIT_MS = 500  # replica.fetch.wait.max.ms, Kafka's default

@@ -1,0 +1,168 @@
+"""The settings of one run, and the promise that follows from them.
+
+Owns what flags may be given and which of them make sense together. It knows no scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.plan import Shape
+from holdfast.judge.promise import Promise, promise_for
+
+TOPIC = "foo"
+ELR = "eligible.leader.replicas.version"
+
+# Short sessions show faults quickly; "kafka" leaves Kafka's own defaults (session 9 s, lag 30 s).
+PROFILES: Mapping[str, Mapping[str, str]] = {
+    "lab": {
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.fetch.timeout.ms": "1000",
+        "controller.quorum.election.timeout.ms": "200",
+        "controller.quorum.election.backoff.max.ms": "250",
+    },
+    "kafka": {
+        "broker.session.timeout.ms": "9000",
+        "broker.heartbeat.interval.ms": "2000",
+        "controller.quorum.fetch.timeout.ms": "2000",
+        "controller.quorum.election.timeout.ms": "1000",
+        "controller.quorum.election.backoff.max.ms": "1000",
+    },
+}
+
+
+class LabError(Exception):
+    """The run could not be made; the text says why. Says nothing about what the cluster kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Settings of one run, as flags give them. Rates in events a second, times in seconds."""
+
+    acks: str = "all"
+    replication_factor: int = 3
+    min_isr: int = 2
+    brokers: int = 3
+    controllers: int | None = None  # None: as many as `holdfast up` starts
+    combined: bool = False  # controllers inside the first brokers
+    racks: tuple[str, ...] | None = None  # one a broker
+    elr: bool = False  # eligible leader replicas (KIP-966)
+    partitions: int = 3
+    rate: float = 200.0
+    duration_s: float = 2.0  # of each steady stretch between faults
+    signal: str = "both"  # KILL, TERM or both, one after the other
+    kills: int = 5
+    count: int = 20  # events of a schedule that counts them
+    profile: str = "lab"
+    unclean: bool = False
+    retries: int | None = None  # None: the client's own; 0 where refusals must be certain
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """LabError: these settings make no sense together."""
+        if self.acks not in {"0", "1", "all"}:
+            raise LabError(f"--acks {self.acks}: it is 0, 1 or all.")
+        if not 1 <= self.replication_factor <= self.brokers:
+            raise LabError(
+                f"--replication-factor {self.replication_factor}: there are {self.brokers} brokers."
+            )
+        if not 1 <= self.min_isr <= self.replication_factor:
+            raise LabError(
+                f"--min-isr {self.min_isr}: it lies between 1 and the replication factor, "
+                f"{self.replication_factor}."
+            )
+        if self.signal not in {"KILL", "TERM", "both"}:
+            raise LabError(f"--signal {self.signal}: it is KILL, TERM or both.")
+        if self.profile not in PROFILES:
+            raise LabError(f"--profile {self.profile}: it is {' or '.join(PROFILES)}.")
+        try:
+            self._shape()
+        except ClusterError as error:
+            raise LabError(str(error)) from None
+        if self.partitions < 1 or self.kills < 1 or self.count < 1:
+            raise LabError("--partitions, --kills and --count are at least 1.")
+        if self.rate <= 0 or self.duration_s <= 0:
+            raise LabError("--rate and --duration are greater than 0.")
+
+    @property
+    def idempotent(self) -> bool:
+        """An idempotent producer needs acks=all, and retries."""
+        return self.acks == "all" and self.retries is None
+
+    @property
+    def retries_effective(self) -> int:
+        """Without idempotence the lab's producers never send twice."""
+        return 1 if self.idempotent else 0
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        return ("TERM", "KILL") if self.signal == "both" else (self.signal,)
+
+    @property
+    def node_config(self) -> dict[str, str]:
+        return {**PROFILES[self.profile], **self.config}
+
+    @property
+    def features(self) -> dict[str, int]:
+        return {ELR: int(self.elr)}
+
+    @property
+    def session_s(self) -> float:
+        """How long a dead broker is thought alive."""
+        return int(self.node_config["broker.session.timeout.ms"]) / 1000
+
+    @property
+    def quorum_s(self) -> float:
+        """How long followers wait for a silent active controller before they want another."""
+        return int(self.node_config["controller.quorum.fetch.timeout.ms"]) / 1000
+
+    @property
+    def promise(self) -> Promise:
+        return promise_for(
+            acks=self.acks,
+            replication_factor=self.replication_factor,
+            min_isr=self.min_isr,
+            idempotent=self.idempotent,
+            retries=self.retries_effective,
+            unclean=self.unclean,
+        )
+
+    def assignment(self) -> dict[int, tuple[int, ...]]:
+        """Replicas in rings: with three brokers 1:0:2, 2:1:0, 0:2:1 (EXPERIMENTS.md, ground)."""
+        return {
+            partition: tuple(
+                (partition + 1 - place) % self.brokers for place in range(self.replication_factor)
+            )
+            for partition in range(self.partitions)
+        }
+
+    def _shape(self) -> Shape:
+        return Shape(
+            brokers=self.brokers,
+            controllers=self.controllers,
+            combined=self.combined,
+            racks=self.racks,
+        )
+
+    def _controllers_text(self) -> str:
+        where = "inside the first brokers" if self.combined else "processes of their own"
+        return f"{self._shape().voters}, {where}"
+
+    def shown(self) -> dict[str, str]:
+        """For the report's table of settings."""
+        return {
+            "acks": self.acks,
+            "enable.idempotence": str(self.idempotent).lower(),
+            "brokers": str(self.brokers),
+            "controllers": self._controllers_text(),
+            "partitions": str(self.partitions),
+            "replication factor": str(self.replication_factor),
+            "min.insync.replicas": str(self.min_isr),
+            "unclean.leader.election.enable": str(self.unclean).lower(),
+            ELR: str(self.features[ELR]),
+            "events a second": f"{self.rate:g}",
+            **self.node_config,
+        }
