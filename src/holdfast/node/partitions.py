@@ -263,8 +263,7 @@ class Partitions:
             if log.topic == METADATA_TOPIC:
                 continue
             decided = self._metadata.partition(log.topic, log.partition)
-            ours = decided is not None and self._node in decided.replicas
-            if ours and decided is not None and log.topic_id in {decided.topic_id, NULL_UUID}:
+            if decided is not None and self._is_ours(log, decided):
                 continue
             try:
                 path = self._directories.set_aside(log.topic, log.partition)
@@ -273,13 +272,25 @@ class Partitions:
                 continue
             logger.warning(
                 "%s-%d (topic id %s) is not in the cluster's metadata: kept as %s. Remove it if "
-                "its topic was deleted while this broker was down; if the metadata is what is "
+                "its topic was deleted while this broker was down, or if a power cut took the id; "
+                "if the metadata is what is "
                 "wrong, mend that and give the directory its name back before the next start.",
                 log.topic,
                 log.partition,
                 uuid_text(log.topic_id),
                 path,
             )
+
+    def _is_ours(self, log: Log, decided: image.Partition) -> bool:
+        """Whether a log that was found is this broker's replica of a partition.
+
+        One that lost its topic's id with the power may be a deleted namesake's. It is taken for
+        ours only where it may have to lead: a topic that was made while this broker was down never
+        had it in its ISR. Everybody else fetches from the leader what he needs.
+        """
+        if log.topic_id == NULL_UUID:
+            return self._node in (*decided.isr, *decided.elr, *decided.last_known_elr)
+        return log.topic_id == decided.topic_id and self._node in decided.replicas
 
     def _settings(self, topic: str) -> TopicSettings:
         """A topic's settings, resolved once for all of its partitions."""

@@ -11,6 +11,7 @@ from holdfast.testing.simulation.chain import entries_of
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
 from holdfast.testing.simulation.truth import PartitionTruth, Replica
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.uuids import NULL_UUID
 
 _WALK_BYTES = 1 << 20
 
@@ -18,7 +19,8 @@ _WALK_BYTES = 1 << 20
 class WatchedLog(Log):
     """Made in place of `Log`, by `watcher`."""
 
-    _truth: PartitionTruth | None = None  # while it is made, nothing is told
+    _truth: PartitionTruth | None = None  # while it is made or nobody's, nothing is told
+    _is_made = False
     _high_watermark = 0
 
     def __init__(self, *arguments: Any, oracle: Oracle, node: int, **named: Any) -> None:
@@ -26,6 +28,7 @@ class WatchedLog(Log):
         self._oracle = oracle
         self._replica = Replica(node, self)
         self._is_metadata = self.topic == METADATA_TOPIC
+        self._is_made = True
         self._enter()
 
     @property
@@ -45,12 +48,12 @@ class WatchedLog(Log):
     @topic_id.setter
     def topic_id(self, topic_id: bytes) -> None:
         self._topic_id = topic_id
-        if self._truth is not None and not self._is_metadata:  # it was lost, and is known again
-            self._truth.removed(self._replica)
-            self._replica = Replica(self._replica.node, self)
+        if self._is_made and not self._is_metadata:  # it was lost, and is known again
             self._enter()
 
     def _enter(self) -> None:
+        if self.topic_id == NULL_UUID and not self._is_metadata:
+            return
         key = METADATA_KEY if self._is_metadata else (self.topic_id, self.partition)
         entries = []
         offset = self.start
