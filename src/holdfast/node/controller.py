@@ -107,6 +107,7 @@ class Controller:
         self.failed = asyncio.get_running_loop().create_future()
         log = MetadataLog.open(self.runtime, self.settings, self._directories)
         self.snapshots = SnapshotStore(log.replica)
+        log.snapshot_epoch = self.snapshots.epoch_at
         self.log = log
         voters = VoterLog(
             static_voters(self.settings), self.settings.controller_listener_names, log.replica

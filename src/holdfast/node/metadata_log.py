@@ -8,7 +8,7 @@ nobody says here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
@@ -92,6 +92,8 @@ class MetadataLog:
 
     def __init__(self, runtime: Runtime, log: Log) -> None:
         self.committed = log.start
+        # Epoch of the last record in the snapshot that ends at an offset; -1: there is none.
+        self.snapshot_epoch: Callable[[int], int] = lambda _: -1
         self._runtime = runtime
         self._log = log
 
@@ -117,8 +119,8 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record; -1 in an empty log."""
-        return self._log.latest_epoch
+        """Epoch of the last record; -1 when there never was one."""
+        return self.epoch_before(self._log.end)
 
     @property
     def durable_end(self) -> int:
@@ -192,9 +194,29 @@ class MetadataLog:
         return found
 
     def epoch_before(self, offset: int) -> int:
-        """Epoch of the record just below `offset`; -1 where nothing is known below it."""
+        """Epoch of the record just below `offset`; -1 where nothing is known below it.
+
+        Of what lies before the log's start only a snapshot can tell. A voter that has forgotten
+        it would take its log for an empty one, and elect somebody who lacks what is committed.
+        """
         log = self._log
-        return log.epoch_at(offset - 1) if offset > log.start else log.latest_epoch
+        if offset > log.start:
+            return log.epoch_at(offset - 1)
+        found = self.snapshot_epoch(offset)
+        return found if found >= 0 else log.latest_epoch
+
+    def lacks(self, offset: int, epoch: int) -> bool:
+        """Whether a log that ends at `offset` with `epoch` can't go on with ours.
+
+        It is behind our start; or it ends in an epoch that was over there, and what it has of that
+        can't be compared any more, unless it is just what a snapshot of ours ends with.
+        """
+        start = self._log.start
+        if offset < start:
+            return True
+        if start == 0 or epoch < 0 or epoch >= self._log.epoch_at(start):
+            return False
+        return not (offset == start and epoch == self.snapshot_epoch(start))
 
     def truncate_at(self, diverging: EpochEnd) -> None:
         """Cut off what the leader says it does not have (KIP-595)."""

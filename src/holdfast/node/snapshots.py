@@ -118,6 +118,11 @@ class SnapshotStore:
     def get(self, identity: SnapshotId) -> SnapshotFile | None:
         return self._files.get(identity)
 
+    def epoch_at(self, end_offset: int) -> int:
+        """Epoch of the last record in the snapshot that ends there; -1: there is none."""
+        found = [each.epoch for each in self._files if each.end_offset == end_offset]
+        return max(found, default=-1)
+
     def _path(self, identity: SnapshotId) -> str:
         return f"{self._directory}/{identity.file_name}"
 

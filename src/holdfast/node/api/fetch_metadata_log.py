@@ -121,7 +121,7 @@ class _Reader:
         log, offset = quorum.log, self.wanted.fetch_offset
         data.high_watermark = data.last_stable_offset = log.committed
         data.log_start_offset = log.start
-        if offset < log.start:
+        if log.lacks(offset, self.wanted.last_fetched_epoch):
             assert self.controller.snapshots is not None
             latest = self.controller.snapshots.latest
             assert latest is not None, "what the log does not hold is in a snapshot"
@@ -157,8 +157,8 @@ def handle_on_controller(
     quorum, wanted = controller.quorum, reader.wanted
     assert quorum is not None
     log = quorum.log
-    parts = log.diverges(wanted.fetch_offset, wanted.last_fetched_epoch) is not None
-    if wanted.fetch_offset < log.start or parts:
+    ends = wanted.fetch_offset, wanted.last_fetched_epoch
+    if log.lacks(*ends) or log.diverges(*ends) is not None:
         return reader.answer(ErrorCode.NONE)
     if reader.is_voter:
         quorum.replica_fetched(reader.key, wanted.fetch_offset)
