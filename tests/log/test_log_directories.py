@@ -19,6 +19,7 @@ from tests.log.log_kit import (
     crash,
     everything,
     format_directory,
+    memory_disk,
     new_log,
     open_directories,
     reopened,
@@ -36,6 +37,7 @@ from holdfast.log.checkpoints import (
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.real import RealDisk, real_runtime
+from holdfast.testing.disk import DiskFault
 from holdfast.testing.worker import MemoryWorker
 from holdfast.wire.uuids import NULL_UUID
 
@@ -331,5 +333,51 @@ def test_a_worker_that_is_full_delays_flushes_but_loses_none() -> None:
         assert found is not None
         assert everything(found) == whole
         assert found.latest_epoch == 2
+
+    virtual(body)
+
+
+def test_a_replica_that_could_not_be_flushed_leaves_no_mark_of_a_clean_end() -> None:
+    """An eligible replica is elected on the strength of that mark: it must have all it had.
+
+    Seen to fail: with the mark written in spite of a flush for which the worker was full, and with
+    who waits behind such a flush left waiting (it never ended).
+    """
+
+    async def body(runtime: Runtime) -> None:
+        worker = MemoryWorker(1, queue_max=1)
+        directories, log = new_log(replace(runtime, worker=worker))
+        append(log)
+        held = worker.submit(lambda: None)
+        with pytest.raises(StorageError, match="too much"):
+            await asyncio.gather(log.flush(), log.flush())
+        end = asyncio.ensure_future(directories.close(broker_epoch=7))
+        await end
+        await held
+        found = open_directories(after_crash(runtime, power=True))
+        assert found.previous_broker_epoch == -1
+
+    virtual(body)
+
+
+def test_a_disk_that_fails_while_the_node_stops_costs_the_others_nothing() -> None:
+    """Seen to fail: with the first failure of a replica ending the closing of all."""
+
+    async def body(runtime: Runtime) -> None:
+        paths = "/one", "/two"
+        directories = open_directories(runtime, paths)
+        logs = [directories.create("t", each, TOPIC_ID, small_settings()) for each in range(4)]
+        for log in logs:
+            append(log, timestamp=-1)  # so that the largest timestamp is looked for at the end
+        await directories.close(broker_epoch=7)
+        runtime = after_crash(runtime)
+        directories = open_directories(runtime, paths)
+        assert directories.previous_broker_epoch == 7
+        memory_disk(runtime).inject(DiskFault(operations={"read"}, prefix="/one/t-"))
+        await directories.close(broker_epoch=8)
+        assert not runtime.disk.exists("/one/.kafka_cleanshutdown")
+        assert runtime.disk.exists("/two/.kafka_cleanshutdown")
+        memory_disk(runtime).heal()
+        assert open_directories(after_crash(runtime), paths).previous_broker_epoch == -1
 
     virtual(body)

@@ -481,14 +481,34 @@ class LogDirectories:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        closing = [log.close() for log in self.logs]
-        for outcome in await asyncio.gather(*closing, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, StorageError):
-                raise outcome
+        unwritten = await self._close_logs()
         for directory in self.directories:
-            if directory.online:
+            if directory.path in unwritten:
+                logger.warning("%s is not marked as closed properly", directory.path)
+            elif directory.online:
                 await self._mark_clean(directory, broker_epoch)
             directory.close()
+
+    async def _close_logs(self) -> set[str]:
+        """Close every replica; return the directories where one could not be written whole.
+
+        Their marker would be a lie, and who believed it could elect a replica that lacks what
+        was committed (KAFKA.md 4.9).
+        """
+        unwritten: set[str] = set()
+        closing: list[tuple[Log, asyncio.Future[None]]] = []
+        for log in self.logs:
+            try:
+                closing.append((log, log.close()))
+            except StorageError:
+                unwritten.add(log.home.path)
+        outcomes = await asyncio.gather(*(done for _, done in closing), return_exceptions=True)
+        for (log, _), outcome in zip(closing, outcomes, strict=True):
+            if isinstance(outcome, StorageError):
+                unwritten.add(log.home.path)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return unwritten
 
     async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
         disk, path = self._runtime.disk, directory.path

@@ -154,7 +154,9 @@ class Flusher:
             return
         if job.cancelled() or isinstance(error, WorkerFullError):
             self._undo(plan)
-            self._answer(waiting, StorageError(self._home.path, "too much waits for the disk"))
+            refusal = StorageError(self._home.path, "too much waits for the disk")
+            self._answer(waiting, refusal)
+            self._fail_waiting(refusal)  # nothing else would begin what they wait for
             return
         if isinstance(error, OSError):
             failure = self._home.fail(error)

@@ -599,7 +599,12 @@ class Log:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
         self._check()
         self._closed = True
-        self._segments.active.seal()
+        try:
+            self._segments.active.seal()
+        except OSError as error:
+            raise self.home.fail(error) from error
+        except CorruptFileError as error:
+            raise StorageError(self.home.path, str(error)) from error
         if self._end > max(self._snapshots.latest, self._start):
             self._snapshots.take(self._end, self._producers.snapshot())
         return self._flusher.whole()
