@@ -262,7 +262,7 @@ def main(arguments: list[str]) -> int:
         else:
             _start(arguments)
     except UsageError as error:
-        print(f"error: {error}\n\n{USAGE}", file=sys.stderr, end="")
+        print(f"error: {error} (-h shows the usage)", file=sys.stderr)
         return 2
     except (
         ConfigError,

@@ -295,14 +295,15 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
         if position == len(data):
             continue
         following = _whole_batch_after(data, position)
-        if following < 0 and name == names[-1]:
-            continue
+        is_end = following < 0 and name == names[-1]
         offset = _offset_at(data, position, name)
+        durable = _durable_end(disk, directory)
         end = len(data) if following < 0 else following
-        if offset >= _durable_end(disk, directory) and _has_hole(data, position, end):
+        if offset >= durable and (is_end or _has_hole(data, position, end)):
             continue
+        beyond = f"had been synced up to offset {durable}" if is_end else "whole batches follow"
         raise MetadataLogError(
-            f"{file} is damaged at byte {position} (offset {offset}), and whole batches follow: "
+            f"{file} is damaged at byte {position} (offset {offset}), and {beyond}: "
             "the controller does not start, for what it committed there would be forgotten. "
             "Restore the file from a copy."
         )
