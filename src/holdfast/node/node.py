@@ -14,11 +14,11 @@ from holdfast.config.topic import TopicSettings
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
 from holdfast.node.api import CONTROLLER
-from holdfast.node.broker import Broker
+from holdfast.node.broker import NOT_REGISTERED, Broker
 from holdfast.node.context import AllowAll, Authorizer
 from holdfast.node.controller import Controller
 from holdfast.node.metadata_log import check_metadata_log
-from holdfast.node.server import Server
+from holdfast.node.server import Server, StartError
 from holdfast.runtime.ports import Runtime
 
 logger = logging.getLogger("holdfast.node")
@@ -73,6 +73,13 @@ class Node:
         if self.settings.is_controller:
             check_metadata_log(self.runtime.disk, self.settings.metadata_log_dir)
         self.directories.load()
+        try:
+            await self._start_roles()
+        except (OSError, StartError):  # a port is taken: what is on disk is as whole as it was
+            await self.stop()
+            raise
+
+    async def _start_roles(self) -> None:
         self.directories.start()
         if self.settings.is_controller:
             await self._start_controller()
@@ -137,10 +144,12 @@ class Node:
 
     async def stop(self) -> None:
         """Stop the roles, the broker first, and leave everything on disk as after a clean end."""
-        broker_epoch = -1
+        # Who never got to register has written nothing since its last end: that one's proof holds.
+        broker_epoch = self.directories.previous_broker_epoch
         if self.broker is not None:
             await self.broker.stop()
-            broker_epoch = self.broker.broker_epoch
+            if self.broker.broker_epoch != NOT_REGISTERED:
+                broker_epoch = self.broker.broker_epoch
         if self.controller is not None:
             await self.controller.shut_down()
             self.controller.close()

@@ -18,6 +18,7 @@ from holdfast.node.format import FormatError, format_directories, random_cluster
 from holdfast.node.lifecycle import RegistrationError
 from holdfast.node.metadata_log import MetadataLogError
 from holdfast.node.node import Node
+from holdfast.node.server import StartError
 from holdfast.runtime.ports import Runtime
 from holdfast.testing.client import ClusterClient
 from holdfast.testing.loop import SimulationError
@@ -32,7 +33,8 @@ _LOOK_S = 0.01
 
 # What a process ends with before it serves; `node.__main__` prints these.
 _NO_START = (
-    CorruptFileError, DirectoryError, FormatError, MetadataLogError, OSError, StorageError,
+    CorruptFileError, DirectoryError, FormatError, MetadataLogError, OSError, StartError,
+    StorageError,
 )  # fmt: skip
 
 _LOCAL: Mapping[str, str] = {
