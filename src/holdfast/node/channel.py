@@ -258,30 +258,40 @@ class ControllerChannel:
     async def _find(self, tell: bool) -> tuple[_Found | None, bool]:
         """Ask every address at once who leads; the connection to the leader, if there is one.
 
-        Also says whether anybody answered at all. Who doesn't answer holds nobody up.
+        Also says whether anybody answered at all. Who doesn't answer holds nobody up: the others
+        are asked again meanwhile, for one of them may have been elected.
         """
-        addresses = list(dict.fromkeys([*self._addresses, *self._known.addresses.values()]))
         loop = asyncio.get_running_loop()
-        asking = [loop.create_task(self._look_at(address, tell)) for address in addresses]
-        answered, leader = False, None
+        pending: dict[ControllerAddress, asyncio.Task[_Found | None]] = {}
+        answered, leader, rounds = False, None, 0
         try:
-            pending = set(asking)
-            while pending and leader is None:
-                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                for task in [task for task in asking if task in pending and task.done()]:
-                    pending.discard(task)
-                    found = task.result()
-                    if found is None:
-                        continue
-                    answered = True
-                    if leader is None and found.leads and found.epoch >= self._known.epoch:
-                        leader = found
-                    else:
-                        found.connection.close()
+            while leader is None:
+                rounds += 1
+                for address in self._everywhere():
+                    if address not in pending:
+                        pending[address] = loop.create_task(self._look_at(address, tell))
+                tell = False
+                again = loop.time() + self._pause_ms(rounds, answered=True) / 1000
+                while pending and leader is None and not (answered and loop.time() >= again):
+                    patience = max(0.0, again - loop.time()) if answered else None
+                    await asyncio.wait(
+                        pending.values(), timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    for found in _taken(pending):
+                        answered = True
+                        if leader is None and found.leads and found.epoch >= self._known.epoch:
+                            leader = found
+                        else:
+                            found.connection.close()
+                if not pending:
+                    break
         finally:
-            for task in asking:
-                _abandon(task, leader)
+            for task in pending.values():
+                _abandon(task)
         return leader, answered
+
+    def _everywhere(self) -> list[ControllerAddress]:
+        return list(dict.fromkeys([*self._addresses, *self._known.addresses.values()]))
 
     async def _look_at(self, address: ControllerAddress, tell: bool) -> _Found | None:
         """Connect to one address and ask who leads; None: it can't be had."""
@@ -347,14 +357,21 @@ def _not_active(response: Any) -> bool:
     return getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
 
 
-def _abandon(task: asyncio.Task[_Found | None], kept: _Found | None) -> None:
+def _taken(pending: dict[ControllerAddress, asyncio.Task[_Found | None]]) -> list[_Found]:
+    """Take what has come out of those that have been asked."""
+    done = [address for address, task in pending.items() if task.done()]
+    outcomes = [pending.pop(address).result() for address in done]
+    return [found for found in outcomes if found is not None]
+
+
+def _abandon(task: asyncio.Task[_Found | None]) -> None:
     """Nobody needs this answer any more: close its connection, whenever it comes."""
 
     def close(done: asyncio.Task[_Found | None]) -> None:
         if done.cancelled() or done.exception() is not None:
             return
         found = done.result()
-        if found is not None and found is not kept:
+        if found is not None:
             found.connection.close()
 
     task.cancel()
