@@ -36,6 +36,7 @@ class Quota:
         """Count bytes that have moved."""
         if self.bytes_per_second == NO_QUOTA or not size:
             return
+        self._forget_old(now_ms)  # nobody may ever ask, when all that is throttled is in sync
         samples = self._samples
         if samples and now_ms - samples[-1][0] < _WINDOW_MS:
             start, before = samples.pop()
@@ -53,9 +54,8 @@ class Quota:
         if self.bytes_per_second == NO_QUOTA:
             self._forget()
             return 0
+        self._forget_old(now_ms)
         samples = self._samples
-        while samples and now_ms - samples[0][0] >= _WINDOWS_MAX * _WINDOW_MS:
-            self._total -= samples.popleft()[1]
         if not samples:
             return 0
         elapsed_ms = max(_WINDOW_MS, now_ms - samples[0][0])
@@ -67,6 +67,11 @@ class Quota:
             return max(1, forgotten_ms)
         needed_ms = self._total * 1000 // self.bytes_per_second + 1
         return max(1, min(needed_ms - (now_ms - samples[0][0]), forgotten_ms))
+
+    def _forget_old(self, now_ms: int) -> None:
+        samples = self._samples
+        while samples and now_ms - samples[0][0] >= _WINDOWS_MAX * _WINDOW_MS:
+            self._total -= samples.popleft()[1]
 
     def _forget(self) -> None:
         self._samples.clear()

@@ -115,9 +115,12 @@ class Fetcher:
     def __len__(self) -> int:
         return len(self._following)
 
-    def assign(self, partition: Partition, leader_epoch: int) -> None:
-        """Fetch a partition from now on, in this leader epoch."""
-        self._following[partition.key] = Following(partition, leader_epoch)
+    def assign(self, partition: Partition, leader_epoch: int, *, in_sync: bool = False) -> None:
+        """Fetch a partition from now on, in this leader epoch; `in_sync`: it is in the ISR.
+
+        What is committed waits for such a one, so no throttle may hold back even its first fetch.
+        """
+        self._following[partition.key] = Following(partition, leader_epoch, in_sync=in_sync)
         self._changed.set()
         if self._parked:
             # The leader may hold our fetch back for lack of data, and does not know of this

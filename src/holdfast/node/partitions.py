@@ -187,7 +187,9 @@ class Partitions:
         self._stop_fetching(partition)
         partition.follow(decided.leader, decided.leader_epoch)
         if decided.leader != image.NO_LEADER and partition.log is not None:
-            self._fetcher(decided.leader).assign(partition, decided.leader_epoch)
+            self._fetcher(decided.leader).assign(
+                partition, decided.leader_epoch, in_sync=self._node in decided.isr
+            )
 
     def _hold(self, decided: image.Partition, *, is_new: bool) -> Partition:
         partition = Partition(
