@@ -112,6 +112,7 @@ class Partition:
             self.leader.registered(brokers)
             moved = self.leader.granted(decided.isr, decided.partition_epoch, now_ms)
             self._isr_changed(moved=moved)
+            self._say_recovered(decided)  # the last word of it may have been overtaken
             return
         if self.log is None:  # perhaps since it was elected: what changes here is not for it
             self.leader_id, self.leader_epoch = self.node, decided.leader_epoch
@@ -140,10 +141,16 @@ class Partition:
             ",".join(map(str, decided.isr)),
         )  # fmt: skip
         self._isr_changed(moved=self.leader.advance(now_ms))
-        if decided.recovery_state is image.RecoveryState.RECOVERING:
+        self._say_recovered(decided)
+
+    def _say_recovered(self, decided: image.Partition) -> None:
+        """What this leader has is what there is (KAFKA.md 5.3)."""
+        assert self.leader is not None, "only a leader recovers"
+        recovering = decided.recovery_state is image.RecoveryState.RECOVERING
+        if recovering and decided.partition_epoch == self.leader.partition_epoch:
             proposal = self.leader.propose_recovered()
-            assert proposal is not None, "a leader begins with nothing pending"
-            self._propose(self, proposal)
+            if proposal is not None:
+                self._propose(self, proposal)
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Become a follower, or learn of another leader; -1: there is none at present."""
