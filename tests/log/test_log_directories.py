@@ -381,3 +381,23 @@ def test_a_disk_that_fails_while_the_node_stops_costs_the_others_nothing() -> No
         assert open_directories(after_crash(runtime), paths).previous_broker_epoch == -1
 
     virtual(body)
+
+
+def test_a_log_start_is_written_although_an_older_write_is_under_way() -> None:
+    """Seen to fail: with the write that a truncation made worthless still keeping others away."""
+
+    async def body(runtime: Runtime) -> None:
+        worker = MemoryWorker(1, delay_us=(50_000, 50_000))
+        directories, log = new_log(replace(runtime, worker=worker))
+        for _ in range(40):
+            append(log)
+        log.high_watermark = 30
+        assert log.advance_start(3)
+        log.truncate_to(35)
+        log.home.write_now()
+        assert log.advance_start(9)
+        await asyncio.sleep(1)
+        crash(directories)
+        assert reopened(after_crash(runtime))[1].start == 9
+
+    virtual(body)

@@ -55,7 +55,8 @@ class LogDirectory:
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self._removals: set[asyncio.TimerHandle] = set()
         self._written: dict[str, bytes] = {}  # checkpoint -> its content, to leave out repetitions
-        self._under_way: set[str] = set()  # checkpoints that a job is writing
+        # Checkpoints that a job is writing, each with the generation in which it began.
+        self._under_way: dict[str, int] = {}
         self._generation = 0  # of the checkpoints; see `supersede`
         self.names = 0  # replicas made so far
         self.names_durable = 0  # so many of them survive a power cut
@@ -109,7 +110,7 @@ class LogDirectory:
         The job writes a file beside it, which the loop puts in its place unless `write_now` was
         faster: what is trusted after a crash must never be older than a truncation.
         """
-        if not self.online or name in self._under_way:
+        if not self.online or self._under_way.get(name) == self._generation:
             return
         if self.runtime.provoke("checkpoint.left-out"):
             return  # what is there is older and still true
@@ -117,10 +118,11 @@ class LogDirectory:
         if self._written.get(name) == data:
             return
         disk, path = self.runtime.disk, f"{self.path}/{name}"
-        self._under_way.add(name)
+        self._under_way[name] = generation
 
         def written(future: asyncio.Future[None]) -> None:
-            self._under_way.discard(name)
+            if self._under_way.get(name) == generation:
+                del self._under_way[name]
             if not self._settle(future) or not self.online or generation != self._generation:
                 return
             try:
