@@ -8,6 +8,7 @@ regression list: plans that broke something once, each with what it was.
 from __future__ import annotations
 
 import json
+import logging
 import random
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from holdfast.testing.simulation import report
 from holdfast.testing.simulation.drawing import LIGHT, draw_plan
 from holdfast.testing.simulation.run import run_plan
-from holdfast.testing.simulation.runner import command, read_entry
+from holdfast.testing.simulation.runner import command, main, read_entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -41,3 +42,25 @@ def test_what_failed_once_is_clean(entry: dict[str, object]) -> None:
     outcome = run_plan(read_entry(entry))
     if outcome.violation is not None:
         pytest.fail("\n".join(report.failure(outcome, "python -m holdfast.testing.simulation")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--minimise"], "--seed or --plan"),
+        (["--seeds", "0"], "at least 1"),
+        (["--results", "/nowhere/at/all"], "--results /nowhere/at/all"),
+        (["--plan", "/nowhere/at/all"], "/nowhere/at/all"),
+    ],
+)
+def test_what_makes_no_sense(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    """Goal: status 2, and a line that names the option. Method: each was a run or a traceback."""
+    try:
+        status = main(arguments)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    finally:
+        logging.disable(logging.NOTSET)  # the command turns it off for its own process
+    assert (status, words in capsys.readouterr().err) == (2, True)

@@ -23,6 +23,7 @@ from typing import Any, Final
 from holdfast.testing.simulation import report
 from holdfast.testing.simulation.drawing import FULL, LIGHT, Scale, draw_plan
 from holdfast.testing.simulation.minimise import minimise
+from holdfast.testing.simulation.oracle import Violation
 from holdfast.testing.simulation.plan import Plan, plan_from_row
 from holdfast.testing.simulation.run import Outcome, run_plan
 
@@ -31,7 +32,13 @@ SCALES: Final[Mapping[str, Scale]] = {"full": FULL, "light": LIGHT}
 _LARGE: Final = 300  # a batch in which everything must have happened
 _WALL_S: Final = 300  # of one run; more is a run that does not end
 _TRACE_LINES: Final = 400
+_SILENCE_MAX_S: Final = 60  # of a batch; at first it speaks sooner
 _SEED_MAX: Final = 1 << 40
+
+_HELP: Final = """Break a whole simulated cluster in many ways, each drawn from a seed, and check
+every promise all along. `make simulate SEEDS=n`, `SEED=s` and `ARGS="..."` pass their values here.
+Exit status: 0 all clean; 1 an invariant broken, or in a large batch something never exercised;
+2 wrong usage."""
 
 Row = dict[str, Any]
 
@@ -68,6 +75,9 @@ def _bounded(plan: Plan, *, trace_lines: int = 0) -> Outcome:
     signal.alarm(_WALL_S)
     try:
         return run_plan(plan, trace_lines=trace_lines)
+    except TooLongError:
+        text = f"not after {_WALL_S} seconds by the wall"
+        return Outcome(plan, Violation("a run comes to its end", text, 0.0))
     finally:
         signal.alarm(0)
 
@@ -75,6 +85,10 @@ def _bounded(plan: Plan, *, trace_lines: int = 0) -> Outcome:
 def command(seed: int, scale: str) -> str:
     """What replays one seed."""
     return f"make simulate SEED={seed}" + ("" if scale == "full" else f" ARGS='--scale {scale}'")
+
+
+def _plan_command(path: Path) -> str:
+    return f"make simulate ARGS='--plan {path}'"
 
 
 def _run_seed(task: tuple[int, str]) -> Row:
@@ -129,15 +143,19 @@ class Results:
 
 def batch(options: argparse.Namespace) -> int:
     """Run many seeds; print each that fails, then totals."""
-    results = Results(options.results)
-    first = options.first if options.first is not None else results.first
-    if first is None:
-        first = random.SystemRandom().randrange(_SEED_MAX)
-    results.begin(first, options.scale)
+    try:
+        results = Results(options.results)
+        first = options.first if options.first is not None else results.first
+        if first is None:
+            first = random.SystemRandom().randrange(_SEED_MAX)
+        results.begin(first, options.scale)
+    except (OSError, ValueError, KeyError) as error:
+        return _refuse(f"--results {options.results}: {error}")
     known = {row["seed"] for row in results.rows if row["scale"] == options.scale}
     seeds = [seed for seed in range(first, first + options.seeds) if seed not in known]
     _say(options, f"seeds {first} to {first + options.seeds - 1}, {len(known)} done before")
-    began = time.monotonic()
+    began = told = time.monotonic()
+    silence_s = 1.0
     for number, row in enumerate(run_seeds(seeds, options.scale, options.jobs), start=1):
         results.add(row)
         if options.json:
@@ -146,8 +164,10 @@ def batch(options: argparse.Namespace) -> int:
             print("\n".join(row["report"]), flush=True)
         if not row["clean"] and options.until_broken:
             break
-        if number % 20 == 0 or number == len(seeds):
+        if number == len(seeds) or time.monotonic() - told > silence_s:
             _progress(options, number, len(seeds), results.rows, began)
+            told = time.monotonic()
+            silence_s = min(2 * silence_s, _SILENCE_MAX_S)
     return _conclude(options, results.rows)
 
 
@@ -198,7 +218,7 @@ def single(options: argparse.Namespace, plan: Plan) -> int:
     print("\n".join(report.totals(outcome.counts)))
     again = command(plan.seed, options.scale)
     if options.plan is not None:
-        again = f"python -m {MODULE} --plan {options.plan}"
+        again = _plan_command(options.plan)
     if outcome.violation is not None:
         print("\n".join(report.failure(outcome, again)))
         if options.minimise:
@@ -217,7 +237,7 @@ def _minimise(options: argparse.Namespace, plan: Plan, invariant: str) -> None:
     path.write_text(smallest.to_json() + "\n")
     print(f"smallest schedule that breaks '{invariant}':")
     print("\n".join(f"  {event}" for event in smallest.events) or "  no event at all")
-    print(f"  again: python -m {MODULE} --plan {path}")
+    print(f"  again: {_plan_command(path)}")
 
 
 def regressions(options: argparse.Namespace) -> int:
@@ -228,7 +248,8 @@ def regressions(options: argparse.Namespace) -> int:
         verdict = "clean" if outcome.violation is None else f"BROKEN: {outcome.violation.invariant}"
         print(f"seed {outcome.plan.seed}: {verdict} ({entry['why']})", flush=True)
         if outcome.violation is not None:
-            print("\n".join(report.failure(outcome, "the regression list")))
+            again = f"make simulate ARGS='--regressions {options.regressions}'"
+            print("\n".join(report.failure(outcome, again)))
             status = 1
     return status
 
@@ -243,7 +264,7 @@ def read_entry(entry: Mapping[str, Any]) -> Plan:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=_HELP)
     parser.add_argument("--seeds", type=int, default=20, help="how many fresh seeds")
     parser.add_argument("--first", type=int, help="the first of them (default: drawn)")
     parser.add_argument("--seed", type=int, help="one seed again, with its trace and hash")
@@ -259,6 +280,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
+    if options.minimise and options.seed is None and options.plan is None:
+        parser.error("--minimise takes --seed or --plan: what failed")
     return options
 
 
@@ -275,9 +298,16 @@ def main(arguments: Sequence[str]) -> int:
         if options.seed is not None:
             return single(options, draw_plan(options.seed, SCALES[options.scale]))
     except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return batch(options)
+        return _refuse(str(error))
+    try:
+        return batch(options)
+    except KeyboardInterrupt:
+        return _refuse("interrupted; with --results the same command goes on", status=130)
+
+
+def _refuse(text: str, *, status: int = 2) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return status
 
 
 def with_fixed_hashes(arguments: Iterable[str]) -> None:
