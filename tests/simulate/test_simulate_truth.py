@@ -34,7 +34,7 @@ class World:
             "t-0",
             lambda invariant, _: self.told.append(invariant),
             self.counts,
-            voters=(lambda: voters) if voters else None,
+            voters=(lambda _: voters) if voters else None,
         )
         self.replicas = {node: self.open(node) for node in nodes}
 

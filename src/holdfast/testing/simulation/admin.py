@@ -24,7 +24,8 @@ from holdfast.wire.messages.incremental_alter_configs import (
 from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 _TIMEOUT_S = 12.0
-_TOPIC = 2  # resource type
+_TOPIC, _BROKER = 2, 4  # resource types
+_SET, _DELETE = 0, 1  # what is done to a configuration
 PREFERRED, UNCLEAN = 0, 1
 
 
@@ -88,9 +89,10 @@ async def _delete_topic(hand: Conductor, event: Event) -> bool:
     """One that an event made: the others are judged to the end."""
     if not hand.topics and not await _create_topic(hand, event):
         return False
-    if not hand.topics:
-        return False
-    name = min(hand.topics)
+    return bool(hand.topics) and await _delete(hand, event, min(hand.topics))
+
+
+async def _delete(hand: Conductor, event: Event, name: str) -> bool:
     client = hand.cluster.client("admin")
 
     async def delete() -> None:
@@ -104,6 +106,35 @@ async def _delete_topic(hand: Conductor, event: Event) -> bool:
         hand.topics.pop(name, None)
     client.close()
     return done
+
+
+async def _recreate_topic(hand: Conductor, event: Event) -> bool:
+    """A topic with records is deleted and made again; whoever is down meanwhile has the old one."""
+    if not await _create_topic(hand, event):
+        return False
+    name = f"x{int(event.amount)}"
+    await _fill(hand, event, name)
+    await asyncio.sleep(event.seconds / 4)
+    if not await _delete(hand, event, name):
+        return False
+    await asyncio.sleep(event.seconds / 4)
+    made = await _create_topic(hand, event)
+    await _fill(hand, event, name)
+    return made
+
+
+async def _fill(hand: Conductor, event: Event, name: str) -> None:
+    """Write a little to every partition of a topic that an event made."""
+    client = hand.cluster.client("admin")
+
+    async def fill() -> None:
+        for partition in range(hand.topics.get(name, 0)):
+            leader = await client.leader(name, partition)
+            values = [f"{event.at} {number}".encode() for number in range(3)]
+            await client.produce(name, partition, values, acks=1, node=leader)
+
+    await _try(hand, event, fill())
+    client.close()
 
 
 async def _create_partitions(hand: Conductor, event: Event) -> bool:
@@ -131,20 +162,17 @@ async def _create_partitions(hand: Conductor, event: Event) -> bool:
     return done
 
 
-async def _set(hand: Conductor, event: Event, topic: str, name: str, value: str) -> bool:
+async def _set(
+    hand: Conductor, event: Event, topic: str, name: str, value: str | None, kind: int = _TOPIC
+) -> bool:
+    """Set one configuration; None: take it back."""
     client = hand.cluster.client("admin")
 
     async def alter() -> None:
-        config = AlterableConfig(name=name, config_operation=0, value=value)
-        response = await client.ask(
-            IncrementalAlterConfigsRequest(
-                resources=[
-                    AlterConfigsResource(
-                        resource_type=_TOPIC, resource_name=topic, configs=[config]
-                    )
-                ]
-            )
-        )
+        operation = _DELETE if value is None else _SET
+        config = AlterableConfig(name=name, config_operation=operation, value=value)
+        resource = AlterConfigsResource(resource_type=kind, resource_name=topic, configs=[config])
+        response = await client.ask(IncrementalAlterConfigsRequest(resources=[resource]))
         check(f"set {name}", response.responses[0].error_code)
 
     done = await _try(hand, event, alter())
@@ -168,6 +196,21 @@ async def _set_unclean(hand: Conductor, event: Event) -> bool:
     done = await _set(hand, event, topic.name, name, "true")
     await asyncio.sleep(event.seconds)
     await _set(hand, event, topic.name, name, topic.configs[name])
+    return done
+
+
+async def _throttle(hand: Conductor, event: Event) -> bool:
+    """What is not in sync catches up slowly for a while (KIP-73)."""
+    rate = str(20_000 + int(event.amount) % 100_000)
+    names = [f"{side}.replication.throttled" for side in ("leader", "follower")]
+    done = True
+    for name in names:
+        done &= await _set(hand, event, event.target, f"{name}.replicas", "*")
+        done &= await _set(hand, event, "", f"{name}.rate", rate, _BROKER)
+    await asyncio.sleep(event.seconds)
+    for name in names:
+        await _set(hand, event, "", f"{name}.rate", None, _BROKER)
+        await _set(hand, event, event.target, f"{name}.replicas", None)
     return done
 
 
@@ -241,8 +284,9 @@ async def _cancel_reassign(hand: Conductor, event: Event) -> bool:
     partition, state = _pick(hand, event)
     if state is None:
         return False
-    brokers = hand.cluster.brokers
-    target = [brokers[(node + 1) % len(brokers)] for node in state.replicas]
+    # To somebody who is down, if there is one: else it is done before it can be cancelled.
+    others = sorted(set(hand.cluster.brokers) - set(state.replicas), key=hand.is_up)
+    target = [*state.replicas[:-1], *others[:1]] if others else list(state.replicas)[::-1]
     client = await _with_client(hand)
     begun = state.adding or state.removing
     if not begun:
@@ -262,6 +306,26 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
     offset = -1 if draw.random() < 0.2 else draw.randint(0, truth.committed.end)
     client = await _with_client(hand)
     done = await _try(hand, event, client.delete_records(event.target, partition, offset))
+    client.close()
+    return done
+
+
+async def _change_voters(hand: Conductor, event: Event) -> bool:
+    """A voter is sent away and comes back later; who is none becomes one."""
+    node = hand.resolve(event.target)
+    if node is None or not hand.plan.dynamic:
+        return False
+    client = hand.cluster.client("admin")
+
+    async def change(*, joins: bool) -> None:
+        check("change of voters", await hand.roll.change(client, node, joins=joins))
+
+    voters = hand.roll.voters()
+    leaves = node in voters and len(voters) > 1
+    done = await _try(hand, event, change(joins=not leaves))
+    if leaves:
+        await asyncio.sleep(event.seconds)
+        done &= await _try(hand, event, change(joins=True))
     client.close()
     return done
 
@@ -292,11 +356,14 @@ ADMIN: Final[dict[str, Perform]] = {
     "create_topic": _create_topic,
     "delete_topic": _delete_topic,
     "create_partitions": _create_partitions,
+    "recreate_topic": _recreate_topic,
+    "throttle": _throttle,
     "set_min_isr": _set_min_isr,
     "set_unclean": _set_unclean,
     "elect_preferred": _elect_preferred,
     "elect_unclean": _elect_unclean,
     "unregister_broker": _unregister_broker,
+    "change_voters": _change_voters,
     "reassign": _reassign,
     "cancel_reassign": _cancel_reassign,
     "delete_records": _delete_records,

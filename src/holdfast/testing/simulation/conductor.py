@@ -17,6 +17,7 @@ from holdfast.testing.runtime import Machine
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan
 from holdfast.testing.simulation.truth import POWER_CUT, WIPED
+from holdfast.testing.simulation.voting import Roll
 
 _LOOK_S = 0.25
 _RESTART_S = 1.0  # what an init system waits before it starts a process again
@@ -34,6 +35,7 @@ class Conductor:
         self.plan: Final = plan
         self.cluster: Final = cluster
         self.oracle: Final = oracle
+        self.roll: Final = Roll(cluster)
         self.counts: Counter[str] = Counter()
         self.log: list[str] = []  # what was done, with its time
         self.held: dict[int, str] = {}  # node -> the event that keeps it down, or is at it

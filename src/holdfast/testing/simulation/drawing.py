@@ -24,9 +24,10 @@ class Scale:
     seconds: float
     pause_ms: tuple[int, int]  # of a producer, on average
     partitions_max: int
+    dynamic: float = 0.0  # how often voters come and go
 
 
-FULL: Final = Scale(112.0, (80, 900), 3)
+FULL: Final = Scale(112.0, (80, 900), 3, 0.3)
 LIGHT: Final = Scale(25.0, (150, 900), 2)  # for continuous integration
 
 
@@ -36,6 +37,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
     brokers = draw.choice((3, 3, 3, 4, 5))
     controllers = draw.choice((1, 3, 3, 3, 5))
     combined = controllers <= brokers and draw.random() < 0.25
+    dynamic = controllers > 1 and not combined and draw.random() < scale.dynamic
     racks = tuple(draw.choice("ab") for _ in range(brokers)) if draw.random() < 0.5 else ()
     topics = tuple(_draw_topic(draw, f"t{n}", brokers, scale) for n in range(draw.randint(1, 2)))
     producers = tuple(
@@ -53,6 +55,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         brokers=brokers,
         controllers=controllers,
         combined=combined,
+        dynamic=dynamic,
         elr=draw.random() < 0.6,
         racks=racks,
         log_directories=draw.choice((1, 1, 2)),
@@ -64,7 +67,8 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         topics=topics,
         producers=producers,
         readers=readers,
-        broken=_draw_broken(draw, brokers, controllers, combined=combined),
+        # Of voters that come and go any one may be needed.
+        broken=_draw_broken(draw, brokers, 1 if dynamic else controllers, combined=combined),
     )
     return _with_events(plan, draw_events(draw, plan))
 
@@ -242,10 +246,13 @@ def _weather(dice: _Dice, at: float) -> Event:
 
 def _disk(dice: _Dice, at: float) -> Event:
     detail = dice.draw.choice(("append", "sync", "read", "rename", "open", "full"))
+    directories = [f"/data{n}" for n in range(dice.plan.log_directories)]
+    several = len(directories) > 1
     return Event(
         at=at,
         kind="disk_error",
         target=dice.node(),
+        other=dice.draw.choice(["", *directories]) if several else "",
         seconds=dice.seconds(0.5, 6.0),
         amount=dice.draw.choice((1.0, 1.0, 0.2)),
         detail=detail,
@@ -307,6 +314,12 @@ def _admin(kind: str) -> Callable[[_Dice, float], Event]:
     return make
 
 
+def _voters(dice: _Dice, at: float) -> Event:
+    return Event(
+        at=at, kind="change_voters", target=dice.controller(), seconds=dice.seconds(0.5, 8.0)
+    )
+
+
 def _unregister(dice: _Dice, at: float) -> Event:
     return Event(
         at=at, kind="unregister_broker", target=dice.broker(), seconds=dice.seconds(0.5, 8.0)
@@ -330,15 +343,18 @@ _ODDS: Final = (
     _Odds(2, _on_node("clock_step", 0.0, 0.0)),
     _Odds(2, _on_node("clock_drift", 2.0, 20.0)),
     _Odds(2, _unregister),
+    _Odds(14, _voters),
     _Odds(3, _admin("create_topic")),
     _Odds(2, _admin("delete_topic")),
+    _Odds(2, _admin("recreate_topic")),
     _Odds(1, _admin("create_partitions")),
+    _Odds(1, _admin("throttle")),
     _Odds(2, _admin("set_min_isr")),
     _Odds(2, _admin("set_unclean")),
     _Odds(3, _admin("elect_preferred")),
     _Odds(1, _admin("elect_unclean")),
     _Odds(5, _admin("reassign")),
-    _Odds(2, _admin("cancel_reassign")),
+    _Odds(3, _admin("cancel_reassign")),
     _Odds(3, _admin("delete_records")),
 )
 
@@ -346,11 +362,12 @@ _ODDS: Final = (
 def draw_events(draw: random.Random, plan: Plan) -> tuple[Event, ...]:
     """Bursts of faults with calm between them; at least three events."""
     dice = _Dice(draw, plan)
+    table = [each for each in _ODDS if plan.dynamic or each.make is not _voters]
     events: list[Event] = []
     at = FIRST_S + draw.uniform(0.0, 4.0)
     while at < plan.seconds - 2.0:
         for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 4))):
-            odds = draw.choices(_ODDS, [each.weight for each in _ODDS])[0]
+            odds = draw.choices(table, [each.weight for each in table])[0]
             when = min(at + draw.uniform(0.0, draw.choice((0.2, 2.0, 5.0))), plan.seconds - 1.0)
             events.append(odds.make(dice, round(when, 3)))
         at += draw.uniform(2.0, 18.0)

@@ -191,7 +191,7 @@ _OPERATIONS: Final[dict[str, Operation]] = {
 
 
 async def _disk_error(hand: Conductor, event: Event) -> bool:
-    """A disk fails for a while: EIO by operation, or no room left."""
+    """A disk fails for a while, or one of several: EIO by operation, or no room left."""
     if event.detail == "sync":
         return await _sync_error(hand, event)
     node = hand.resolve(event.target)
@@ -201,9 +201,14 @@ async def _disk_error(hand: Conductor, event: Event) -> bool:
     code = errno.ENOSPC if event.detail == "full" else errno.EIO
     rate = 1.0 if event.detail == "full" else event.amount
     hand.harm(node)
-    fault = hand.machine(node).disk.inject(DiskFault(operations=[operation], code=code, rate=rate))
+    fault = hand.machine(node).disk.inject(
+        DiskFault(operations=[operation], prefix=event.other or "/", code=code, rate=rate)
+    )
     await asyncio.sleep(event.seconds)
     hand.machine(node).disk.heal()
+    if event.other and fault.struck and hand.is_up(node):
+        hand.counts["log directories lost by a broker that serves on"] += 1
+        await asyncio.sleep(event.seconds)
     hand.counts["disk operations that failed"] += fault.struck
     # Whoever lost one of several disks serves on without it; a technician starts it anew.
     if fault.struck and hand.is_up(node) and node not in hand.held:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.image import MetadataImage
@@ -17,6 +17,7 @@ from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry, Name
 from holdfast.testing.simulation.metadata import Key, Metadata
 from holdfast.testing.simulation.truth import DISK_FAULT, WIPED, PartitionTruth, Replica
+from holdfast.testing.simulation.voting import Voters
 from holdfast.wire.batch_header import Buffer
 from holdfast.wire.uuids import METADATA_TOPIC_ID
 
@@ -38,11 +39,14 @@ class Oracle:
     def __init__(
         self,
         *,
-        voters: Callable[[], Iterable[int]],
+        voters: Callable[[], Sequence[int]],
         static: Mapping[str, str],
         decode: Callable[[Buffer], Iterable[object]],
     ) -> None:
-        """`decode`: the records of one metadata batch; `static`: the configuration of all nodes."""
+        """`voters`: who they are before the metadata log names any.
+
+        `decode`: the records of one metadata batch; `static`: the configuration of all nodes.
+        """
         self.counts: Counter[str] = Counter()
         self.violation: Violation | None = None
         self.broken = asyncio.Event()
@@ -53,7 +57,10 @@ class Oracle:
         self._faulty: dict[int, None] = {}  # nodes whose disks have failed at some time
         self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
         self._decode = decode
-        quorum = PartitionTruth("__cluster_metadata-0", self._fail, self.counts, voters=voters)
+        self.voters = Voters(voters)
+        quorum = PartitionTruth(
+            "__cluster_metadata-0", self._fail, self.counts, voters=self.voters.counting
+        )
         quorum.commits = self._committed
         self._truths[METADATA_KEY] = quorum
         self.quorum = quorum
@@ -120,6 +127,7 @@ class Oracle:
         """Remember a metadata batch until it is committed."""
         if self.quorum.committed.end <= entry.base:
             self._payloads.setdefault(entry.name, batch)
+            self.voters.saw(entry, batch)
 
     def _committed(self, entry: Entry) -> None:
         payload = self._payloads.pop(entry.name, None)
@@ -127,6 +135,7 @@ class Oracle:
             self._fail("the oracle saw every batch", f"metadata [{entry}]")
             return
         self.counts["metadata batches committed"] += 1
+        self.counts["sets of voters committed"] += self.voters.commit(entry)
         self.metadata.apply(self._decode(payload), entry.last + 1)
 
     def _elected(self, key: Key, epoch: int, election: Election) -> None:

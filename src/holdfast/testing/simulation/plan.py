@@ -86,6 +86,7 @@ class Plan:
     controllers: int
     combined: bool
     elr: bool
+    dynamic: bool = False  # voters stand in the metadata log, and come and go
     racks: tuple[str, ...] = ()
     log_directories: int = 1
     config: Mapping[str, str] = field(default_factory=dict)  # of every node
@@ -105,6 +106,7 @@ class Plan:
     def describe(self) -> list[str]:
         """Lines for a person: the configuration, then every event."""
         where = "combined" if self.combined else "dedicated"
+        where += ", changing" if self.dynamic else ""
         shape = (
             f"seed {self.seed}: {self.brokers} brokers, {self.controllers} {where} controllers, "
             f"eligible leader replicas {'on' if self.elr else 'off'}, "

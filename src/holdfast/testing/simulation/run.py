@@ -144,7 +144,9 @@ class _Stage:
         if plan.shuffled:
             world.loop.shuffle = random.Random(f"turns/{plan.seed}")
         oracle = self._oracle = Oracle(
-            voters=lambda: self._cluster.controllers, static=plan.config, decode=_decode
+            voters=lambda: self._cluster.controllers[: 1 if plan.dynamic else None],
+            static=plan.config,
+            decode=_decode,
         )
         self._cluster = SimulatedCluster(
             world,
@@ -156,6 +158,7 @@ class _Stage:
             make_log=lambda node: watcher(oracle, node),
             loaded=oracle.loaded,
             features={ELR_FEATURE: 1 if plan.elr else 0},
+            dynamic=plan.dynamic,
         )
         self._hand = Conductor(plan, self._cluster, oracle)
         self.log = self._hand.log
@@ -187,6 +190,8 @@ class _Stage:
     async def _phases(self) -> None:
         plan, hand = self._plan, self._hand
         await self._cluster.start()
+        if plan.dynamic:
+            await hand.roll.grow()
         await self._create_topics()
         if plan.provoked:
             self._world.provocations.pick()

@@ -83,9 +83,9 @@ class PartitionTruth:
         fail: Callable[[str, str], None],
         counts: Counter[str],
         *,
-        voters: Callable[[], Iterable[int]] | None = None,
+        voters: Callable[[Replica], Iterable[int]] | None = None,
     ) -> None:
-        """`voters`: of the metadata log, which must be durable on a majority of them."""
+        """`voters`: of the metadata log, as a replica has them: a majority must hold it synced."""
         self.name: Final = name
         self.replicas: dict[int, Replica] = {}
         self.committed = Chain()
@@ -315,7 +315,7 @@ class PartitionTruth:
     def _count_copies(self, replica: Replica, entry: Entry) -> None:
         """Whoever commits first must have seen it on enough replicas."""
         if self._voters is not None:
-            voters = list(self._voters())
+            voters = list(self._voters(replica))
             having = [
                 node
                 for node in voters
