@@ -144,7 +144,7 @@ def _move(
     """Give a partition this replica set, unless what it holds would be lost by it."""
     unclean_allowed = state.unclean_allowed(partition.topic)
     if _drops_the_last(state, partition, members):
-        survivors = [node for node in members.replicas if state.image.is_active(node)]
+        survivors = [node for node in members.replicas if state.may_lead(partition, node)]
         if not unclean_allowed or not survivors:
             return Refusal(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

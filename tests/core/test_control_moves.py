@@ -1,0 +1,57 @@
+"""A move that can't be called back is refused, in words; it never breaks the controller.
+
+Goal: with unclean election allowed too, somebody must be able to lead. Seen to fail: with a broker
+counted that is up but has lost the disk of this replica, an assertion ended the request.
+"""
+
+from __future__ import annotations
+
+from tests.core.control_kit import Cluster, identity
+
+from holdfast.core.disks import assign_replicas
+from holdfast.core.reassignment import alter_partition_reassignments
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from holdfast.wire.messages.assign_replicas_to_dirs import (
+    AssignedDirectory,
+    AssignedPartition,
+    AssignedTopic,
+    AssignReplicasToDirsRequest,
+)
+
+DISKS = identity(1, 0xD0), identity(1, 0xD1)
+
+
+def reassign(cluster: Cluster, target: list[int] | None) -> ErrorCode:
+    asked = ReassignablePartition(partition_index=0, replicas=target)
+    topic = ReassignableTopic(name="t", partitions=[asked])
+    request = AlterPartitionReassignmentsRequest(topics=[topic])
+    response = cluster.decide(alter_partition_reassignments, request)
+    assert response.error_code == 0
+    return ErrorCode(response.responses[0].partitions[0].error_code)
+
+
+def test_a_broker_without_its_disk_is_nobody_to_go_back_to() -> None:
+    cluster = Cluster().start(2, 3)
+    cluster.register(1, log_dirs=list(DISKS))
+    cluster.beat(1)
+    cluster.create("t", [1], **{"unclean.leader.election.enable": "true"})
+    lies = AssignedTopic(
+        topic_id=cluster.partition("t").topic_id, partitions=[AssignedPartition(partition_index=0)]
+    )
+    told = AssignReplicasToDirsRequest(
+        broker_id=1,
+        broker_epoch=cluster.epoch(1),
+        directories=[AssignedDirectory(id=DISKS[1], topics=[lies])],
+    )
+    assert cluster.decide(assign_replicas, told).error_code == 0
+    assert reassign(cluster, [2, 3]) is ErrorCode.NONE
+    cluster.alter(1, "t", 0, [1, 2])
+    cluster.beat(1, offline_log_dirs=[DISKS[1]])
+    assert cluster.partition("t").isr == (2,)
+    assert reassign(cluster, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert cluster.partition("t").leader == 2
