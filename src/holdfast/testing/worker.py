@@ -16,6 +16,7 @@ from holdfast.runtime.ports import T, WorkerFullError, never
 JOB_US = (20, 3_000)  # bounds of a job's time on a healthy disk
 _QUEUE_MAX = 100_000
 _SLOW = 100  # times as long as others takes a job that is slow on purpose
+_SLOW_MAX_S = 3.0  # however slow the disk is besides: what comes behind waits, too
 
 
 class MemoryWorker:
@@ -50,7 +51,7 @@ class MemoryWorker:
         self._waiting += 1
         length = self._draw.randint(*self.delay_us) / 1e6
         if self._provoke("job.slow"):
-            length *= _SLOW
+            length = max(length, min(length * _SLOW, _SLOW_MAX_S))
         if not lane:
             loop.call_later(length, self._perform, job, lane, future)
             return future
