@@ -330,6 +330,28 @@ def test_a_damaged_or_missing_quorum_state_is_refused_by_name() -> None:
     play(story)
 
 
+def test_a_controller_whose_loop_has_died_ends() -> None:
+    """It would look alive and follow nobody. Seen failing when the mistake is only logged."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        broken = next(node for node in cluster.controllers if node != active(cluster))
+        quorum = controller(cluster, broken).quorum
+        assert quorum is not None
+
+        def append(_: object) -> ErrorCode:
+            raise AssertionError("a mistake of ours")
+
+        quorum.log.append_fetched = append  # type: ignore[method-assign, assignment]
+        await cluster.client().create_topic("t")
+        await cluster.until(lambda: cluster.failure(broken) is not None, "its process ends")
+        assert "a mistake of ours" in str(cluster.failure(broken))
+        cluster.crash(broken)
+        cluster.start_node(broken)
+        await until_agreed(cluster)
+
+    play(story)
+
+
 def test_only_a_fetch_that_names_its_directory_acknowledges() -> None:
     """A broker in a voter's process has the voter's id; what it read is not on the voter's disk.
 

@@ -123,7 +123,9 @@ class Observer:
                 continue
             self._last_refusal = ErrorCode.NONE
             if found.snapshot_id.end_offset >= 0:
-                await self._load(SnapshotId(found.snapshot_id.end_offset, found.snapshot_id.epoch))
+                wanted = found.snapshot_id
+                identity = SnapshotId(wanted.end_offset, wanted.epoch)
+                await self._load(identity, found.current_leader.leader_epoch)
             else:
                 await self._apply(found)
 
@@ -168,9 +170,17 @@ class Observer:
             ],
         )
 
-    async def _load(self, identity: SnapshotId) -> None:
-        """Fetch a snapshot, and put what it says in the place of the image."""
-        fetch = SnapshotFetch(identity, node_id=self._node_id, cluster_id=self._cluster_id)
+    async def _load(self, identity: SnapshotId, leader_epoch: int) -> None:
+        """Fetch a snapshot, and put what it says in the place of the image.
+
+        All of it from one leader: another one's of the same name may be made of other bytes.
+        """
+        fetch = SnapshotFetch(
+            identity,
+            node_id=self._node_id,
+            cluster_id=self._cluster_id,
+            leader_epoch=leader_epoch,
+        )
         try:
             while not fetch.complete:
                 fetch.take(await self._channel.send(fetch.request()))

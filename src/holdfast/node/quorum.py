@@ -35,6 +35,7 @@ from holdfast.core.quorum_events import (
 )
 from holdfast.core.voters import ReplicaKey, Voter, VoterSet
 from holdfast.log.errors import StorageError
+from holdfast.node.channel import report_bug
 from holdfast.node.metadata_log import MetadataLog, MetadataLogError
 from holdfast.node.quorum_discovery import Discovery
 from holdfast.node.quorum_fetch import LeaderFetcher
@@ -279,7 +280,7 @@ class QuorumMember:
         try:
             while self._effects and not self._closed:
                 self._perform(self._effects.popleft())
-        except StorageError as error:
+        except (StorageError, MetadataLogError) as error:
             self.listener.fail(error)
         finally:
             self._performing = False
@@ -410,6 +411,16 @@ class QuorumMember:
             self._save()
 
     # -- what the fetcher and the peers report -------------------------------------------------
+
+    def loop_ended(self, task: asyncio.Task[None]) -> None:
+        """A loop of the quorum's is over. By a mistake of ours: then this controller is, too.
+
+        It would look alive, and neither follow nor be followed.
+        """
+        report_bug(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not self._closed:
+            self.listener.fail(failure)
 
     def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any] = ()) -> None:
         """An answer named the leader of an epoch; `endpoints` have node_id, host and port."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.quorum_events import NOBODY
 from holdfast.core.voters import Voter
-from holdfast.node.channel import report_bug
 from holdfast.runtime.dial import dial
 from holdfast.wire.messages.fetch import (
     FetchPartition,
@@ -46,7 +45,7 @@ class Discovery:
         """Begin, if there is anybody to ask."""
         if self._member.settings.controller_quorum_bootstrap_servers:
             self._task = asyncio.get_running_loop().create_task(self._look())
-            self._task.add_done_callback(report_bug)
+            self._task.add_done_callback(self._member.loop_ended)
 
     def close(self) -> None:
         if self._task is not None:

@@ -16,7 +16,7 @@ from holdfast.core.snapshot import SnapshotId
 from holdfast.core.voters import Voter
 from holdfast.log.errors import StorageError
 from holdfast.log.log import EpochEnd
-from holdfast.node.channel import report_bug
+from holdfast.node.metadata_log import MetadataLogError
 from holdfast.node.snapshot_fetch import SnapshotFetch, SnapshotRefusedError
 from holdfast.node.snapshot_format import SnapshotError
 from holdfast.node.snapshots import LoadedSnapshot
@@ -54,7 +54,7 @@ class LeaderFetcher:
     def start(self, leader: Voter, epoch: int) -> None:
         self.stop()
         self._task = asyncio.get_running_loop().create_task(self._follow(leader, epoch))
-        self._task.add_done_callback(report_bug)
+        self._task.add_done_callback(self._member.loop_ended)
 
     @property
     def running(self) -> bool:
@@ -94,7 +94,7 @@ class LeaderFetcher:
                         await asyncio.sleep(pause_s)
             except OSError as error:
                 logger.debug("the connection to the leader is lost: %s", error)
-            except StorageError as error:
+            except (StorageError, MetadataLogError) as error:
                 member.listener.fail(error)
                 return
             finally:

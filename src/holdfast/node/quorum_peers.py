@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.quorum_events import AskVotes, EndEpoch, Role
 from holdfast.core.voters import Voter
-from holdfast.node.channel import report_bug
 from holdfast.runtime.dial import Connection, dial
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import begin_quorum_epoch as begin
@@ -76,7 +75,7 @@ class Peers:
         if before is not None:
             before.cancel()
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(report_bug)
+        task.add_done_callback(self._member.loop_ended)
         self._tasks[voter.node_id] = task
 
     # -- each request --------------------------------------------------------------------------
