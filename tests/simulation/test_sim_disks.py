@@ -18,6 +18,7 @@ from holdfast.testing.disk import DiskFault, MemoryDisk, Operation
 from holdfast.testing.runtime import World
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 pytestmark = pytest.mark.slow
 
@@ -107,6 +108,9 @@ def test_others_lead_what_lay_on_a_lost_disk() -> None:
         lost = cluster.image.partition("t", 1)
         assert lost is not None
         assert sorted(lost.isr) == [1, 2]
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        told = (await client.ask(asked, node=1)).topics[0].partitions
+        assert [list(each.offline_replicas) for each in told] == [[], [0]]
 
     play(story)
 

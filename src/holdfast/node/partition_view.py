@@ -24,15 +24,24 @@ class Reachable:
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
         self._reachable = {
-            broker.broker_id
+            broker.broker_id: broker
             for broker in image.alive_brokers()
             if broker.endpoint(listener) is not None
         }
         self._alive = {broker.broker_id for broker in image.alive_brokers()}
 
     def view(self, partition: Partition) -> PartitionView:
-        """A leader without this listener is an error of its own: waiting does not help."""
-        offline = [node for node in partition.replicas if node not in self._reachable]
+        """Say who leads, and whose broker or disk is not there (KIP-858).
+
+        A leader without this listener is an error of its own: waiting does not help.
+        """
+        reachable = self._reachable
+        offline = [
+            node
+            for node in partition.replicas
+            if node not in reachable
+            or not reachable[node].has_directory(partition.directory_of(node))
+        ]
         leader = partition.leader
         if leader == NO_LEADER or leader not in self._alive:
             return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, offline)
