@@ -16,6 +16,7 @@ ANSWER_S = 35.0
 
 cluster = typer.Typer(
     help="The cluster's id; brokers that are gone for good.",
+    add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

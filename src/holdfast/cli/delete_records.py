@@ -13,6 +13,7 @@ from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
 from holdfast.clients.admin import AdminError, TopicPartition
 from holdfast.clients.admin import delete_records as delete
 from holdfast.clients.driver import Driver, NoLeaderError
+from holdfast.wire.errors import ErrorCode
 
 ALL = -1
 TIMEOUT_S = 35.0
@@ -112,6 +113,8 @@ def _delete(driver: Driver, wanted: dict[TopicPartition, int], *, as_json: bool)
             low_watermark = delete(driver, {key: offset})[key]
         except (AdminError, NoLeaderError) as failure:
             error = str(failure)
+            if failure.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                error += f": less is committed than {offset}; --all takes what there is"
         results.append(
             {"topic": key[0], "partition": key[1], "low_watermark": low_watermark, "error": error}
         )

@@ -33,6 +33,7 @@ METADATA_VERSIONS = (
 
 features = typer.Typer(
     help="Show the cluster's features, and change their levels.",
+    add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

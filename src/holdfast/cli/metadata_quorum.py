@@ -33,6 +33,7 @@ BootstrapController = Annotated[
 
 metadata_quorum = typer.Typer(
     help="Show and change the controllers' quorum.",
+    add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -153,7 +154,10 @@ def _asked(bootstrap: str) -> QuorumState:
             return describe(host, port, timeout_s=ANSWER_S)
         except (DriverError, RefusedError) as error:
             reasons.append(f"{host}:{port}: {error}")
-    raise CommandError("Nobody describes the quorum. " + "; ".join(reasons))
+    raise CommandError(
+        f"Nobody describes the quorum. {'; '.join(reasons)}. The active controller does, "
+        "and every broker asks it: name more of them."
+    )
 
 
 def _cluster_id(servers: str, controllers: str | None) -> str:

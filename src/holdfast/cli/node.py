@@ -42,6 +42,7 @@ def node(
 
 storage = typer.Typer(
     help="Make cluster ids; format the directories of a node that is run by hand.",
+    add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -319,8 +319,11 @@ def describe(event: Event, previous: Event | None = None) -> str:
             words = "clean exit of"
         return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
     if isinstance(event, LeaderChange):
-        before = f"{_leader(previous.leader)} → " if isinstance(previous, LeaderChange) else ""
         place = f"{event.topic}-{event.partition}"
+        before = ""
+        if isinstance(previous, LeaderChange):
+            stays = previous.leader == event.leader
+            before = "stays " if stays else f"{_leader(previous.leader)} → "
         return f"{place}: leader {before}{_leader(event.leader)}, epoch {event.epoch}"
     if isinstance(event, IsrChange):
         before = f"{_nodes(previous.isr)} → " if isinstance(previous, IsrChange) else ""
