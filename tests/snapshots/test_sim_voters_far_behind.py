@@ -20,7 +20,7 @@ from tests.quorum.test_sim_quorum import (
     until_another,
 )
 
-from holdfast.core.snapshot import image_delta
+from holdfast.core.snapshot import SnapshotId, image_delta
 from holdfast.core.state import Decision
 from holdfast.node.metadata_log import MetadataLog
 from holdfast.runtime.dial import dial
@@ -82,6 +82,47 @@ def test_a_tail_that_reaches_over_the_leader_s_beginning_is_not_built_upon() -> 
         assert not image_delta(mine, theirs)
 
     play(story, config=NARROW)
+
+
+def test_a_crash_between_a_fetched_snapshot_and_the_log_leaves_no_old_tail() -> None:
+    """The snapshot is on the disk, and the tail that it replaces still is, too.
+
+    Seen failing when only a log that ends before the snapshot begins anew: what is committed would
+    have to be truncated, at every start.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        old = active(cluster)
+        isolate(cluster, old, *(node for node in cluster.controllers if node != old))
+        for _ in range(400):
+            controller(cluster, old)._append(Decision(None, [NoOpRecord()]))
+        leader = await until_another(cluster, old)
+        client = cluster.client()
+        number = 0
+        while not (found := newest(cluster, leader)) or found.epoch < 2:
+            await client.until(partial(created, client, f"t{number}"))
+            number += 1
+            assert number < 100, "no snapshot"
+        assert found.end_offset < log_of(cluster, old).end
+        cluster.crash(old)
+        path = f"{DIRECTORY}/{found.file_name}"
+        cluster.machine(old).disk.write_atomic(path, cluster.machine(leader).disk.read(path))
+        cluster.world.fabric.heal_all()
+        cluster.start_node(old)
+        await cluster.until(partial(serves, cluster, old), "it is back")
+        await until_agreed(cluster)
+        await asyncio.sleep(1)
+        assert cluster.failure(old) is None
+        mine, theirs = controller(cluster, old).image, controller(cluster, active(cluster)).image
+        assert not image_delta(mine, theirs)
+
+    play(story, config={**NARROW, "metadata.max.retention.bytes": "-1"})
+
+
+def newest(cluster: SimulatedCluster, node: int) -> SnapshotId | None:
+    store = controller(cluster, node).snapshots
+    assert store is not None
+    return store.latest
 
 
 def test_a_voter_with_nothing_but_a_snapshot_knows_its_last_epoch() -> None:

@@ -319,7 +319,8 @@ class Controller:
         if loaded is not None:
             covered = loaded.identity.end_offset
             self.state.image = loaded.image
-            if covered > self.log.end:  # a crash came between a fetched snapshot and the log
+            if not self.log.reaches(covered, loaded.identity.epoch):
+                # A crash came between a fetched snapshot and the log.
                 self.log.restart_at(covered, loaded.identity.epoch)
             if covered > self.log.committed:
                 self.log.commit(covered)

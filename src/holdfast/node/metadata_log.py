@@ -205,6 +205,16 @@ class MetadataLog:
         found = self.snapshot_epoch(offset)
         return found if found >= 0 else log.latest_epoch
 
+    def reaches(self, offset: int, epoch: int) -> bool:
+        """Whether what a snapshot says that ends at `offset` with `epoch` is in this log, too.
+
+        What has other records there has a tail of an older epoch, which was never committed.
+        """
+        if offset <= self._log.start:
+            return True
+        known = self._log.epoch_at(offset - 1)
+        return offset <= self._log.end and (known < 0 or known >= epoch)
+
     def lacks(self, offset: int, epoch: int) -> bool:
         """Whether a log that ends at `offset` with `epoch` can't go on with ours.
 
