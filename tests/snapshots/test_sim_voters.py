@@ -249,6 +249,42 @@ def test_a_set_that_was_not_committed_is_rolled_back() -> None:
     play(story)
 
 
+def test_one_that_knows_only_voters_that_are_gone_finds_the_others() -> None:
+    """It takes itself for a voter still, and nobody that it knows of can tell it otherwise.
+
+    Seen failing when only those that have no vote ask the bootstrap servers.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await until(lambda: add(cluster, SECOND))
+        await cluster.until(
+            lambda: voters_of(cluster, SECOND) == (FIRST, SECOND), "it knows of its vote"
+        )
+        key = key_of(cluster, SECOND)
+        cluster.crash(SECOND)
+        if cluster.active_controller() != FIRST:
+            cluster.start_node(SECOND)
+            await cluster.until(lambda: cluster.active_controller() == FIRST, "the first leads")
+            cluster.crash(SECOND)
+        await until(lambda: remove(cluster, SECOND, key))
+        await until(lambda: add(cluster, THIRD))
+        await until(lambda: remove(cluster, FIRST))
+        await cluster.until(lambda: cluster.active_controller() == THIRD, "the third leads")
+        cluster.crash(FIRST)
+        cluster.start_node(SECOND)
+        await cluster.until(
+            lambda: (
+                SECOND in cluster.nodes
+                and cluster.nodes[SECOND].controller is not None
+                and controller(cluster, SECOND).quorum is not None
+                and voters_of(cluster, SECOND) == (THIRD,)
+            ),
+            "it has read who votes",
+        )
+
+    play(story)
+
+
 def test_voters_survive_snapshots_and_restarts() -> None:
     """The log's beginning, with the records of the voters, is gone."""
 

@@ -34,7 +34,7 @@ ADDRESSES_MAX: Final = 100
 
 
 class Discovery:
-    """Asks while no leader is known and this node can't elect one."""
+    """Asks while no leader is known, or not where it is."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
@@ -79,11 +79,13 @@ class Discovery:
 
     @property
     def _is_lost(self) -> bool:
-        """Whether nobody is known to lead and we can't elect, or it isn't known where he is."""
+        """Whether nobody is known to lead, or it isn't known where he is.
+
+        A voter asks, too, though it stands for election: the others of its set may be gone for
+        good, and those that took their places unknown to it.
+        """
         member = self._member
-        if member.leader_id == NOBODY:
-            return not member.state.is_voter
-        return member.address(member.leader_id) is None
+        return member.leader_id == NOBODY or member.address(member.leader_id) is None
 
     async def _ask(self, host: str, port: int) -> None:
         """One Fetch that names no epoch: whoever it reaches says who leads. OSError."""
