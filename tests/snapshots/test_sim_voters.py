@@ -16,6 +16,7 @@ from holdfast.node.controller import Controller
 from holdfast.runtime.dial import ConnectionLostError, dial
 from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.testing.runtime import World
+from holdfast.testing.workload import Workload
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -27,12 +28,16 @@ FIRST, SECOND, THIRD = CONTROLLER, CONTROLLER + 1, CONTROLLER + 2
 Story = Callable[[SimulatedCluster], Coroutine[Any, Any, None]]
 
 
-def play(story: Story, *, seed: int = 1, controllers: int = 3, **config: str) -> None:
+def play(
+    story: Story, *, seed: int = 1, controllers: int = 3, combined: bool = False, **config: str
+) -> None:
     world = World(seed)
 
     async def main() -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        cluster = SimulatedCluster(world, controllers=controllers, config=settings, dynamic=True)
+        cluster = SimulatedCluster(
+            world, controllers=controllers, combined=combined, config=settings, dynamic=True
+        )
         await cluster.start()
         await story(cluster)
 
@@ -247,6 +252,41 @@ def test_a_set_that_was_not_committed_is_rolled_back() -> None:
         await cluster.client().create_topic("t")
 
     play(story)
+
+
+def test_brokers_that_are_controllers_too_change_their_voters() -> None:
+    """Both roles share a process and an id, and one of them only acknowledges."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        work = Workload(cluster)
+        await work.start()
+        await until(lambda: add(cluster, 1))
+        await until(lambda: add(cluster, 2))
+        for power in (False, True):
+            old = cluster.active_controller()
+            assert old is not None
+            if power:
+                cluster.power_cut(old, torn=False)
+            else:
+                cluster.crash(old)
+            await cluster.until(
+                lambda old=old: cluster.active_controller() not in (None, old),  # type: ignore[misc]
+                "another one is active",
+            )
+            cluster.start_node(old)
+            await cluster.until_ready(old)
+        old = cluster.active_controller()
+        assert old is not None
+        await until(lambda: remove(cluster, old))
+        await cluster.until(
+            lambda: cluster.active_controller() not in (None, old), "another one leads"
+        )
+        await until(lambda: add(cluster, old))
+        await work.stop()
+        await work.check()
+        assert not cluster.exits
+
+    play(story, combined=True)
 
 
 def test_one_that_knows_only_voters_that_are_gone_finds_the_others() -> None:
