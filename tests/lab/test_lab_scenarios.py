@@ -87,3 +87,11 @@ def test_profiles_and_config() -> None:
     assert Parameters().session_s == 3
     assert Parameters(profile="kafka").session_s == 9
     assert Parameters(config={"broker.session.timeout.ms": "5000"}).session_s == 5
+
+
+def test_what_the_steps_can_not_do_without_is_refused() -> None:
+    """Goal: no half minute of waiting for a voter that isn't there. Method: one controller."""
+    scenario = load_scenario("controller-election")
+    with pytest.raises(LabError, match="--controllers 2: controller-election takes 3 or more"):
+        scenario.with_flags({"controllers": 2})
+    assert scenario.with_flags({"controllers": 5}).controllers == 5

@@ -55,8 +55,8 @@ def prove(
 ) -> None:
     """Run a scenario on a cluster of its own, and say with evidence what was kept.
 
-    The promise of the settings is stated before the run. Exit status: 0 it was kept, 1 it was
-    broken, 2 the run could not be made.
+    The promise of the settings is stated before the run; each scenario has settings of its own,
+    which options replace. Exit status: 0 it was kept, 1 it was broken, 2 the run could not be made.
     """
     from holdfast.lab.parameters import LabError  # noqa: PLC0415
     from holdfast.lab.scenario import load_scenario  # noqa: PLC0415

@@ -51,6 +51,7 @@ class Scenario:
     defaults: Parameters
     parts: tuple[Part, ...]
     fixed: frozenset[str] = frozenset()  # parameters that the steps rely on
+    least: Mapping[str, int] = field(default_factory=dict)  # of others, what they can't do without
 
     def with_flags(self, flags: Mapping[str, Any]) -> Parameters:
         """Lay flags over the defaults. LabError: one of them can't be had here."""
@@ -59,6 +60,11 @@ class Scenario:
                 raise LabError(
                     f"--{name.replace('_', '-')} {value}: {self.name} is made for "
                     f"{getattr(self.defaults, name)}."
+                )
+            if name in self.least and value < self.least[name]:
+                raise LabError(
+                    f"--{name.replace('_', '-')} {value}: {self.name} takes "
+                    f"{self.least[name]} or more."
                 )
         return replace(self.defaults, **flags)
 

@@ -226,4 +226,5 @@ SCENARIO = Scenario(
         ),
     ),
     fixed=frozenset({"acks", "brokers", "signal"}),
+    least={"controllers": 3},
 )
