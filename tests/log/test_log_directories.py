@@ -401,3 +401,30 @@ def test_a_log_start_is_written_although_an_older_write_is_under_way() -> None:
         assert reopened(after_crash(runtime))[1].start == 9
 
     virtual(body)
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "none"])
+def test_a_clean_end_proves_nothing_when_something_is_missing_since(damage: str) -> None:
+    """Somebody removed a replica or restored a part: it must not be elected as if it were whole.
+
+    Seen to fail: without a look at where each replica ended.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log)
+        append(log)
+        first = len(log.read(0, 1, 1).records)
+        await directories.close(broker_epoch=7)
+        runtime = after_crash(runtime)
+        if damage == "gone":
+            runtime.disk.remove_tree(log.directory)
+        elif damage == "cut":
+            file = runtime.disk.open(f"{log.directory}/{0:020d}.log")
+            file.truncate(first)
+            file.close()
+        found = open_directories(runtime)
+        assert found.previous_broker_epoch == (7 if damage == "none" else -1)
+        await found.close(broker_epoch=8)
+
+    virtual(body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from holdfast.config.topic import TopicSettings
@@ -118,15 +118,17 @@ class LogDirectories:
                 self._verify(directory)
             except OSError as error:
                 self._fail_at_start(directory, error)
+        closed_at: dict[tuple[str, int], int] = {}
         for directory in self.directories:
             if directory.online:
                 try:
-                    self._load_directory(directory)
+                    closed_at.update(self._load_directory(directory))
                 except OSError as error:
                     self._fail_at_start(directory, error)
         if self._for_topics and not any(directory.online for directory in self._for_topics):
             reasons = "; ".join(f"{found.path}: {found.failure}" for found in self._for_topics)
             raise DirectoryError(f"no log directory works: {reasons}")
+        self._check_proof(closed_at)
 
     def _fail_at_start(self, directory: LogDirectory, error: OSError) -> None:
         failure = directory.fail(error)
@@ -160,7 +162,11 @@ class LogDirectories:
                     f" {uuid_text(directory.directory_id)}: one is a copy, remove it from log.dirs"
                 )
 
-    def _load_directory(self, directory: LogDirectory) -> None:
+    def _load_directory(self, directory: LogDirectory) -> Mapping[tuple[str, int], int]:
+        """Open what lies there; return where each replica ended, if the last end was a clean one.
+
+        OSError: the disk fails.
+        """
         disk, path = self._runtime.disk, directory.path
         broker_epoch = read_clean_shutdown(disk, path)
         self._broker_epochs.append(-1 if broker_epoch is None else broker_epoch)
@@ -187,6 +193,24 @@ class LogDirectories:
                 high_watermark=high_watermarks.get(key, 0),
             )
             self._load_replica(directory, name, key, remembered)
+        return recovery_points if broker_epoch is not None else {}
+
+    def _check_proof(self, closed_at: Mapping[tuple[str, int], int]) -> None:
+        """A clean end leaves every replica flushed to its end: is all of it still there?
+
+        If not, the last broker epoch proves nothing: who believed it could elect this broker.
+        """
+        for (topic, partition), end in closed_at.items():
+            log = self._logs.get((topic, partition))
+            if (log.end if log is not None else 0) < end:
+                self._broker_epochs.append(-1)
+                logger.error(
+                    "%s-%d was closed at offset %d and %s: this start counts as one after a crash",
+                    topic,
+                    partition,
+                    end,
+                    "is gone" if log is None else f"ends at {log.end} now",
+                )
 
     def _load_replica(
         self, directory: LogDirectory, name: str, key: tuple[str, int], remembered: Remembered
@@ -245,7 +269,7 @@ class LogDirectories:
     def previous_broker_epoch(self) -> int:
         """Broker epoch of the last clean shutdown, -1 unless all directories agree on it."""
         epochs = set(self._broker_epochs)
-        everywhere = len(self._broker_epochs) == len(self.directories)
+        everywhere = len(self._broker_epochs) >= len(self.directories)
         return epochs.pop() if everywhere and len(epochs) == 1 else -1
 
     @property
