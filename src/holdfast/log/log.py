@@ -528,8 +528,26 @@ class Log:
         return True
 
     def keep_start(self) -> None:
-        """Make the log start durable before this returns."""
+        """Make the log start durable before this returns, and whose log it is.
+
+        Without its topic's id a replica may be set aside after a power cut, and its start with it.
+        """
         self.home.write_now()
+        if self._is_new:
+            self._keep_identity()
+
+    def _keep_identity(self) -> None:
+        disk = self.home.runtime.disk
+        try:
+            file = disk.open(f"{self.directory}/{PARTITION_METADATA}")
+            try:
+                file.sync()
+            finally:
+                file.close()
+            disk.sync_directory(self.directory)
+            disk.sync_directory(self.home.path)
+        except OSError as error:
+            raise self.home.fail(error) from error
 
     # --- retention ---
 
