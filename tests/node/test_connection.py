@@ -172,7 +172,8 @@ def test_who_does_not_speak_the_protocol_is_alone_to_be_closed(
 def test_a_scanner_does_not_fill_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "REFUSALS_LOGGED_EVERY_S", 3600.0)
+    monkeypatch.setattr(module, "REFUSALS_LOGGED_MAX", 3)
+    monkeypatch.setattr(module, "REFUSALS_STRETCH_S", 3600.0)
 
     async def scenario() -> None:
         async with served() as (_, group, connect):
@@ -182,7 +183,7 @@ def test_a_scanner_does_not_fill_the_log(
                 assert await reader.read() == b""
             assert group.refused == 20, "every one is counted"
             lines = [line for line in caplog.messages if "closing the connection" in line]
-            assert len(lines) == 1, "the first is told at once, the others wait for the next line"
+            assert len(lines) == 3, "the first are told at once, the others share a later line"
 
     with caplog.at_level("WARNING", logger="holdfast.connection"):
         asyncio.run(scenario())

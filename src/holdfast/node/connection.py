@@ -27,7 +27,8 @@ BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame
 SLOTS_MAX = 1000  # requests without an answer yet; past it, reading stops
 UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past it, reading stops
 JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
-REFUSALS_LOGGED_EVERY_S = 1.0  # a scanner must not fill the node's log
+REFUSALS_LOGGED_MAX = 100  # in one stretch of so many seconds: a scanner must not fill the log
+REFUSALS_STRETCH_S = 60.0
 
 _LENGTH = Struct(">i")
 _KEY = Struct(">h")
@@ -46,28 +47,31 @@ class Connections:
         self.held = True  # until the node is ready, requests stay unread
         self.open: dict[Connection, None] = {}
         self.refused = 0  # connections closed on because they don't speak the protocol (a metric)
-        self._refused_logged = 0
-        self._log_refusals_at = float("-inf")  # loop time, seconds
+        self._stretch_began = float("-inf")  # loop time, seconds
+        self._logged = 0  # in this stretch
+        self._silent = 0
 
     def accept(self) -> Connection:
         """Make the protocol of one accepted connection."""
         return Connection(self)
 
     def refuse(self, peer: str, why: str) -> None:
-        """Note that a connection is closed on; log it, unless one was logged just now."""
+        """Note that a connection is closed on; log it, unless too many were logged lately."""
         self.refused += 1
         now = asyncio.get_running_loop().time()
-        if now < self._log_refusals_at:
+        if now - self._stretch_began >= REFUSALS_STRETCH_S:
+            self._stretch_began, self._logged = now, 0
+        if self._logged == REFUSALS_LOGGED_MAX:
+            self._silent += 1
             return
-        silent = self.refused - self._refused_logged - 1
-        self._log_refusals_at = now + REFUSALS_LOGGED_EVERY_S
-        self._refused_logged = self.refused
+        self._logged += 1
+        silent, self._silent = self._silent, 0
         logger.warning(
             "closing the connection of %s on listener %s: %s%s",
             peer,
             self.listener,
             why,
-            f" ({silent} more since the last such line)" if silent else "",
+            f" ({silent} more were closed on and not logged)" if silent else "",
         )
 
     def release(self) -> None:
