@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console, Group
+from rich.console import Console, Group, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -13,39 +13,47 @@ from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
 
 WIDTH_OF_FILES = 200
+WIDTH_OF_ALL = 97  # less has no room for what a narrow terminal leaves out
+LEFT_OUT = {"PROCESS", "MEMORY"}
+WHOLE = {"NODE", "ROLE", "ADDRESS"}
+NUMBERS = {"MEMORY", "LEADERS", "IN SYNC"}
 _STYLES = {State.RUNNING: "green", State.STOPPED: "yellow", State.DEAD: "red"}
 
 
-def render(seen: ClusterStatus) -> Group:
-    """Return the table of nodes and a line on partitions."""
+def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
+    """Return the table of nodes and a line on partitions. A narrow one has fewer columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("NODE", "ROLE", "ADDRESS", "PROCESS", "STATE"):
-        table.add_column(title, no_wrap=True)
-    for title in ("MEMORY", "LEADERS", "IN SYNC"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("CONTROLLER", no_wrap=True)
-    for node in seen.nodes:
-        table.add_row(*_row(node))
+    rows = [_row(node) for node in seen.nodes]
+    titles = [each for each in rows[0] if width >= WIDTH_OF_ALL or each not in LEFT_OUT]
+    for title in titles:
+        # An address that is cut off is of no use; a state or a lag still says something.
+        whole = max(len(row[title]) for row in rows) if title in WHOLE else None
+        side: JustifyMethod = "right" if title in NUMBERS else "left"
+        table.add_column(title, justify=side, no_wrap=True, min_width=whole)
+    for row in rows:
+        table.add_row(*(row[title] for title in titles))
     return Group(table, Text(), _quorum(seen), _summary(seen))
 
 
-def _row(status: NodeStatus) -> list[str | Text]:
+def _row(status: NodeStatus) -> dict[str, str | Text]:
+    """Cells by their column's title, in the order of the columns."""
     node = status.node
     state = Text(str(status.state), style=_STYLES[status.state])
     if status.state is State.RUNNING and not status.serving:
         state = Text("running, not serving", style="yellow")
     in_sync = "" if status.in_sync is None else f"{status.in_sync}/{status.replicas}"
-    return [
-        str(node.id),
-        "+".join(node.roles),
-        node.address,
-        "-" if status.state is State.DEAD else str(node.pid),
-        state,
-        "" if status.resident_bytes is None else f"{status.resident_bytes / 1e6:.0f} MB",
-        "" if status.leaders is None else str(status.leaders),
-        in_sync,
-        _controller(status),
-    ]
+    memory = status.resident_bytes
+    return {
+        "NODE": str(node.id),
+        "ROLE": "+".join(node.roles),
+        "ADDRESS": node.address,
+        "PROCESS": "-" if status.state is State.DEAD else str(node.pid),
+        "STATE": state,
+        "MEMORY": "" if memory is None else f"{memory / 1e6:.0f} MB",
+        "LEADERS": "" if status.leaders is None else str(status.leaders),
+        "IN SYNC": in_sync,
+        "CONTROLLER": _controller(status),
+    }
 
 
 def _controller(status: NodeStatus) -> str:
@@ -82,4 +90,4 @@ def print_status(cluster: LocalCluster, seen: ClusterStatus) -> None:
     console = Console(highlight=False, soft_wrap=True, width=width)
     console.print(f"Cluster {seen.cluster_id} in {cluster.directory}", markup=False)
     console.print(f"bootstrap servers {seen.bootstrap_servers}\n", markup=False)
-    console.print(render(seen))
+    console.print(render(seen, console.width))

@@ -255,11 +255,12 @@ def _show_live(cluster: LocalCluster) -> None:
     from holdfast.cli.status_table import render  # noqa: PLC0415
 
     seen = cluster.status()
-    with Live(render(seen), auto_refresh=False) as live:
+    with Live(auto_refresh=False) as live:
+        live.update(render(seen, live.console.width), refresh=True)
         while seen.running:
             time.sleep(REFRESH_S)
             seen = cluster.status()
-            live.update(render(seen), refresh=True)
+            live.update(render(seen, live.console.width), refresh=True)
 
 
 def _show_changes(cluster: LocalCluster) -> None:

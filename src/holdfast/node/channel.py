@@ -228,7 +228,8 @@ class ControllerChannel:
         before = len(self._waiting)
         self._waiting = deque(each for each in self._waiting if each.answer is not answer)
         if len(self._waiting) < before:
-            _fail(answer, f"no controller is active at {self._where()}: a majority of them must run")
+            where = self._where()
+            _fail(answer, f"no controller is active at {where}: a majority of them must run")
 
     def _where(self) -> str:
         return ", ".join(f"{address.host}:{address.port}" for address in self._addresses)
