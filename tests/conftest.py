@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 
@@ -11,6 +13,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what golden transcripts gave into their files; review it as a diff",
     )
+
+
+def pytest_collection_finish() -> None:
+    """Simulations end with a full collection: it need not walk thousands of collected tests."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _freeze_what_earlier_modules_left() -> None:
+    """Keep those collections as cheap as at the beginning; what is frozen is only not looked at."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
