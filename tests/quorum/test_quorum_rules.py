@@ -181,6 +181,21 @@ def test_older_epochs_are_committed_with_a_record_of_the_new_one_only() -> None:
     assert commits(quorum.replica_fetched(OTHER, 6, 0)) == [6]
 
 
+def test_a_voter_that_reads_a_snapshot_keeps_the_leader() -> None:
+    """Seen failing when only fetches count for the check of the quorum."""
+    for speaks in (False, True):
+        quorum = machine()
+        elect(quorum, ONE.node_id)
+        for now_ms in range(0, 10_001, 500):
+            if speaks:
+                quorum.replica_heard(ONE, now_ms)
+                quorum.replica_heard(ReplicaKey(OTHER.node_id, b"another director"), now_ms)
+            if quorum.leading:
+                quorum.timed_out(now_ms)
+        assert quorum.leading is speaks
+        assert not quorum.committed, "it acknowledges nothing"
+
+
 def test_what_it_led_for_is_over_when_it_leads_no_more() -> None:
     """An acknowledgement of the epoch before does not count in the next."""
     quorum = machine()

@@ -314,6 +314,17 @@ class Quorum:
         self._advance()
         return self._done(now_ms)
 
+    def replica_heard(self, key: ReplicaKey, now_ms: int) -> None:
+        """Another voter has asked for what acknowledges nothing, as for a snapshot: it is there.
+
+        Else a leader whose majority needs it would resign while it reads, and it would begin anew.
+        """
+        voter = self.voters.find(key.node_id)
+        if self.leading and voter is not None and voter.is_replica(key):
+            progress = self.replicas.get(voter.key)
+            if progress is not None:
+                progress.heard_ms = now_ms
+
     # -- moving --------------------------------------------------------------------------------
 
     @property
@@ -403,13 +414,13 @@ class Quorum:
         self._set_election_timer()
 
     def _check_quorum(self, now_ms: int) -> None:
-        """Step down when a majority has not fetched for 1.5 x the fetch time-out."""
+        """Step down when a majority was not heard for 1.5 x the fetch time-out."""
         limit_ms = self._quorum_ms
         if not self._started:
             self._effects.append(SetTimer(limit_ms))
             return
         heard = [
-            now_ms if voter.is_replica(self.key) else self.replicas[voter.key].fetched_ms
+            now_ms if voter.is_replica(self.key) else self._last_heard(voter.key)
             for voter in self.voters.voters
         ]
         silent_ms = now_ms - self.voters.majority_value(heard)
@@ -466,6 +477,10 @@ class Quorum:
         if progress is None:
             progress = self.replicas[key] = Progress(fetched_ms=now_ms)
         return progress
+
+    def _last_heard(self, key: ReplicaKey) -> int:
+        progress = self.replicas[key]
+        return max(progress.fetched_ms, progress.heard_ms)
 
     def _acknowledged(self, key: ReplicaKey) -> int:
         progress = self.replicas.get(key)

@@ -67,6 +67,7 @@ class Progress:
 
     acknowledged: int = 0  # durable there below this
     fetched_ms: int = -1  # when it last fetched; -1: never in this epoch
+    heard_ms: int = -1  # when it last asked for anything else
     caught_up_ms: int = -1  # when it last had all that there was
     end_then: int = -1  # our log's end when it last fetched
 

@@ -237,6 +237,10 @@ class QuorumMember:
         """A replica's fetch has come, and its log agrees with ours below `offset`."""
         self.feed(self.state.replica_fetched(key, offset, self.now_ms()))
 
+    def replica_heard(self, key: ReplicaKey) -> None:
+        """A replica has asked for something else than what follows its own log."""
+        self.state.replica_heard(key, self.now_ms())
+
     # -- requests ------------------------------------------------------------------------------
 
     def vote_requested(

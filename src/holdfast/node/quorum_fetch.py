@@ -148,12 +148,14 @@ class LeaderFetcher:
         try:
             while not coming.complete:
                 response = await connection.send(coming.request(), timeout_ms=timeout_ms)
-                await writer.append(coming.take(response))
+                written = writer.append(coming.take(response))
+                await self._meanwhile(connection, epoch, asyncio.ensure_future(written))
                 member.fetched(epoch, 0)  # the leader is alive
             loaded = LoadedSnapshot(
                 identity, coming.finish(), coming.reader.kraft_version, coming.reader.voters
             )
-            await writer.finish(max(0, coming.reader.wall_ms))
+            finished = writer.finish(max(0, coming.reader.wall_ms))
+            await self._meanwhile(connection, epoch, asyncio.ensure_future(finished))
         except (SnapshotRefusedError, SnapshotError, WorkerFullError) as error:
             logger.warning("the snapshot can't be had: %s", error)
             return False
@@ -167,14 +169,22 @@ class LeaderFetcher:
         log = self._member.log
         if log.durable_end == log.end:
             return
-        patience_s = max(1, self._member.settings.controller_quorum_fetch_timeout_ms) / 3000
-        syncing = log.sync()
-        while not syncing.done():
-            done, _ = await asyncio.wait([syncing], timeout=patience_s)
-            if not done:
-                await self._sign_of_life(connection, epoch)
-        syncing.result()
+        await self._meanwhile(connection, epoch, log.sync())
         self._member.log_changed()
+
+    async def _meanwhile(
+        self, connection: Connection, epoch: int, disk: asyncio.Future[None]
+    ) -> None:
+        """Wait for the disk; while that takes long, ask for nothing but to be heard."""
+        patience_s = max(1, self._member.settings.controller_quorum_fetch_timeout_ms) / 3000
+        try:
+            while not disk.done():
+                done, _ = await asyncio.wait([disk], timeout=patience_s)
+                if not done:
+                    await self._sign_of_life(connection, epoch)
+        finally:
+            disk.cancel()
+        disk.result()
 
     async def _sign_of_life(self, connection: Connection, epoch: int) -> None:
         response = await self._ask(connection, epoch, self._member.log.durable_end, wait_ms=0)

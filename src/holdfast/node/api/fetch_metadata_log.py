@@ -159,6 +159,8 @@ def handle_on_controller(
     log = quorum.log
     ends = wanted.fetch_offset, wanted.last_fetched_epoch
     if log.lacks(*ends) or log.diverges(*ends) is not None:
+        if reader.is_voter:
+            quorum.replica_heard(reader.key)
         return reader.answer(ErrorCode.NONE)
     if reader.is_voter:
         quorum.replica_fetched(reader.key, wanted.fetch_offset)

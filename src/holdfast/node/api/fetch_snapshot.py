@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.snapshot import SnapshotId
+from holdfast.core.voters import ReplicaKey
 from holdfast.log.errors import StorageError
 from holdfast.node.access import is_broker
 from holdfast.node.context import RequestContext
@@ -22,6 +23,7 @@ from holdfast.wire.messages.fetch_snapshot import (
     PartitionSnapshotRequest,
     TopicSnapshot,
 )
+from holdfast.wire.uuids import NULL_UUID
 
 if TYPE_CHECKING:
     from holdfast.node.controller import Controller
@@ -40,7 +42,7 @@ def handle_on_controller(
         return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
     topic, wanted = request.topics[0], request.topics[0].partitions[0]
     found = PartitionSnapshot(index=wanted.partition, snapshot_id=wanted.snapshot_id)
-    code = _refuse(controller, topic.name, wanted)
+    code = _refuse(controller, topic.name, request.replica_id, wanted)
     if controller.log is not None:
         found.current_leader = LeaderIdAndEpoch(
             leader_id=controller.leader_id, leader_epoch=controller.epoch
@@ -49,7 +51,9 @@ def handle_on_controller(
     return FetchSnapshotResponse(topics=[TopicSnapshot(name=topic.name, partitions=[found])])
 
 
-def _refuse(controller: Controller, topic: str, wanted: PartitionSnapshotRequest) -> ErrorCode:
+def _refuse(
+    controller: Controller, topic: str, replica_id: int, wanted: PartitionSnapshotRequest
+) -> ErrorCode:
     if topic != METADATA_TOPIC or wanted.partition != 0:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if controller.quorum is None or not controller.quorum.leading:
@@ -61,6 +65,9 @@ def _refuse(controller: Controller, topic: str, wanted: PartitionSnapshotRequest
     assert controller.snapshots is not None
     identity = SnapshotId(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch)
     file = controller.snapshots.get(identity)
+    asking = ReplicaKey(replica_id, bytes(wanted.replica_directory_id))
+    if asking.directory_id != NULL_UUID:  # a broker in a voter's process names none
+        controller.quorum.replica_heard(asking)
     if file is None:
         return ErrorCode.SNAPSHOT_NOT_FOUND
     if not 0 <= wanted.position < file.size:
