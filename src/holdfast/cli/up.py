@@ -124,6 +124,9 @@ def _wait(cluster: LocalCluster) -> None:
         raise
     print(f"\nReady after {time.monotonic() - STARTED:.2f} s: {cluster.bootstrap_servers}")
     sys.stdout.flush()
+    for node in cluster.nodes:  # brokers serve without one of three controllers
+        if cluster.state(node.id) is State.DEAD:
+            print(f"warning: node {node.id} has ended; why, says {node.log_file}", file=sys.stderr)
 
 
 def _created(
