@@ -182,6 +182,7 @@ def test_a_damaged_snapshot_stops_the_start() -> None:
         cluster.start_node(CONTROLLER)
         await cluster.until(lambda: bool(cluster.exits), "the controller gives up")
         assert f"{DIRECTORY}/{name} is damaged at byte " in cluster.exits[0]
+        assert "Restore the file from a copy." in cluster.exits[0]
 
     play(story, **OFTEN)
 

@@ -151,9 +151,12 @@ class SnapshotStore:
         if identity is None:
             return None
         reader = SnapshotReader(identity, self._path(identity))
-        while data := self.read(identity, reader.fed, READ_BYTES):
-            reader.feed(data)
-        image = reader.finish()
+        try:
+            while data := self.read(identity, reader.fed, READ_BYTES):
+                reader.feed(data)
+            image = reader.finish()
+        except SnapshotError as error:
+            raise SnapshotError(f"{error}. Restore the file from a copy.") from error
         return LoadedSnapshot(identity, image, reader.kraft_version, reader.voters)
 
     # -- writing -------------------------------------------------------------------------------
