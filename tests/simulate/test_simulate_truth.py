@@ -183,6 +183,18 @@ def test_an_unclean_election_loses_and_is_forgiven_from_there_on_only() -> None:
     assert world.told == ["what is committed is never cut off"]
 
 
+def test_an_unclean_leader_gives_out_offsets_again_whose_records_were_deleted() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1)
+    world.commit(3, 1)
+    world.truth.started(world.replicas[1], 3)
+    world.elect(1, 2, (1,), unclean=True)
+    world.write(Entry(2, 2, 1, 50), 2)
+    world.commit(3, 2)
+    assert world.told == []
+
+
 @pytest.mark.parametrize(
     ("isr", "elr", "innocent"), [((1,), False, True), ((1,), True, False), ((1, 2), False, False)]
 )

@@ -374,9 +374,10 @@ class PartitionTruth:
         if lacking:
             self._counts[f"elections with loss: {reason}"] += 1
             self._counts["committed batches lost as allowed"] += len(lacking)
-            if self.committed.entries[-1].epoch < epoch:
-                self.committed.truncate(offset)
-                self.start_max = min(self.start_max, offset)
+        # Also what was deleted before, and is missed by nobody: its offsets are given out again.
+        if self.committed.entries and self.committed.entries[-1].epoch < epoch:
+            self.committed.truncate(offset)
+            self.start_max = min(self.start_max, offset)
 
     def _lacking(self, replica: Replica, epoch: int) -> list[Entry]:
         """Committed batches from before an epoch that a replica does not have, in order.
