@@ -140,7 +140,7 @@ class QuorumMember:
             raise MetadataLogError(
                 f"{directory}/{FILE_NAME} is missing, and the metadata log beside it is not empty: "
                 "without it this voter could vote twice in one epoch. Restore the directory from a "
-                "copy, or empty it."
+                "copy. Emptying it forgets the votes as well: only while no other voter is down."
             )
         return saved or Saved()
 

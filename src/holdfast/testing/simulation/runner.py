@@ -233,7 +233,8 @@ def single(options: argparse.Namespace, plan: Plan) -> int:
 
 def _minimise(options: argparse.Namespace, plan: Plan, invariant: str) -> None:
     smallest, _ = minimise(plan, invariant, tell=lambda text: print(f"  {text}", flush=True))
-    path = options.save or Path(f"simulation-{plan.seed}.json")
+    path = options.save or Path("runs") / f"simulation-{plan.seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(smallest.to_json() + "\n")
     print(f"smallest schedule that breaks '{invariant}':")
     print("\n".join(f"  {event}" for event in smallest.events) or "  no event at all")
