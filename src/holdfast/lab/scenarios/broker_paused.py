@@ -72,6 +72,9 @@ def zombie(run: Run, producer: Worker | None) -> int:
     bound_s = parameters.session_s + ANSWER_MARGIN_S
     client = run.raw_client("zombie", acks=parameters.acks, timeout_ms=int(bound_s * 1000))
     run.acknowledge(client, PARTITION, WARM_UP)
+    settled = run.raw_client("settled", acks="all")
+    run.acknowledge(settled, PARTITION, 1)  # so all before it is on the followers, with acks=1 too
+    settled.close()
     epoch = run.view.partitions[PARTITION].leader_epoch
     run.fault("STOP", leader)
     posted = [client.post(PARTITION) for _ in range(parameters.count)]
