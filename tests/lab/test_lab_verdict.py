@@ -6,9 +6,10 @@ Method: hand-made histories in place of runs; `make soak`'s counting with runs t
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -16,6 +17,7 @@ from holdfast.judge.checker import judge
 from holdfast.judge.history import Fault
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
+from holdfast.lab import soak_campaigns
 from holdfast.lab.aftermath import lost_check, recovery_table
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import Exit, Outcome, PartResult
@@ -223,6 +225,11 @@ def quiet(_line: str) -> None:
     pass
 
 
+@pytest.fixture(autouse=True)
+def _runs_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def test_soak_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "made-up.jsonl"
     path.write_text('{"run":1,"kept":true}\n{"run":2,"kept":tr')  # killed while it wrote
@@ -247,8 +254,44 @@ def test_soak_counts_a_broken_run_and_repeats_one_that_was_not_made(tmp_path: Pa
 
     assert not soak(campaign(run), tmp_path, say=quiet)
     assert [row["kept"] for row in results(tmp_path)] == [True, False, True, True]
+    assert [row["not_made_before"] for row in results(tmp_path)] == [1, 0, 2, 0]
 
 
-def test_soak_gives_up_when_nothing_can_be_made(tmp_path: Path) -> None:
-    assert not soak(campaign(lambda _d: {"kept": None}), tmp_path, say=quiet)
+def test_soak_gives_up_when_nothing_can_be_made_and_says_where_to_look(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert not soak(campaign(lambda _d: {"kept": None}), tmp_path, say=said.append)
     assert results(tmp_path) == []
+    assert "  3 runs besides could not be made" in said
+    left = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(left) == 3
+    assert all(any(line.endswith(str(path)) for line in said) for path in left)
+
+
+@pytest.mark.parametrize(
+    ("story", "kept"), [(LOSSY, False), (GOOD, None)], ids=["a loss was seen", "nothing was"]
+)
+def test_random_kills_that_break_off_are_judged_by_what_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Story, kept: bool | None
+) -> None:
+    """Goal: a loss is not taken for a run that could not be made. Method: kills that can't."""
+
+    class Broken:
+        history = tmp_path
+        checks: tuple[Check, ...] = ()
+
+        def __init__(self, *_arguments: object) -> None: ...
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_problem: object) -> None: ...
+
+    def fail(*_arguments: object) -> None:
+        raise LabError("a broker does not serve")
+
+    monkeypatch.setattr(soak_campaigns, "Run", Broken)
+    monkeypatch.setattr(soak_campaigns, "_kill_at_random", fail)
+    monkeypatch.setattr(soak_campaigns, "evidence_of", lambda _paths: judge(story.events))
+    result = soak_campaigns.random_kills(tmp_path)
+    assert result["kept"] is kept
+    assert "a broker does not serve" in result["verdict"]

@@ -17,7 +17,6 @@ from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
-from holdfast.lab.wants import names
 from holdfast.lab.workload import Worker
 
 NEXT_S = 30.0  # for the next active controller; far beyond every timeout
@@ -111,14 +110,6 @@ def expect_undisturbed(
             f"{acknowledged:,} acknowledged, {refused} refused, {unknown} unknown",
             kept=acknowledged > 0 and not refused and not unknown,
         )
-
-
-def expect_consumed(run: Run, consumer: Worker, since_ms: float, when: str) -> None:
-    """Check that a consumer has received events of every partition since this moment."""
-    delivered = consumer.tail.poll().delivered_ms
-    silent = [p for p in run.partitions if delivered.get(p, 0.0) < since_ms]
-    seen = f"nothing from {names(silent)}" if silent else "from every partition"
-    run.check(f"consumed, {when}", "from every partition", seen, kept=not silent)
 
 
 def counts_of(workers: Iterable[Worker]) -> dict[str, Counts]:

@@ -25,7 +25,7 @@ from holdfast.lab.observer import Observer, View
 from holdfast.lab.page import describe
 from holdfast.lab.parameters import TOPIC, LabError, Parameters
 from holdfast.lab.report import Check, Table
-from holdfast.lab.wants import Want, lists_text, matches, names, want
+from holdfast.lab.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload import HistoryTail, Worker
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ T = TypeVar("T")
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
-FINAL_READ_S = 40.0
+LEAVE_S = 45.0  # for a signal to take effect: a controlled shutdown may take 30 s
 
 
 class Run:
@@ -179,12 +179,12 @@ class Run:
             self.cluster, self.topic, self.history / "observer.jsonl", self._changed
         )
         self.observer.start()
-        replicas = ",".join(":".join(map(str, nodes)) for _, nodes in sorted(assignment.items()))
         settings = ", ".join(f"{key}={value}" for key, value in wanted.items())
-        self.note(f"topic {self.topic}: replicas {replicas}; {settings}")
-        whole = {p: want(nodes[0], nodes) for p, nodes in assignment.items()}
-        if not self._reached(whole, SETTLE_S):
-            raise LabError(f"the topic is not whole after {SETTLE_S:g} s: {self._seen(whole)}")
+        self.note(f"topic {self.topic}: replicas {lists_text(assignment)}; {settings}")
+        wanted_states = preferred(assignment)
+        if not self._reached(wanted_states, SETTLE_S):
+            seen = self._seen(wanted_states)
+            raise LabError(f"the topic is not whole after {SETTLE_S:g} s: {seen}")
 
     @property
     def partitions(self) -> range:
@@ -249,15 +249,20 @@ class Run:
         )
 
     def acknowledge(self, client: RawProducer, partition: int, count: int) -> int:
-        """Send until so many are acknowledged; a few may be refused first. Return how many were.
+        """Send until so many are acknowledged, or `WORK_S` is over. Return how many were.
 
-        The client learns of a new leader by a refusal of the old one.
+        Some may be refused first: the client learns of a new leader by a refusal of the old one,
+        and a broker is told of what it leads a moment after the others are.
         """
         acknowledged = 0
-        for _ in range(2 * count + 10):
-            if acknowledged == count:
-                break
-            acknowledged += isinstance(client.send(partition), Acknowledged)
+
+        def enough() -> bool:
+            nonlocal acknowledged
+            while acknowledged < count and isinstance(client.send(partition), Acknowledged):
+                acknowledged += 1
+            return acknowledged == count
+
+        self.soon(enough, WORK_S)
         return acknowledged
 
     def tail(self, name: str) -> HistoryTail:
@@ -300,14 +305,7 @@ class Run:
         if action not in DOWN_ACTIONS | {"TERM"}:
             return at_ms
         for node in nodes:
-            if action == "STOP":
-                wait_until(
-                    lambda node=node: self.cluster.state(node) == "stopped",  # type: ignore[misc]
-                    timeout_s=WORK_S,
-                    what=f"node {node} to stop",
-                )
-                continue
-            self.cluster.wait_dead(node)
+            self.cluster.wait_signalled(node, action, timeout_s=LEAVE_S)
             if action == "TERM":
                 event = self._recorder.record(Fault, action="exit", node=node)
                 self.after_exit[node] = self.observer.look()
@@ -325,7 +323,10 @@ class Run:
             self.wait("another broker's view", lambda: observer.view.seen_by in left, WORK_S)
 
     def start_node(self, *nodes: int) -> None:
-        """Start nodes again and wait until they serve."""
+        """Start nodes again and wait until they serve.
+
+        One that ends while it starts is no mishap of the run: the cluster is broken.
+        """
         assert self.observer is not None, "no topic yet"
         for node in nodes:
             event = self._recorder.record(Fault, action="start", node=node)
@@ -333,7 +334,12 @@ class Run:
             self._print(describe(event))
         self._recorder.flush()
         for node in nodes:
-            self.cluster.wait_serving(node)
+            try:
+                self.cluster.wait_serving(node)
+            except ClusterError as error:
+                if self.cluster.state(node) == "dead":
+                    self.check(f"{node} starts again", "it serves", str(error), kept=False)
+                raise
             self.observer.allow(node)
 
     def elect(self, kind: Literal["preferred", "unclean"] = "preferred") -> None:

@@ -89,17 +89,19 @@ def soak(
         say(f"{campaign.name} {number}/{wanted}: {_word(result)} in {seconds:.0f} s. "
             f"{result.get('verdict', '')}")  # fmt: skip
         if result["kept"] is None:
+            say(f"{campaign.name} {number}: what there is of it stays in {directory}")
             failures += 1
             continue
-        failures = 0
         row = {
             "run": number,
             "at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
             "version": holdfast.__version__,
             "commit": commit(),
             "seconds": round(seconds, 1),
+            "not_made_before": failures,
             **result,
         }
+        failures = 0
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         done.append(row)
@@ -109,6 +111,9 @@ def soak(
             say(f"{campaign.name} {number}: its history stays in {directory}")
     kept = sum(row["kept"] is True for row in done)
     commits = Counter(row.get("commit") or "unknown" for row in done)
+    repeated = sum(row.get("not_made_before", 0) for row in done) + failures
+    if repeated:
+        say(f"  {repeated} runs besides could not be made")
     say("  on commit " + ", ".join(f"{name}: {count}" for name, count in commits.items()))
     say(f"{campaign.name}: {kept} of {len(done)} runs kept what was promised.")
     return kept == len(done) >= wanted

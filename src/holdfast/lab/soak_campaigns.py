@@ -8,15 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.clients.driver import DriverError
-from holdfast.cluster import ClusterError
 from holdfast.cluster.layout import BROKER, CONTROLLER
-from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import evidence_of, history_files
-from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.prove import Exit, prove
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.prove import PROBLEMS, Exit, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.lab.soak import Campaign
@@ -48,21 +45,31 @@ def proof_of(name: str) -> Callable[[Path], dict[str, Any]]:
 def random_kills(directory: Path) -> dict[str, Any]:
     """Kill any node at any moment, whatever the ISR and the quorum are just then; then judge."""
     seed = random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)  # noqa: S311 - moments, not secrets
+    killed: Counter[str] = Counter()
+    broke_off = None
     try:
         with Run(KILLS, directory, lambda _line: None) as run:
-            chance = random.Random(seed)  # noqa: S311 - moments, not secrets
-            killed = _kill_at_random(run, chance)
+            try:
+                _kill_at_random(run, chance, killed)
+            except PROBLEMS as problem:
+                broke_off = str(problem)
         judgement = evidence_of(history_files(run.history)).judgement
-    except (LabError, ClusterError, DriverError, HistoryError, OSError) as error:
-        return {"kept": None, "verdict": f"The run could not be made: {error}", "seed": seed}
-    counts = judgement.counts
+    except PROBLEMS as problem:
+        return {"kept": None, "verdict": f"The run could not be made: {problem}", "seed": seed}
     failed = [check.name for check in run.checks if not check.kept]
     broken = judgement.broken(KILLS.promise.forbids)
+    # What was seen broken stays broken, whatever became of the run behind it.
+    if broke_off is not None and not broken and not failed:
+        return {"kept": None, "verdict": f"The run could not be made: {broke_off}", "seed": seed}
+    counts = judgement.counts
     verdict = (
         f"{killed[BROKER]} kills of brokers, {killed[CONTROLLER]} of controllers: "
         f"{counts.acknowledged:,} of {counts.sent:,} events acknowledged, "
         f"{judgement.count(Anomaly.LOST)} lost, {judgement.count(Anomaly.DUPLICATED)} duplicated."
     )
+    if broke_off is not None:
+        verdict += f" It broke off: {broke_off}"
     return {
         "kept": judgement.decided and not broken and not failed,
         "verdict": verdict,
@@ -77,9 +84,8 @@ def random_kills(directory: Path) -> dict[str, Any]:
     }
 
 
-def _kill_at_random(run: Run, chance: random.Random) -> Counter[str]:
-    """Kill single nodes, sometimes one of each kind at one instant; how many of which kind."""
-    killed: Counter[str] = Counter()
+def _kill_at_random(run: Run, chance: random.Random, killed: Counter[str]) -> None:
+    """Kill single nodes, sometimes one of each kind at one instant; count how many of which."""
     run.make_topic()
     producer = run.start_producer(delivery_timeout_ms=120_000)
     run.start_raw(timeout_ms=3000)
@@ -97,7 +103,6 @@ def _kill_at_random(run: Run, chance: random.Random) -> Counter[str]:
     run.expect("at the end", whole, 60.0)
     run.expect_flow(producer, "at the end", 30.0)
     conclude(run)
-    return killed
 
 
 def _victims(run: Run, chance: random.Random) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -30,6 +30,29 @@ def matches(wanted: Want, seen: Want) -> bool:
     if wanted.leader is not None and wanted.leader != seen.leader:
         return False
     return wanted.isr is None or wanted.isr == seen.isr
+
+
+def whole(assignment: Mapping[int, Iterable[int]]) -> dict[int, Want]:
+    """Every replica is in sync, whoever leads."""
+    return {partition: want(isr=nodes) for partition, nodes in assignment.items()}
+
+
+def preferred(assignment: Mapping[int, Sequence[int]]) -> dict[int, Want]:
+    """Every replica is in sync, and the first of each partition leads."""
+    return {partition: want(nodes[0], nodes) for partition, nodes in assignment.items()}
+
+
+def without(assignment: Mapping[int, Sequence[int]], down: Collection[int]) -> dict[int, Want]:
+    """What partitions look like when these brokers are gone, and everybody knows it.
+
+    The first replica left leads; where none is left there is no leader, and the ISR keeps its
+    last member (KAFKA.md 5.3).
+    """
+    wanted = {}
+    for partition, replicas in assignment.items():
+        left = [node for node in replicas if node not in down]
+        wanted[partition] = want(left[0], left) if left else want(-1)
+    return wanted
 
 
 def names(partitions: Iterable[int]) -> str:

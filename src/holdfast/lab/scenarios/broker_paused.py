@@ -9,7 +9,8 @@ from holdfast.lab.closing import conclude
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.wants import want
+from holdfast.lab.usual import elect_preferred, settle, start_clients
+from holdfast.lab.wants import want, whole
 from holdfast.lab.workload import Worker
 
 PARTITION = 1
@@ -20,11 +21,7 @@ ANSWER_MARGIN_S = 45.0  # how much longer than the session a client waits for th
 def steps(run: Run) -> None:
     """acks=all: the zombie acknowledges nothing, and nothing that was acknowledged is lost."""
     run.make_topic()
-    producer = run.start_producer()
-    run.start_raw()
-    run.start_reader()
-    run.start_raw_reader()
-    run.must_flow(producer)
+    producer = start_clients(run).producer
     run.steady(producer)
     acknowledged = zombie(run, producer)
     run.check(
@@ -33,10 +30,7 @@ def steps(run: Run) -> None:
         f"{acknowledged} of {run.parameters.count} acknowledged",
         kept=acknowledged == 0,
     )
-    run.elect()
-    wanted = {p: want(nodes[0], nodes) for p, nodes in run.parameters.assignment().items()}
-    run.expect("after a preferred election", wanted)
-    run.expect_flow(producer, "after a preferred election", 20.0)
+    elect_preferred(run, run.parameters.assignment(), producer)
     run.steady(producer)
     conclude(run)
 
@@ -72,9 +66,7 @@ def zombie(run: Run, producer: Worker | None) -> int:
     bound_s = parameters.session_s + ANSWER_MARGIN_S
     client = run.raw_client("zombie", acks=parameters.acks, timeout_ms=int(bound_s * 1000))
     run.acknowledge(client, PARTITION, WARM_UP)
-    settled = run.raw_client("settled", acks="all")
-    run.acknowledge(settled, PARTITION, 1)  # so all before it is on the followers, with acks=1 too
-    settled.close()
+    settle(run, PARTITION)
     epoch = run.view.partitions[PARTITION].leader_epoch
     run.fault("STOP", leader)
     posted = [client.post(PARTITION) for _ in range(parameters.count)]
@@ -89,8 +81,7 @@ def zombie(run: Run, producer: Worker | None) -> int:
     run.fault("CONT", leader)
     acknowledged = sum(isinstance(each, Acknowledged) for each in take(client, posted))
     run.note(f"{leader} goes on, and acknowledges {acknowledged} of them")
-    whole = {p: want(isr=nodes) for p, nodes in parameters.assignment().items()}
-    run.expect(f"{leader} follows, and is in sync again", whole, 45.0)
+    run.expect(f"{leader} follows, and is in sync again", whole(parameters.assignment()), 45.0)
     run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})
     run.acknowledge(client, PARTITION, WARM_UP)
     client.close()

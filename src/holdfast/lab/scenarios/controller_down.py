@@ -13,17 +13,13 @@ from holdfast.cluster.processes import log_tail
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
-from holdfast.lab.controllers import (
-    counts_of,
-    expect_consumed,
-    expect_undisturbed,
-)
+from holdfast.lab.controllers import counts_of, expect_undisturbed
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import SETTLE_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.one_broker_down import without
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, strike
-from holdfast.lab.wants import want
+from holdfast.lab.usual import Clients, elect_preferred, expect_consumed, start_clients
+from holdfast.lab.wants import preferred, want, whole, without
 from holdfast.lab.workload import Worker
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_topic_partitions import (
@@ -40,30 +36,26 @@ LAST_WORDS = "without the controller's word"
 
 def steps(run: Run) -> None:
     run.make_topic()
-    workers = [run.start_producer(), run.start_raw()]
-    consumer = run.start_reader()
-    run.start_raw_reader()
-    for worker in workers:
-        run.must_flow(worker)
-    run.steady(workers[0], 1.0)
-    outage(run, workers, consumer, "TERM")
-    outage(run, workers, consumer, "KILL")
+    clients = start_clients(run)
+    run.steady(clients.producer, 1.0)
+    outage(run, clients, "TERM")
+    outage(run, clients, "KILL")
     conclude(run)
 
 
-def outage(run: Run, workers: list[Worker], consumer: Worker, signal: str) -> None:
+def outage(run: Run, clients: Clients, signal: str) -> None:
     """Kill all controllers, look, hurt a broker, look, bring everything back, look."""
-    producer, raw = workers
+    producer = clients.producer
     name = {"TERM": "first outage", "KILL": "second outage"}[signal]
     gone = f"{name}: all controllers are gone"
     assignment = run.parameters.assignment()
-    counts = counts_of(workers)
+    counts = counts_of(clients.senders)
     controllers = run.cluster.controller_ids
     gone_ms = run.fault("KILL", *controllers)
     changes = [Change(run, *each) for each in (("create", create), ("alter", alter))]
     run.steady(producer)
-    expect_undisturbed(run, gone, counts, workers)
-    expect_consumed(run, consumer, gone_ms, gone)
+    expect_undisturbed(run, gone, counts, clients.senders)
+    expect_consumed(run, clients.reader, gone, gone_ms)
     expect_described(run, gone)
     for change in changes:
         change.expect_timed_out(run, gone)
@@ -73,10 +65,9 @@ def outage(run: Run, workers: list[Worker], consumer: Worker, signal: str) -> No
     else:
         run.fault("KILL", VICTIM)
     dead = f"{name}: {VICTIM} is gone too (SIG{signal})"
-    named = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
     run.steady_view(2 * run.parameters.session_s)
-    run.expect(f"{dead}: metadata stay as they were, stale", named)
-    expect_halted(run, raw, dead)
+    run.expect(f"{dead}: metadata stay as they were, stale", preferred(assignment))
+    expect_halted(run, clients.raw, dead)
     expect_acks_one(run, dead)
 
     run.start_node(*controllers)
@@ -87,11 +78,8 @@ def outage(run: Run, workers: list[Worker], consumer: Worker, signal: str) -> No
     )
     run.expect_flow(producer, f"{name}: controllers are back", 30.0)
     run.start_node(VICTIM)
-    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
-    run.expect(f"{name}: {VICTIM} is back", whole, 45.0)
-    run.elect()
-    run.expect(f"{name}: after a preferred election", named)
-    run.expect_flow(producer, f"{name}: after a preferred election", 20.0)
+    run.expect(f"{name}: {VICTIM} is back", whole(assignment), 45.0)
+    elect_preferred(run, assignment, producer, f"{name}: after a preferred election")
     run.steady(producer, 1.0)
 
 

@@ -13,7 +13,6 @@ from holdfast.lab.controllers import (
     active_controller,
     between,
     counts_of,
-    expect_consumed,
     expect_next_controller,
     expect_no_controller,
     expect_undisturbed,
@@ -26,6 +25,7 @@ from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import strike
+from holdfast.lab.usual import expect_consumed, start_clients
 from holdfast.lab.wants import want
 
 CHANGE_S = 30.0  # for a metadata change to be made; far beyond every timeout
@@ -77,11 +77,7 @@ class Elections:
 
 def steps(run: Run) -> None:
     run.make_topic()
-    workers = [run.start_producer(), run.start_raw()]
-    run.start_reader()
-    run.start_raw_reader()
-    for worker in workers:
-        run.must_flow(worker)
+    workers = start_clients(run).senders
     changer = MetadataChanger(run.cluster.bootstrap_servers).start()
     try:
         begin_ms = time.monotonic() * 1000
@@ -135,10 +131,8 @@ def thaw(run: Run, frozen: QuorumState) -> None:
 def without_majority(run: Run) -> None:
     """So many controllers are killed that one is too few: metadata stand still, data go on."""
     run.make_topic()
-    workers = [run.start_producer(), run.start_raw()]
-    consumer = run.start_reader()
-    for worker in workers:
-        run.must_flow(worker)
+    clients = start_clients(run)
+    workers = clients.senders
     before = wait_quorum_whole(run)
     followers = [each.id for each in before.voters if each.id != before.leader]
     dead = followers[: (len(before.voters) - 1) // 2]  # and the active one: the rest is no majority
@@ -152,7 +146,7 @@ def without_majority(run: Run) -> None:
         run.steady(workers[0], max(run.parameters.duration_s, 2 * run.parameters.session_s))
         made = changer.made_since(gone_ms)
         run.check("metadata changes made meanwhile", "none", str(made), kept=made == 0)
-        expect_consumed(run, consumer, gone_ms, "a majority is dead")
+        expect_consumed(run, clients.reader, "a majority is dead", gone_ms)
         at_ms = time.monotonic() * 1000
         run.start_node(dead[0])
         now = active_controller(run)

@@ -10,7 +10,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.wants import names, want
+from holdfast.lab.usual import elect_preferred, start_clients
+from holdfast.lab.wants import names, want, whole
 from holdfast.lab.workload import Worker
 
 VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
@@ -27,7 +28,6 @@ class Return:
         self.left: set[int] = set()  # partitions whose ISR went without it
         self.held: dict[int, int] = {}  # where its files ended when it was first in the ISR again
         self.led: set[int] = set()  # partitions that it led before that
-        self.leading = {p for p, s in run.view.partitions.items() if s.leader == node}
 
     def changed(self, change: LeaderChange | IsrChange) -> None:
         partition = change.partition
@@ -41,34 +41,27 @@ class Return:
 
 
 def steps(run: Run) -> None:
-    parameters = run.parameters
+    assignment = run.parameters.assignment()
     run.make_topic()
     preload = run.start_producer("preload", rate=0, max_messages=PRELOAD_EVENTS, size=PRELOAD_BYTES)
     preload.wait()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.start_raw_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    clients = start_clients(run)
+    producer, raw = clients.producer, clients.raw
     run.steady(producer, 1.0)
 
-    victim = parameters.assignment()[VICTIM_PARTITION][0]
+    victim = assignment[VICTIM_PARTITION][0]
     back = Return(run, victim)
+    run.watchers.append(back.changed)
     run.fault("KILL", victim)
     replace_disk(run, victim)
     committed = {p: acknowledged(p, preload, producer, raw) for p in run.partitions}
-    run.watchers.append(back.changed)
     run.start_node(victim)
-    whole = {p: want(isr=nodes) for p, nodes in parameters.assignment().items()}
-    run.expect(f"{victim} is back with an empty disk, and has copied", whole, 60.0)
+    copied = whole(assignment)
+    run.expect(f"{victim} is back with an empty disk, and has copied", copied, 60.0)
     run.watchers.remove(back.changed)
     expect_honest_return(run, back, committed)
 
-    run.elect()
-    preferred = {p: want(nodes[0], nodes) for p, nodes in parameters.assignment().items()}
-    run.expect("after a preferred election", preferred)
-    run.expect_flow(producer, f"{victim} leads again", 20.0)
+    elect_preferred(run, assignment, producer)
     run.steady(producer, 1.0)
     conclude(run)
 

@@ -10,7 +10,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
-from holdfast.lab.wants import want
+from holdfast.lab.usual import start_clients
+from holdfast.lab.wants import want, whole
 
 PAUSE_S = (0.1, 1.5)  # traffic between the ISR being whole and the next kill
 
@@ -18,15 +19,10 @@ PAUSE_S = (0.1, 1.5)  # traffic between the ISR being whole and the next kill
 def steps(run: Run) -> None:
     parameters = run.parameters
     assignment = parameters.assignment()
-    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
     chance = random.Random()  # noqa: S311 - a moment, not a secret
     run.make_topic()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.start_raw_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    clients = start_clients(run)
+    producer, raw = clients.producer, clients.raw
     for number in range(1, parameters.kills + 1):
         run.steady(producer, chance.uniform(*PAUSE_S))
         leader = run.view.partitions[0].leader
@@ -39,7 +35,7 @@ def steps(run: Run) -> None:
         run.check(f"{name}; leader epoch", f"above {epoch}", str(now), kept=now > epoch)
         run.expect_flow(raw, name, 20.0)
         run.start_node(leader)
-        run.expect(f"{name}; it is back", whole, 45.0)
+        run.expect(f"{name}; it is back", whole(assignment), 45.0)
     run.expect_flow(producer, "at the end", 20.0)
     run.steady(producer, 0.5)
     conclude(run)

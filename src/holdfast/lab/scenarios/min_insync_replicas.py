@@ -10,7 +10,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.two_brokers_down import unclean_return
-from holdfast.lab.wants import want
+from holdfast.lab.wants import whole, without
 from holdfast.lab.workload import Worker
 
 VICTIM = 2
@@ -33,17 +33,13 @@ def steps(run: Run) -> None:
     run.expect_flow(producer, f"min.insync.replicas is {parameters.min_isr}, all are up", 20.0)
 
     run.fault("KILL", VICTIM)
-    wanted = {
-        p: want([n for n in replicas if n != VICTIM][0], set(replicas) - {VICTIM})  # noqa: RUF015
-        for p, replicas in assignment.items()
-    }
-    run.expect(f"{VICTIM} is down", wanted, parameters.session_s + 15)
+    bound_s = parameters.session_s + 15
+    run.expect(f"{VICTIM} is down", without(assignment, {VICTIM}), bound_s)
     expect_refusals(run, producer, touched)
     expect_invisible(run, touched)
 
     run.start_node(VICTIM)
-    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
-    run.expect(f"{VICTIM} is back", whole, 45.0)
+    run.expect(f"{VICTIM} is back", whole(assignment), 45.0)
     run.expect_flow(producer, f"{VICTIM} is back", 20.0)
     conclude(run)
 

@@ -12,7 +12,8 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.wants import names, want
+from holdfast.lab.usual import expect_consumed
+from holdfast.lab.wants import want, whole
 from holdfast.lab.workload import Worker
 
 RACKS = ("a", "b", "c")
@@ -33,13 +34,12 @@ def steps(run: Run) -> None:
     left = {p: want(isr={0, 1, 2} - {NEAR}) for p in run.partitions}
     run.expect(f"{NEAR}, the near one, is down", left, run.parameters.session_s + 15)
     run.expect_flow(producer, f"{NEAR} is down", 20.0)
-    expect_read(run, reader, f"{NEAR} is down")
+    expect_consumed(run, reader, f"{NEAR} is down")
     run.steady(producer)
     run.start_node(NEAR)
-    whole = {p: want(isr={0, 1, 2}) for p in run.partitions}
-    run.expect(f"{NEAR} is back", whole, 45.0)
+    run.expect(f"{NEAR} is back", whole(run.parameters.assignment()), 45.0)
     run.elect()
-    expect_read(run, reader, f"{NEAR} is back")
+    expect_consumed(run, reader, f"{NEAR} is back")
     # No share is expected here: librdkafka changes a partition's replica once a minute at most.
     watch(run, statistics, f"{NEAR} is back")
     conclude(run)
@@ -49,7 +49,7 @@ def without_rack(run: Run) -> None:
     """The consumer does not say where it is: the leaders serve it, two thirds from elsewhere."""
     _, reader, statistics = begin(run, "client.rack=")
     expect_near(run, statistics, "all are up")
-    expect_read(run, reader, "all are up")
+    expect_consumed(run, reader, "all are up")
     conclude(run)
 
 
@@ -130,23 +130,6 @@ def watch(run: Run, statistics: Path, when: str) -> float:
         )
     )
     return share_of(received)
-
-
-def expect_read(run: Run, reader: Worker, when: str) -> None:
-    """Check that the consumer receives events of every partition from now on."""
-    since_ms = time.monotonic() * 1000
-
-    def silent() -> list[int]:
-        delivered = reader.tail.poll().delivered_ms
-        return [p for p in run.partitions if delivered.get(p, 0.0) <= since_ms]
-
-    try:
-        run.wait("the consumer to go on", lambda: not silent(), WORK_S)
-    except LabError:
-        reader.raise_if_dead()
-    left = silent()
-    seen = f"nothing from {names(left)} in {WORK_S:.0f} s" if left else "from every partition"
-    run.check(f"the consumer receives, {when}", "from every partition", seen, kept=not left)
 
 
 SCENARIO = Scenario(

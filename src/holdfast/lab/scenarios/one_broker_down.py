@@ -8,7 +8,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
-from holdfast.lab.wants import Want, want
+from holdfast.lab.usual import elect_preferred, start_clients
+from holdfast.lab.wants import whole, without
 from holdfast.lab.workload import Worker
 
 VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
@@ -16,12 +17,8 @@ VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
 
 def steps(run: Run) -> None:
     run.make_topic()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    consumer = run.start_reader()
-    run.start_raw_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    clients = start_clients(run)
+    producer, consumer = clients.producer, clients.reader
     run.steady(producer)
     for signal in run.parameters.signals:
         stop_and_restart(run, producer, signal)
@@ -51,36 +48,14 @@ def stop_and_restart(run: Run, producer: Worker, signal: str) -> None:
     run.steady(producer)
     run.expect_replicas(f"while {word}", assignment)
     run.start_node(victim)
-    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
-    run.expect(f"{victim} is back", whole, 45.0)
-    run.elect()
-    preferred = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
-    run.expect("after a preferred election", preferred)
-    run.expect_flow(producer, "after a preferred election", 20.0)
+    run.expect(f"{victim} is back", whole(assignment), 45.0)
+    elect_preferred(run, assignment, producer)
     run.steady(producer)
 
 
 def needed(run: Run) -> int:
     """In-sync replicas without which a partition acknowledges nothing."""
     return run.parameters.min_isr if run.parameters.acks == "all" else 1
-
-
-def without(assignment: dict[int, tuple[int, ...]], down: set[int]) -> dict[int, Want]:
-    """What partitions look like when these brokers are gone, and everybody knows it.
-
-    The first replica left leads; where none is left there is no leader, and the ISR keeps its
-    last member (KAFKA.md 5.3).
-    """
-    wanted = {}
-    for partition, replicas in assignment.items():
-        left = [node for node in replicas if node not in down]
-        if not left:
-            wanted[partition] = want(-1)
-        elif replicas[0] in down:
-            wanted[partition] = want(left[0], left)
-        else:
-            wanted[partition] = want(replicas[0], left)
-    return wanted
 
 
 SCENARIO = Scenario(

@@ -10,8 +10,8 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.one_broker_down import without
-from holdfast.lab.wants import lists_text, want
+from holdfast.lab.usual import elect_preferred, start_clients
+from holdfast.lab.wants import lists_text, want, whole, without
 
 RACKS = ("a", "a", "b", "b", "c", "c")
 LOST_RACK = "a"
@@ -22,12 +22,8 @@ def steps(run: Run) -> None:
     """Replicas as the cluster places them: every partition goes on with two."""
     assignment = run.place_topic()
     expect_spread(run, assignment)
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.start_raw_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    clients = start_clients(run)
+    producer, raw = clients.producer, clients.raw
     run.steady(producer)
 
     run.fault("KILL", *VICTIMS)
@@ -49,12 +45,8 @@ def steps(run: Run) -> None:
             lose_replica(run, node, partition)
     run.note(f"rack {LOST_RACK} has lost what it had of the topic")
     run.start_node(*VICTIMS)
-    whole = {p: want(isr=nodes) for p, nodes in assignment.items()}
-    run.expect(f"rack {LOST_RACK} is back with nothing, and has copied", whole, 60.0)
-    run.elect()
-    preferred = {p: want(nodes[0], nodes) for p, nodes in assignment.items()}
-    run.expect("after a preferred election", preferred)
-    run.expect_flow(producer, "after a preferred election", 20.0)
+    run.expect(f"rack {LOST_RACK} is back with nothing, and has copied", whole(assignment), 60.0)
+    elect_preferred(run, assignment, producer)
     conclude(run)
 
 
@@ -99,8 +91,8 @@ def inside_one_rack(run: Run) -> None:
             lose_replica(run, node, partition)
     run.note(f"rack {LOST_RACK} has lost what it had of the topic")
     run.start_node(*VICTIMS)
-    whole = {p: want(isr=VICTIMS) for p in run.partitions}
-    run.expect(f"rack {LOST_RACK} is back with nothing", whole, 45.0)
+    back = dict.fromkeys(run.partitions, want(isr=VICTIMS))
+    run.expect(f"rack {LOST_RACK} is back with nothing", back, 45.0)
     for partition in run.partitions:
         run.acknowledge(client, partition, 1)
     client.close()

@@ -9,9 +9,9 @@ from holdfast.lab.moving import Mover
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.scenarios.one_broker_down import without
 from holdfast.lab.scenarios.replication_factor_one import gone
-from holdfast.lab.wants import want
+from holdfast.lab.usual import elect_preferred, start_clients
+from holdfast.lab.wants import preferred, whole, without
 
 PRELOAD_EVENTS = 10_000
 PRELOAD_BYTES = 1000
@@ -24,19 +24,13 @@ def steps(run: Run) -> None:
     run.make_topic({p: nodes[:1] for p, nodes in target.items()})
     preload = run.start_producer("preload", rate=0, max_messages=PRELOAD_EVENTS, size=PRELOAD_BYTES)
     preload.wait()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.start_raw_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    producer = start_clients(run).producer
     run.steady(producer, 1.0)
 
     mover = Mover(run)
     mover.begin(target)
     mover.wait()
-    whole = {p: want(nodes[0], nodes) for p, nodes in target.items()}
-    run.expect("each partition has three copies", whole, 45.0)
+    run.expect("each partition has three copies", preferred(target), 45.0)
     run.expect_replicas("when it is done", target)
     run.expect_flow(producer, "each partition has three copies", 20.0)
     run.steady(producer, 1.0)
@@ -51,11 +45,8 @@ def steps(run: Run) -> None:
     run.expect_flow(producer, f"{victim} is down", 20.0)
     run.steady(producer, 1.0)
     run.start_node(victim)
-    copied = {p: want(isr=nodes) for p, nodes in target.items()}
-    run.expect(f"{victim} is back, and has copied", copied, 45.0)
-    run.elect()
-    run.expect("after a preferred election", whole)
-    run.expect_flow(producer, "at the end", 20.0)
+    run.expect(f"{victim} is back, and has copied", whole(target), 45.0)
+    elect_preferred(run, target, producer)
     conclude(run)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.closing import conclude, replica_directory
+from holdfast.lab.closing import conclude
+from holdfast.lab.disks import lose_replica
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
@@ -28,7 +27,8 @@ def continues(run: Run) -> None:
     run.expect("the leader is down", {0: want(others[0], others)}, parameters.session_s + 15)
     run.expect_flow(raw, "the leader is down", 20.0)
     run.steady(producer)
-    lose_disk(run, leader)
+    lose_replica(run, leader, 0)
+    run.note(f"node {leader} has lost its copy")
     run.start_node(leader)
     run.expect("it is back, and has copied everything", {0: want(others[0], replicas)}, 45.0)
     run.expect_flow(producer, "it is back", 20.0)
@@ -58,7 +58,8 @@ def _with_one_copy(run: Run, *, lost: bool) -> None:
     during = sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
     run.check("acknowledged while it is down", "0", str(during), kept=during == 0)
     if lost:
-        lose_disk(run, leader)
+        lose_replica(run, leader, 0)
+        run.note(f"node {leader} has lost its copy")
     run.start_node(leader)
     run.expect("it is back", {0: want(leader, {leader})}, 30.0)
     after = run.acknowledge(client, 0, count)
@@ -66,12 +67,6 @@ def _with_one_copy(run: Run, *, lost: bool) -> None:
     client.close()
     run.expect_lost(before if lost else 0)
     conclude(run)
-
-
-def lose_disk(run: Run, node: int) -> None:
-    """Take away what a dead node had of the partition."""
-    shutil.rmtree(replica_directory(run, node, 0))
-    run.note(f"node {node} has lost its copy")
 
 
 SCENARIO = Scenario(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.clients.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged, Refused
 from holdfast.judge.verdict import Anomaly
@@ -10,7 +12,8 @@ from holdfast.lab.controllers import Counts
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.wants import want
+from holdfast.lab.usual import elect_preferred, start_clients
+from holdfast.lab.wants import want, whole
 from holdfast.lab.workload import Worker
 
 REFUSAL = "NOT_ENOUGH_REPLICAS"
@@ -20,19 +23,11 @@ WITH_RETRIES = "the producer, which sends again"
 def steps(run: Run) -> None:
     """Nothing is lost, and a producer that sends again sees no error."""
     run.make_topic()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.start_raw_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    producer = start_clients(run).producer
     run.steady(producer)
     for node in run.cluster.broker_ids:
         restart(run, node, producer)
-    run.elect()
-    wanted = {p: want(nodes[0], nodes) for p, nodes in run.parameters.assignment().items()}
-    run.expect("at the end, after a preferred election", wanted)
-    run.expect_flow(producer, "at the end", 20.0)
+    elect_preferred(run, run.parameters.assignment(), producer)
     run.stop_workers()
     counts = Counts.of(producer)
     run.check(
@@ -55,7 +50,7 @@ def restart(run: Run, node: int, producer: Worker) -> None:
     run.expect(f"{node} is down", left, 15.0)
     run.expect_flow(producer, f"{node} is down", 20.0)
     run.start_node(node)
-    run.expect(f"{node} is back", {p: want(isr=n) for p, n in assignment.items()}, 45.0)
+    run.expect(f"{node} is back", whole(assignment), 45.0)
 
 
 def refused_at_each_step(run: Run) -> None:
@@ -83,7 +78,7 @@ def refused_at_each_step(run: Run) -> None:
             kept=acknowledged == len(outcomes),
         )
         run.start_node(node)
-        run.expect(f"{node} is back", {p: want(isr=n) for p, n in assignment.items()}, 45.0)
+        run.expect(f"{node} is back", whole(assignment), 45.0)
         find_leaders(run, client)
         again = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
         wanted = parameters.count * parameters.partitions
@@ -94,13 +89,15 @@ def refused_at_each_step(run: Run) -> None:
 
 def find_leaders(run: Run, client: RawProducer) -> None:
     """Send until each partition's own leader answers: a client learns of a new one by a refusal."""
+
+    def answers(partition: int) -> bool:
+        outcome = client.send(partition)
+        return isinstance(outcome, Acknowledged) or (
+            isinstance(outcome, Refused) and outcome.error == REFUSAL
+        )
+
     for partition in run.partitions:
-        for _ in range(10):
-            outcome = client.send(partition)
-            if isinstance(outcome, Acknowledged):
-                break
-            if isinstance(outcome, Refused) and outcome.error == REFUSAL:
-                break
+        run.wait(f"P{partition}'s leader", partial(answers, partition), WORK_S)
 
 
 def in_haste(run: Run) -> None:

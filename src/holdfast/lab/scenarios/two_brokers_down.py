@@ -12,7 +12,8 @@ from holdfast.lab.controllers import expect_no_controller
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.wants import Want, want
+from holdfast.lab.usual import elect_preferred, start_clients
+from holdfast.lab.wants import Want, want, whole
 from holdfast.lab.workload import Worker
 from holdfast.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -24,14 +25,9 @@ OFFLINE = 1  # the partition that has both of them
 
 
 def steps(run: Run) -> None:
-    assignment = run.parameters.assignment()
-    preferred = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
     run.make_topic()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    clients = start_clients(run)
+    producer, raw = clients.producer, clients.raw
     run.steady(producer)
 
     stop_both_in_turn(run)
@@ -66,7 +62,6 @@ def steps(run: Run) -> None:
     run.start_node(FIRST, SECOND)
     run.expect("(c) both are back", {OFFLINE: want(next(iter(stays), None))}, 20.0)
     whole_again(run, producer, "(c) both are back")
-    run.expect("at the end", preferred)
     conclude(run)
 
 
@@ -105,14 +100,9 @@ def expect_eligible(run: Run, when: str, wanted: list[int]) -> None:
 
 def combined(run: Run) -> None:
     """(d) The brokers are the controllers: with two of them the majority goes too."""
-    assignment = run.parameters.assignment()
-    preferred = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
     run.make_topic()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    clients = start_clients(run)
+    producer, raw = clients.producer, clients.raw
     run.fault("KILL", FIRST)
     bound_s = run.parameters.session_s + run.parameters.quorum_s + 15
     wanted = {0: want(SECOND, {SECOND, LEFT}), 1: want(SECOND, {SECOND}), 2: want(LEFT, {LEFT})}
@@ -128,7 +118,6 @@ def combined(run: Run) -> None:
     run.expect_flow(raw, back, 30.0)
     run.start_node(FIRST)
     whole_again(run, producer, "(d) both are back")
-    run.expect("at the end", preferred)
     conclude(run)
 
 
@@ -150,17 +139,13 @@ def expect_only_flows(run: Run, raw: Worker, when: str, partitions: Sequence[int
 
 def whole_again(run: Run, producer: Worker, when: str) -> None:
     assignment = run.parameters.assignment()
-    run.expect(when, {p: want(isr=replicas) for p, replicas in assignment.items()}, 45.0)
-    run.elect()
-    wanted = {p: want(replicas[0], replicas) for p, replicas in assignment.items()}
-    run.expect(f"{when}, after a preferred election", wanted)
-    run.expect_flow(producer, f"{when}, after a preferred election", 20.0)
+    run.expect(when, whole(assignment), 45.0)
+    elect_preferred(run, assignment, producer, f"{when}, after a preferred election")
 
 
 def unclean_return(run: Run) -> None:
     """(a) with unclean election: the one who lacks events leads, and they are lost, counted."""
     parameters = run.parameters
-    assignment = parameters.assignment()
     run.make_topic()
     client = run.raw_client("producer", acks="all")
     run.acknowledge(client, OFFLINE, parameters.count)
@@ -174,8 +159,7 @@ def unclean_return(run: Run) -> None:
     run.start_node(FIRST)
     run.expect(f"only {FIRST} is back, unclean election on", {OFFLINE: want(FIRST, {FIRST})}, 20.0)
     run.start_node(SECOND)
-    whole = {p: want(isr=replicas) for p, replicas in assignment.items()}
-    run.expect(f"{SECOND} is back and has truncated", whole, 45.0)
+    run.expect(f"{SECOND} is back and has truncated", whole(parameters.assignment()), 45.0)
     run.acknowledge(client, OFFLINE, 1)
     client.close()
     run.expect_lost(alone)

@@ -13,8 +13,9 @@ from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.run import Run
+from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.usual import settle
 from holdfast.lab.wants import want
 
 FETCH_WAIT_MS = 500  # replica.fetch.wait.max.ms, Kafka's default
@@ -34,11 +35,7 @@ def write_anomaly(run: Run) -> None:
     run.start_raw_reader()
     client = run.raw_client("producer", acks=parameters.acks, timeout_ms=2000)
     run.acknowledge(client, 0, WARM_UP)
-    run.wait(
-        "the reader to have what was sent before",
-        lambda: reader.tail.poll().delivered_ms,
-        20.0,
-    )
+    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
     acknowledged = strike(run, client, leader, followers)
     run.expect(
         "the dead leader is replaced by one who lacks the events",
@@ -62,8 +59,12 @@ def write_anomaly(run: Run) -> None:
 
 
 def strike(run: Run, client: RawProducer, leader: int, followers: tuple[int, ...]) -> int:
-    """Stop the followers, send, kill the leader, let the followers go on; count what was acked."""
+    """Stop the followers, send, kill the leader, let the followers go on; count what was acked.
+
+    The partition is the first one. Nothing but what is sent here may be the leader's alone.
+    """
     count = run.parameters.count
+    settle(run, 0)
     run.fault("STOP", *followers)
     stopped_s = time.monotonic()
     parked_s = (FETCH_WAIT_MS + PARKED_MARGIN_MS) / 1000

@@ -1,0 +1,176 @@
+"""Goal: steps that many scenarios share wait for facts, not for moments.
+
+Method: as much of a run as a step touches; clients whose answers are a list.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from holdfast.cluster import ClusterError
+from holdfast.judge.history import Acknowledged, Refused
+from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.run import Run
+from holdfast.lab.scenarios.write_anomaly import strike
+from holdfast.lab.usual import expect_consumed, settle
+from holdfast.lab.wants import Want, preferred, want, whole, without
+from holdfast.lab.workload import Worker
+
+TRIES = 100
+ASSIGNMENT = {0: (1, 0), 1: (2, 1), 2: (0, 2)}
+
+
+def acknowledged() -> Acknowledged:
+    return Acknowledged(at_ms=0, wall_ms=0, process="raw", topic="foo", partition=0, id="raw:0",
+                        offset=0)  # fmt: skip
+
+
+def refused() -> Refused:
+    return Refused(at_ms=0, wall_ms=0, process="raw", topic="foo", partition=0, id="raw:0",
+                   error="NOT_LEADER_OR_FOLLOWER", message="")  # fmt: skip
+
+
+class Client:
+    """A raw producer that gives these outcomes, and then acknowledges; it notes what it did."""
+
+    def __init__(self, name: str, done: list[str], refusals: int = 0) -> None:
+        self.name = name
+        self._done = done
+        self._outcomes: Iterator[Refused] = iter([refused() for _ in range(refusals)])
+
+    def send(self, _partition: int) -> Acknowledged | Refused:
+        self._done.append(f"{self.name} sends")
+        return next(self._outcomes, acknowledged())
+
+    def post(self, _partition: int) -> None:
+        self._done.append(f"{self.name} posts")
+
+    def take(self) -> Acknowledged:
+        return acknowledged()
+
+    def close(self) -> None:
+        self._done.append(f"{self.name} closes")
+
+
+class Scene:
+    """As much of a run as these steps touch."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.done: list[str] = []
+        self.kept: list[bool] = []
+        self.parameters = Parameters(acks="1", count=2, config={})
+        self.partitions = range(2)
+        self._refusals = refusals
+
+    def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
+        return any(condition() for _ in range(TRIES))
+
+    def wait(self, _what: str, condition: Callable[[], Any], _bound_s: float) -> None:
+        del condition
+
+    def raw_client(self, name: str, *, acks: str) -> Client:
+        return Client(f"{name} acks={acks}", self.done, self._refusals)
+
+    def acknowledge(self, client: Any, partition: int, count: int) -> int:
+        return Run.acknowledge(self.as_run, client, partition, count)
+
+    def fault(self, action: str, *nodes: int) -> None:
+        self.done.append(f"{action} {nodes}")
+
+    def note(self, _text: str) -> None: ...
+
+    def check(self, _name: str, _expected: str, _seen: str, *, kept: bool) -> bool:
+        self.kept.append(kept)
+        return kept
+
+    @property
+    def as_run(self) -> Run:
+        return cast("Run", self)
+
+
+def test_refusals_while_a_leader_is_told_are_sat_out() -> None:
+    """Goal: however fast refusals come, time bounds the patience and not their number."""
+    scene = Scene()
+    client = Client("raw", scene.done, refusals=TRIES // 2)
+    assert scene.acknowledge(client, 0, 3) == 3
+    assert scene.acknowledge(Client("raw", scene.done, refusals=2 * TRIES), 0, 3) == 0
+
+
+def test_only_what_was_sent_to_the_leader_alone_can_be_lost_with_it() -> None:
+    """Goal: acks=1 events sent before are on the followers when these are stopped."""
+    scene = Scene()
+    strike(scene.as_run, cast("Any", Client("raw", scene.done)), 1, (0, 2))
+    first = ["settled-0 acks=all sends", "settled-0 acks=all closes", "STOP (0, 2)"]
+    assert scene.done == [*first, "raw posts", "raw posts", "KILL (1,)", "CONT (0, 2)"]
+
+
+def test_a_partition_that_does_not_settle_ends_the_run() -> None:
+    with pytest.raises(LabError, match="P0 does not acknowledge"):
+        settle(Scene(refusals=2 * TRIES).as_run, 0)
+
+
+@pytest.mark.parametrize(
+    ("delivered_ms", "kept"),
+    [({0: 11.0, 1: 12.0}, True), ({0: 11.0, 1: 9.0}, False), ({0: 11.0}, False)],
+    ids=["every partition", "one only before", "one never"],
+)
+def test_a_consumer_goes_on_when_every_partition_delivers_again(
+    delivered_ms: dict[int, float], kept: bool
+) -> None:
+    scene = Scene()
+    tail = SimpleNamespace(delivered_ms=delivered_ms)
+    tail.poll = lambda: tail
+    expect_consumed(scene.as_run, cast("Worker", SimpleNamespace(tail=tail)), "again", 10.0)
+    assert scene.kept == [kept]
+
+
+def test_what_was_delivered_before_is_not_going_on() -> None:
+    """Goal: without a moment of its own the check counts from its call."""
+    scene = Scene()
+    now_ms = time.monotonic() * 1000
+    tail = SimpleNamespace(delivered_ms={0: now_ms, 1: now_ms})
+    tail.poll = lambda: tail
+    expect_consumed(scene.as_run, cast("Worker", SimpleNamespace(tail=tail)), "again")
+    assert scene.kept == [False]
+
+
+@pytest.mark.parametrize(("state", "kept"), [("dead", [False]), ("running", [])])
+def test_a_node_that_ends_while_it_starts_breaks_the_promise(
+    monkeypatch: pytest.MonkeyPatch, state: str, kept: list[bool]
+) -> None:
+    """Goal: a refusal to start is no mishap of the run; one that is only slow may be."""
+
+    def wait_serving(_node: int) -> None:
+        raise ClusterError("it does not serve")
+
+    scene = Scene()
+    run = cast("Any", scene)
+    run.observer = SimpleNamespace()
+    run._recorder = SimpleNamespace(record=lambda *_, **__: None, flush=lambda: None)
+    run._print = lambda _text: None
+    run.cluster = SimpleNamespace(
+        start_node=lambda *_, **__: None, wait_serving=wait_serving, state=lambda _node: state
+    )
+    monkeypatch.setattr("holdfast.lab.run.describe", lambda *_: "")
+    with pytest.raises(ClusterError, match="does not serve"):
+        Run.start_node(run, 1)
+    assert scene.kept == kept
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (whole(ASSIGNMENT), "ISR {0,1}; ISR {1,2}; ISR {0,2}"),
+        (preferred(ASSIGNMENT), "leader 1, ISR {0,1}; leader 2, ISR {1,2}; leader 0, ISR {0,2}"),
+        (without(ASSIGNMENT, {2}), "leader 1, ISR {0,1}; leader 1, ISR {1}; leader 0, ISR {0}"),
+        (without(ASSIGNMENT, {1, 2}), "leader 0, ISR {0}; leader none; leader 0, ISR {0}"),
+        ({0: want()}, "anything"),
+    ],
+)
+def test_what_partitions_must_look_like(wanted: dict[int, Want], text: str) -> None:
+    assert "; ".join(map(str, wanted.values())) == text
