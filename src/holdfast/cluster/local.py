@@ -187,7 +187,8 @@ class LocalCluster:
         """Start all nodes at once; with `wait`, return when the cluster serves requests.
 
         That is: every broker is unfenced, and every broker's metadata shows every broker. When a
-        node fails meanwhile, the others are stopped and the error says what its log said.
+        broker or half of the controllers fail meanwhile, the others are stopped and the error says
+        what the log of one of them said.
         """
         with layout.locked(self.directory):
             record = self.record
@@ -289,7 +290,10 @@ class LocalCluster:
     # Waiting
 
     def wait_ready(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until every broker shows every broker in its metadata."""
+        """Wait until every broker shows every broker in its metadata.
+
+        A minority of controllers may have ended: the others serve without them.
+        """
         record = self.record
         expected = {node.id for node in record.brokers}
         waiting = {node.id: node for node in record.brokers}
@@ -302,7 +306,7 @@ class LocalCluster:
                 del waiting[node_id]
             if not waiting:
                 return True
-            nodes.raise_if_dead(record.nodes)
+            nodes.raise_if_hopeless(record)
             return False
 
         try:

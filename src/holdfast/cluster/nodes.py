@@ -211,6 +211,18 @@ def raise_if_dead(nodes: Iterable[NodeRecord]) -> None:
             raise with_log(ClusterError(f"Node {node.id} ended while it started."), node)
 
 
+def raise_if_hopeless(record: ClusterRecord) -> None:
+    """Raise ClusterError when so many nodes have ended that the cluster can't come to serve whole.
+
+    Each broker counts. Of the controllers a majority is enough: one that refuses its disk leaves a
+    user the cluster, and with it the data.
+    """
+    raise_if_dead(record.brokers)
+    dead = [node for node in record.controllers if state_of(node) is State.DEAD]
+    if 2 * len(dead) >= len(record.controllers):
+        raise_if_dead(dead)
+
+
 def with_log(error: ClusterError, node: NodeRecord) -> ClusterError:
     tail = processes.log_tail(Path(node.log_file))
     return ClusterError(f"{error}\nThe end of {node.log_file}:\n{tail}")
