@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.clients.driver import Driver, DriverError
+from holdfast.cluster.processes import wait_until
 
 KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
 START_S = 90.0
@@ -44,12 +44,11 @@ def apache_kafka(kafka_tools: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def wait_until_served(address: str) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
+    def served() -> bool:
         try:
             with Driver(address, timeout_s=5) as driver:
-                if driver.nodes():
-                    return
+                return bool(driver.nodes())
         except DriverError:
-            time.sleep(0.1)
-    pytest.fail(f"Apache Kafka did not serve within {START_S:.0f} s")
+            return False
+
+    wait_until(served, timeout_s=START_S, what="Apache Kafka to serve")

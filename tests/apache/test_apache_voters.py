@@ -9,12 +9,12 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.cluster.processes import wait_until
 from holdfast.cluster.quorum import QuorumState, ask_one
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
@@ -60,13 +60,11 @@ def controllers(kafka_tools: Path, tmp_path: Path) -> Iterator[list[int]]:
 
 
 def until_seen(port: int, observers: int) -> QuorumState:
-    give_up = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up:
+    def seen() -> QuorumState | None:
         state = ask_one("127.0.0.1", port)
-        if state is not None and len(state.observers) == observers:
-            return state
-        time.sleep(0.1)
-    pytest.fail("the quorum is not as it should be")
+        return state if state is not None and len(state.observers) == observers else None
+
+    return wait_until(seen, timeout_s=PATIENCE_S, what=f"a quorum with {observers} observers")
 
 
 def test_a_controller_is_added_and_removed(

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.clients.driver import Driver
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.processes import wait_until
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -32,14 +31,6 @@ pytestmark = [pytest.mark.apache, pytest.mark.slow]
 KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
 THEIRS = 5
 PATIENCE_S = 60
-
-
-def _until(condition: Callable[[], Any], what: str) -> Any:
-    give_up = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < give_up, what
-        time.sleep(0.05)
-    return found
 
 
 def _free_port() -> int:
@@ -116,12 +107,20 @@ def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
                 cluster,
                 CreatableTopic(name=f"before-{number}", num_partitions=3, replication_factor=1),
             )
-        _until(lambda: _snapshots(tmp_path / "ours"), "the controller has made snapshots")
+        wait_until(
+            lambda: _snapshots(tmp_path / "ours"),
+            timeout_s=PATIENCE_S,
+            what="snapshots of the controller",
+        )
         with (
             _kafka(tmp_path / "theirs", cluster) as kafka,
             Driver(cluster.bootstrap_servers) as driver,
         ):
-            _until(lambda: THEIRS in (cluster.live_brokers() or ()), "Kafka is unfenced")
+            wait_until(
+                lambda: THEIRS in (cluster.live_brokers() or ()),
+                timeout_s=PATIENCE_S,
+                what="Kafka to be unfenced",
+            )
             # The log's beginning is gone: what Kafka knows of it, it has from our snapshot.
             assert _snapshots(tmp_path / "theirs")
             topic = CreatableTopic(
@@ -142,10 +141,11 @@ def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
                 assert _append(driver, "mixed", partition, 10) == (0, 10)
             kafka.terminate()
             kafka.wait(timeout=PATIENCE_S)
-            assert _until(
+            assert wait_until(
                 lambda: all(
                     cluster.wait_for_leader("mixed", partition).isr == (ours,)
                     for partition in (0, 1)
                 ),
-                "Kafka has left in good order",
+                timeout_s=PATIENCE_S,
+                what="Kafka to leave in good order",
             )

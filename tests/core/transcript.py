@@ -281,23 +281,20 @@ def _created(partition: Partition) -> str:
 
 
 def _changed(was: Partition, now: Partition) -> str:
-    parts = []
-    if was.leader != now.leader:
-        parts.append(f"leader {was.leader} -> {now.leader}")
-    if was.leader_epoch != now.leader_epoch:
-        parts.append(f"epoch {was.leader_epoch} -> {now.leader_epoch}")
-    if was.isr != now.isr:
-        parts.append(f"isr {_set(was.isr)} -> {_set(now.isr)}")
-    if was.replicas != now.replicas:
-        parts.append(f"replicas {_set(was.replicas)} -> {_set(now.replicas)}")
-    if was.adding != now.adding:
-        parts.append(f"adding {_set(now.adding)}")
-    if was.removing != now.removing:
-        parts.append(f"removing {_set(now.removing)}")
-    if was.elr != now.elr:
-        parts.append(f"elr {_set(now.elr)}")
-    if was.last_known_elr != now.last_known_elr:
-        parts.append(f"led last {_set(now.last_known_elr)}")
+    moves = (
+        ("leader", str(was.leader), str(now.leader)),
+        ("epoch", str(was.leader_epoch), str(now.leader_epoch)),
+        ("isr", _set(was.isr), _set(now.isr)),
+        ("replicas", _set(was.replicas), _set(now.replicas)),
+    )
+    parts = [f"{name} {before} -> {after}" for name, before, after in moves if before != after]
+    sets = (
+        ("adding", was.adding, now.adding),
+        ("removing", was.removing, now.removing),
+        ("elr", was.elr, now.elr),
+        ("led last", was.last_known_elr, now.last_known_elr),
+    )
+    parts += [f"{name} {_set(after)}" for name, before, after in sets if before != after]
     if was.directories != now.directories and was.replicas == now.replicas:
         parts.append("on " + ",".join(each[:1].hex() for each in now.directories))
     if was.recovery_state != now.recovery_state:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.processes import wait_until
 from holdfast.pipelines import driver, lines
 
 WAIT_S_MAX = 240
@@ -22,10 +22,7 @@ WAIT_S_MAX = 240
 def wait_for(directory: str, *, once: bool) -> None:
     """Wait for the go, which holds for one wait only, or for all that are still to come."""
     Path(directory, "held").touch()
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not Path(directory, "go").exists():
-        assert time.monotonic() < deadline, "nobody said go"
-        time.sleep(0.02)
+    wait_until(Path(directory, "go").exists, timeout_s=WAIT_S_MAX, what="the go")
     Path(directory, "held").unlink(missing_ok=True)
     if once:
         Path(directory, "go").unlink()

@@ -11,14 +11,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sql
 
+from holdfast.cluster.processes import wait_until
 from holdfast.pipelines.driver import FENCED, STOPPED
 
 if TYPE_CHECKING:
@@ -28,13 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 SCRIPT = Path(__file__).with_name("held_driver.py")
 WAIT_S_MAX = 240
-
-
-def wait_until(reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not reached():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.05)
+wait = partial(wait_until, timeout_s=WAIT_S_MAX, poll_s=0.05)
 
 
 class Driver:
@@ -132,11 +127,11 @@ def test_killed_between_the_tables_commit_and_sparks(scene: Scene) -> None:
     scene.write(4)  # before the query: not its business
     latest = ("--starting-offsets", "latest")
     first = scene.driver("commit", *latest)
-    wait_until(first.held, "batch 0")
+    wait(first.held, what="batch 0")
     first.kill()
     scene.write(20)
     second = scene.driver("commit", *latest)
-    wait_until(second.held, "a batch with rows")
+    wait(second.held, what="a batch with rows")
     assert scene.line_numbers() == list(range(4, 24)), "committed, and Spark does not know"
     second.kill()
     scene.write(10)
@@ -148,9 +143,9 @@ def test_the_plain_append_control_doubles_rows(scene: Scene) -> None:
     scene.write(20)
     append = ("--sink", "append")
     first = scene.driver("commit", *append)
-    wait_until(first.held, "batch 0")
+    wait(first.held, what="batch 0")
     first.go()
-    wait_until(lambda: first.held() and bool(scene.line_numbers()), "a batch with rows")
+    wait(lambda: first.held() and bool(scene.line_numbers()), what="a batch with rows")
     first.kill()
     scene.finish(*append)
     found = scene.line_numbers()
@@ -165,12 +160,12 @@ def test_a_zombie_commits_nothing(scene: Scene) -> None:
     """
     scene.write(20)
     zombie = scene.driver("rows")
-    wait_until(zombie.held, "a batch that has read its rows")
+    wait(zombie.held, what="a batch that has read its rows")
     zombie.signal(signal.SIGSTOP)
     successor = scene.driver("-", checkpoint="another checkpoint")
-    wait_until(lambda: len(scene.line_numbers()) == 20, "the successor's rows")
+    wait(lambda: len(scene.line_numbers()) == 20, what="the successor's rows")
     scene.write(10)
-    wait_until(lambda: len(scene.line_numbers()) == 30, "the successor's further rows")
+    wait(lambda: len(scene.line_numbers()) == 30, what="the successor's further rows")
     zombie.go()
     zombie.signal(signal.SIGCONT)
     assert zombie.process.wait(WAIT_S_MAX) == FENCED
