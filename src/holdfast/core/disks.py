@@ -82,10 +82,7 @@ def _moved(
 ) -> PartitionChangeRecord:
     """The record for a replica that lies elsewhere; `lost`: where it lay is gone."""
     node = broker.broker_id
-    directories = [
-        directory if replica == node else partition.directory_of(replica)
-        for replica in partition.replicas
-    ]
+    directories = partition.directories_with(node, directory)
     after = replace(partition, directories=tuple(directories))
     gone = lost or not broker.has_directory(directory)
     record = decide_on(

@@ -180,18 +180,14 @@ def change(
         unclean_allowed=unclean_allowed,
         last_resort=last_resort,
     )
-    wanted = tuple(asked) or (partition.isr if min_insync is None else ())
+    wanted = _isr_after(partition, asked, verdict, min_insync)
     if verdict.unclean:
-        wanted, elr = (verdict.leader,), ()
+        elr = ()
         if partition.recovery_state is RecoveryState.RECOVERED:
             recovery_state = RecoveryState.RECOVERING
         if not acceptable(verdict.leader):
-            record.directories = [
-                UNASSIGNED_DIRECTORY if node == verdict.leader else partition.directory_of(node)
-                for node in partition.replicas
-            ]
-    elif verdict.leader != NO_LEADER and not asked:  # it was eligible
-        wanted = (verdict.leader,)
+            record.directories = partition.directories_with(verdict.leader, UNASSIGNED_DIRECTORY)
+    else:
         elr = _eligible(before, members, wanted, min_insync, lost)
     assert set(wanted) <= set(partition.replicas), "an ISR with a stranger in it"
     assert verdict.leader == NO_LEADER or verdict.leader in wanted, "a leader outside its ISR"
@@ -209,6 +205,15 @@ def change(
     if last_known != before.last_known_elr:
         record.last_known_elr = list(last_known)
     return record if _says_anything(record) else None
+
+
+def _isr_after(
+    partition: Partition, asked: Sequence[int], verdict: Verdict, min_insync: int | None
+) -> tuple[int, ...]:
+    """The ISR as asked for, or the leader alone if it was elected from outside of that."""
+    if verdict.unclean or (verdict.leader != NO_LEADER and not asked):
+        return (verdict.leader,)
+    return tuple(asked) or (partition.isr if min_insync is None else ())
 
 
 def _eligible(

@@ -127,6 +127,13 @@ class Partition:
                 return directory
         return UNASSIGNED_DIRECTORY
 
+    def directories_with(self, broker_id: int, directory: bytes) -> list[bytes]:
+        """Where each replica lies, in the order of the replicas, once that broker's lies here."""
+        return [
+            directory if replica == broker_id else self.directory_of(replica)
+            for replica in self.replicas
+        ]
+
 
 @dataclass(slots=True)
 class Topic:
