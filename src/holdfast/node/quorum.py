@@ -116,7 +116,8 @@ class QuorumMember:
         )
         self._fetcher = LeaderFetcher(self)
         self._peers = Peers(self)
-        self._discovery = Discovery(self)
+        self.discovery: Final = Discovery(self)
+        self._following: Follow | None = None
         self._effects: deque[Effect] = deque()
         self._performing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -163,7 +164,7 @@ class QuorumMember:
             self.listener.fail(error)
             return
         self._started = True
-        self._discovery.start()
+        self.discovery.start()
         self.feed(self.state.log_changed(self._log_end(), self.log.durable_end, self.now_ms()))
         self.feed(self.state.start(self.now_ms()))
 
@@ -173,7 +174,7 @@ class QuorumMember:
         if self._timer is not None:
             self._timer.cancel()
         self._fetcher.stop()
-        self._discovery.close()
+        self.discovery.close()
         self._peers.close()
         self._replies.clear()
 
@@ -227,11 +228,13 @@ class QuorumMember:
     def set_voters(self, voters: VoterSet) -> None:
         """Another set of voters is in force from now on (KIP-853)."""
         # Should this set be rolled back, one that it lacks may turn out to lead.
-        self._discovery.learn(self.state.voters.voters)
+        self.discovery.learn(self.state.voters.voters)
         self._peers.stop()
         self.feed(self.state.set_voters(voters, self.now_ms()))
         if self.leading:
             self._peers.begin_epoch(self.epoch)
+        else:
+            self._tell_address()
 
     def replica_fetched(self, key: ReplicaKey, offset: int) -> None:
         """A replica's fetch has come, and its log agrees with ours below `offset`."""
@@ -254,8 +257,14 @@ class QuorumMember:
             )
         )
 
-    def begin_requested(self, epoch: int, leader_id: int, reply: Reply) -> None:
+    def begin_requested(
+        self, epoch: int, leader_id: int, reply: Reply, address: tuple[str, int] | None = None
+    ) -> None:
+        """`address` is where the leader says that it listens."""
+        if address is not None and epoch >= self.epoch:
+            self.discovery.leader_says(epoch, Voter(leader_id, *address))
         self.feed(self.state.begin_requested(self._expect(reply), epoch, leader_id, self.now_ms()))
+        self.follow_again()
 
     def end_requested(
         self, epoch: int, leader_id: int, successors: list[int], reply: Reply
@@ -336,12 +345,21 @@ class QuorumMember:
             self.feed(self.state.timed_out(self.now_ms()))
 
     def _follow(self, effect: Follow) -> None:
+        self._following = effect
         self._peers.stop()
         leader = self.address(effect.leader_id)
         if leader is None:
             return  # nobody has said yet where it is
         logger.info("node %d follows %d in epoch %d", *self._us(), effect.leader_id, effect.epoch)
         self._fetcher.start(leader, effect.epoch)
+        self._tell_address()
+
+    def _tell_address(self) -> None:
+        """One that has moved tells the leader, who writes it down for all (KIP-853)."""
+        if self._following is not None and self.discovery.moved:
+            leader = self.address(self._following.leader_id)
+            if leader is not None:
+                self._peers.tell_address(leader, self._following.epoch)
 
     def _lead(self, effect: Lead) -> None:
         logger.info("node %d leads the quorum in epoch %d", *self._us(), effect.epoch)
@@ -359,6 +377,7 @@ class QuorumMember:
             self._peers.stop()
             self.listener.stopped_leading()
         else:
+            self._following = None
             self._fetcher.stop()
         self.listener.appended()
 
@@ -428,20 +447,26 @@ class QuorumMember:
 
     def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any] = ()) -> None:
         """An answer named the leader of an epoch; `endpoints` have node_id, host and port."""
-        self._discovery.learn(endpoints)
+        self.discovery.learn(endpoints)
         self.feed(self.state.heard(epoch, leader_id, self.now_ms()))
 
     def leader_gone(self, epoch: int) -> None:
         self.feed(self.state.leader_gone(epoch, self.now_ms()))
 
     def address(self, node_id: int) -> Voter | None:
-        """Where a controller listens: as the voters' record says, or else as others have said."""
-        return self.state.voters.find(node_id) or self._discovery.address(node_id)
+        """Where a controller listens; None: nobody has said that yet."""
+        return self.discovery.address(node_id)
 
     def follow_again(self) -> None:
-        """Addresses were learnt: the leader's may be among them."""
-        if self.state.role is Role.FOLLOWER and not self._fetcher.running:
-            self.feed([Follow(self.state.leader_id, self.epoch)])
+        """Addresses were learnt: that of the leader, whom this node follows, may be among them.
+
+        Not of one that has only been heard of: its epoch must be on the disk first.
+        """
+        if self._following is None:
+            return
+        leader = self.address(self._following.leader_id)
+        if leader is not None and self._fetcher.address != (leader.host, leader.port):
+            self.feed([self._following])
 
     def fetched(self, epoch: int, high_watermark: int) -> None:
         self.feed(self.state.fetched(epoch, high_watermark, self.now_ms()))

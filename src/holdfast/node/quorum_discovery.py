@@ -1,9 +1,9 @@
-"""Finding the quorum's leader when the log does not say where it is (KIP-853).
+"""Where controllers listen, and finding the leader when the log does not say it (KIP-853).
 
 A controller that has just joined knows no voters, one that was away long may know only such as are
 gone, and a set that is rolled back may lack the leader. Then controller.quorum.bootstrap.servers
-are asked, one after the other, who leads. Owns that asking, and the addresses that answers have
-named. It decides nothing.
+are asked, one after the other, who leads. Owns that asking, the addresses that answers have named,
+and this node's own, which may be another one than the log has. It decides nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.config.key import ConfigError
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.quorum_events import NOBODY
 from holdfast.core.voters import Voter
+from holdfast.node.initial_voters import own_voter
 from holdfast.runtime.dial import dial
 from holdfast.wire.messages.fetch import (
     FetchPartition,
@@ -39,6 +41,8 @@ class Discovery:
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._addresses: dict[int, Voter] = {}
+        self._leader: tuple[int, Voter] | None = None  # epoch, and what its leader says
+        self._own = self._configured()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -57,9 +61,46 @@ class Discovery:
             if each.node_id in self._addresses or len(self._addresses) < ADDRESSES_MAX:
                 self._addresses[each.node_id] = Voter(each.node_id, each.host, each.port)
 
+    def leader_says(self, epoch: int, leader: Voter) -> None:
+        """The leader of an epoch has told where it listens: nobody knows that better.
+
+        Where the configuration fixes the voters, it fixes their addresses as well.
+        """
+        if not self._member.voter_log.fixed:
+            self._leader = epoch, leader
+
     def address(self, node_id: int) -> Voter | None:
-        """Where a node was said to be."""
-        return self._addresses.get(node_id)
+        """Where a controller listens; None: nobody has said that yet.
+
+        The voters' record counts for less than the controller itself, and for more than others.
+        """
+        member = self._member
+        if node_id == member.key.node_id and self._own is not None:
+            return self._own
+        if self._leader is not None:
+            epoch, leader = self._leader
+            if (epoch, leader.node_id) == (member.epoch, node_id):
+                return leader
+        return member.voters.find(node_id) or self._addresses.get(node_id)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the voters' record has this node, but not where it listens now."""
+        member = self._member
+        recorded = member.voters.find(member.key.node_id)
+        if self._own is None or recorded is None or recorded.key != member.key:
+            return False
+        return recorded != self._own and member.voter_log.history.kraft_version > 0
+
+    def _configured(self) -> Voter | None:
+        """Where this controller listens; None: that is fixed, or its listener doesn't say it."""
+        member = self._member
+        if member.voter_log.fixed:
+            return None
+        try:
+            return own_voter(member.settings, member.key.directory_id)
+        except ConfigError:
+            return None
 
     async def _look(self) -> None:
         member = self._member

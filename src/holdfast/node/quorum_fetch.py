@@ -48,22 +48,20 @@ class LeaderFetcher:
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self._task: asyncio.Task[None] | None = None
+        self.address: tuple[str, int] | None = None  # of whom it fetches from
         self._client_id = f"quorum-{member.key.node_id}-fetcher"
         self._complained = ErrorCode.NONE
 
     def start(self, leader: Voter, epoch: int) -> None:
         self.stop()
+        self.address = leader.host, leader.port
         self._task = asyncio.get_running_loop().create_task(self._follow(leader, epoch))
         self._task.add_done_callback(self._member.loop_ended)
-
-    @property
-    def running(self) -> bool:
-        return self._task is not None
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            self._task = None
+            self._task = self.address = None
 
     # -- the loop ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What one voter asks of the others: Vote, BeginQuorumEpoch, EndQuorumEpoch.
+"""What one voter asks of the others: Vote, BeginQuorumEpoch, EndQuorumEpoch, UpdateRaftVoter.
 
 Owns a connection and at most one task to each. Asking is repeated until it is answered or of no
 more use; when it is of use, `core.quorum` says. Fetches have connections of their own, for one
@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.quorum_events import AskVotes, EndEpoch, Role
+from holdfast.core.voter_changes import KRAFT_VERSIONS
 from holdfast.core.voters import Voter
 from holdfast.runtime.dial import Connection, dial
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import begin_quorum_epoch as begin
 from holdfast.wire.messages import end_quorum_epoch as end
+from holdfast.wire.messages import update_raft_voter as update
 from holdfast.wire.messages import vote
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ class Peers:
     def end_epoch(self, ended: EndEpoch) -> None:
         for voter in self._others():
             self._start(voter, self._tell_end(voter, ended))
+
+    def tell_address(self, leader: Voter, epoch: int) -> None:
+        self._start(leader, self._tell_address(leader, epoch))
 
     def stop(self) -> None:
         """Ask nothing more; connections stay."""
@@ -102,6 +107,7 @@ class Peers:
             answer = await self._ask(voter, request)
             if answer is not None:
                 found = answer.topics[0].partitions[0]
+                member.discovery.learn(answer.node_endpoints)
                 member.vote_answered(
                     asked,
                     voter.node_id,
@@ -143,7 +149,7 @@ class Peers:
                 continue
             attempt = 0
             found = answer.topics[0].partitions[0]
-            member.heard(found.leader_epoch, found.leader_id)
+            member.heard(found.leader_epoch, found.leader_id, answer.node_endpoints)
             await asyncio.sleep(half_ms / 1000)
 
     async def _tell_end(self, voter: Voter, ended: EndEpoch) -> None:
@@ -170,13 +176,35 @@ class Peers:
             answer = await self._ask(voter, request)
             if answer is not None:
                 found = answer.topics[0].partitions[0]
-                member.heard(found.leader_epoch, found.leader_id)
+                member.heard(found.leader_epoch, found.leader_id, answer.node_endpoints)
                 return
             attempt += 1
             await self._pause(attempt)
 
+    async def _tell_address(self, leader: Voter, epoch: int) -> None:
+        """Say where this node listens, until the voters' record says so or somebody else leads."""
+        member = self._member
+        low, high = KRAFT_VERSIONS
+        request = update.UpdateRaftVoterRequest(
+            cluster_id=member.cluster_id,
+            current_leader_epoch=epoch,
+            voter_id=member.key.node_id,
+            voter_directory_id=member.key.directory_id,
+            listeners=self._endpoints(update.Listener),
+            k_raft_version_feature=update.KRaftVersionFeature(
+                min_supported_version=low, max_supported_version=high
+            ),
+        )
+        pause_s = max(1, member.settings.controller_quorum_fetch_timeout_ms) / 1000
+        while member.discovery.moved and member.epoch == epoch:
+            answer = await self._send(leader, request)
+            if answer is not None:
+                code = error_code(answer.error_code)
+                logger.info("told the leader where node %d listens: %s", *member.key[:1], code.name)
+            await asyncio.sleep(pause_s)
+
     def _endpoints(self, made_of: type[Any]) -> list[Any]:
-        own = self._member.voters.find(self._member.key.node_id)
+        own = self._member.address(self._member.key.node_id)
         if own is None:
             return []
         name = self._member.settings.controller_listener_names[0]
@@ -186,6 +214,20 @@ class Peers:
 
     async def _ask(self, voter: Voter, request: Any) -> Any:
         """Send one request; None when there is no answer, or none that says anything."""
+        answer = await self._send(voter, request)
+        if answer is None:
+            return None
+        code = answer.error_code
+        partitions = [each for topic in answer.topics for each in topic.partitions]
+        if code == ErrorCode.NONE and len(partitions) == 1:
+            code = partitions[0].error_code
+            if code not in _STRANGE:
+                return answer
+        logger.warning("voter %d refuses: %s", voter.node_id, error_code(code).name)
+        return None
+
+    async def _send(self, voter: Voter, request: Any) -> Any:
+        """Send one request; None when there is no answer."""
         settings = self._member.settings
         timeout_ms = max(1, settings.controller_quorum_request_timeout_ms)
         address = voter.host, voter.port
@@ -196,18 +238,10 @@ class Peers:
                     self._member.runtime, *address, self._client_id, timeout_ms=timeout_ms
                 )
                 self._connections[address] = connection
-            answer = await connection.send(request, timeout_ms=timeout_ms)
+            return await connection.send(request, timeout_ms=timeout_ms)
         except OSError as error:
             logger.debug("voter %d does not answer: %s", voter.node_id, error)
             return None
-        code = answer.error_code
-        partitions = [each for topic in answer.topics for each in topic.partitions]
-        if code == ErrorCode.NONE and len(partitions) == 1:
-            code = partitions[0].error_code
-            if code not in _STRANGE:
-                return answer
-        logger.warning("voter %d refuses: %s", voter.node_id, error_code(code).name)
-        return None
 
     async def _pause(self, attempt: int) -> None:
         backoff_ms = max(1, self._member.settings.controller_quorum_retry_backoff_ms)

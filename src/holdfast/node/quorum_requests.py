@@ -1,10 +1,11 @@
-"""What Vote, BeginQuorumEpoch and EndQuorumEpoch have in common: whom they are for, and refusals.
+"""What requests to the quorum have in common: whom they are for, refusals, addresses.
 
 Owns the checks before a request reaches the state machine, and where a leader listens, for answers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.names import METADATA_TOPIC
@@ -44,9 +45,14 @@ def is_meant(controller: Controller, voter_id: int, directory_id: bytes) -> bool
 
 def leader_endpoints(controller: Controller, leader_id: int, endpoint: type[Any]) -> list[Any]:
     """Where the leader that an answer names listens; empty when that is not known."""
-    if controller.quorum is None:
-        return []
-    voter = controller.quorum.voters.find(leader_id)
+    voter = controller.quorum.address(leader_id) if controller.quorum is not None else None
     if voter is None:
         return []
     return [endpoint(node_id=voter.node_id, host=voter.host, port=voter.port)]
+
+
+def listener_of(controller: Controller, listeners: Sequence[Any]) -> Any | None:
+    """The one at which controllers are reached, the best first; None: it is not among them."""
+    by_name = {each.name: each for each in listeners}
+    names = controller.settings.controller_listener_names
+    return next((by_name[name] for name in names if name in by_name), None)

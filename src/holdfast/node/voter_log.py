@@ -28,14 +28,14 @@ class VoterLog:
     def __init__(self, configured: VoterSet, listeners: Sequence[str], log: Log) -> None:
         """`listeners` are the names under which controllers may listen, the best first."""
         self.history: Final = VoterHistory(configured)
-        self._fixed = bool(configured.voters)
+        self.fixed: Final = bool(configured.voters)
         self._listeners = list(listeners)
         self._log = log
         self._seen = log.start  # so far the log was looked through
 
     def restart(self, loaded: LoadedSnapshot | None) -> None:
         """Begin anew with what a snapshot says, then look through the log behind it."""
-        if self._fixed:
+        if self.fixed:
             return
         self._seen = self._log.start
         if loaded is not None:
@@ -53,7 +53,7 @@ class VoterLog:
         To be called after every change of the log: a cut and what is appended after it must not be
         seen as one. MetadataLogError: the log can't be read.
         """
-        if self._fixed:
+        if self.fixed:
             return False
         before = self.history.latest
         end = self._log.end

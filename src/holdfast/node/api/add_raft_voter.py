@@ -16,6 +16,7 @@ from holdfast.node.context import (
     RequestContext,
     ResourceType,
 )
+from holdfast.node.quorum_requests import listener_of
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
@@ -32,11 +33,10 @@ def handle_on_controller(
     if request.cluster_id not in (None, controller.cluster_id):
         why = f"This is cluster {controller.cluster_id}."
         return refuse(request, ErrorCode.INCONSISTENT_CLUSTER_ID, why)
-    listeners = {each.name: each for each in request.listeners}
-    names = controller.settings.controller_listener_names
-    found = next((listeners[name] for name in names if name in listeners), None)
+    found = listener_of(controller, request.listeners)
     if found is None:
-        why = f"The new voter must have one of the listeners {', '.join(names)}."
+        names = ", ".join(controller.settings.controller_listener_names)
+        why = f"The new voter must have one of the listeners {names}."
         return refuse(request, ErrorCode.INVALID_REQUEST, why)
     directory_id = bytes(request.voter_directory_id)
     voter = Voter(request.voter_id, found.host, found.port, directory_id)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.quorum_events import Answer
 from holdfast.node.context import Deferred, RequestContext
-from holdfast.node.quorum_requests import is_meant, leader_endpoints, refuse
+from holdfast.node.quorum_requests import is_meant, leader_endpoints, listener_of, refuse
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import begin_quorum_epoch as wire
 
@@ -31,10 +31,12 @@ def handle_on_controller(
     if not is_meant(controller, request.voter_id, bytes(told.voter_directory_id)):
         return _response(controller, Answer(0, -1, -1, ErrorCode.INVALID_VOTER_KEY))
     deferred = context.defer()
+    listener = listener_of(controller, request.leader_endpoints)
     controller.quorum.begin_requested(
         told.leader_epoch,
         told.leader_id,
         lambda answer: deferred.answer(_response(controller, answer)),
+        (listener.host, listener.port) if listener is not None else None,
     )
     return deferred
 

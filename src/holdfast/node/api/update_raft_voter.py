@@ -8,6 +8,7 @@ from holdfast.core.voter_changes import update_voter
 from holdfast.core.voters import Voter
 from holdfast.node.access import is_broker
 from holdfast.node.context import Deferred, RequestContext
+from holdfast.node.quorum_requests import listener_of
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.update_raft_voter import (
     UpdateRaftVoterRequest,
@@ -28,9 +29,7 @@ def handle_on_controller(
     if request.current_leader_epoch != controller.epoch:
         older = request.current_leader_epoch < controller.epoch
         return _answer(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
-    listeners = {each.name: each for each in request.listeners}
-    names = controller.settings.controller_listener_names
-    found = next((listeners[name] for name in names if name in listeners), None)
+    found = listener_of(controller, request.listeners)
     if found is None:
         return _answer(ErrorCode.INVALID_REQUEST)
     voter = Voter(request.voter_id, found.host, found.port, bytes(request.voter_directory_id))
