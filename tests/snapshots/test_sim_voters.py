@@ -14,11 +14,17 @@ import pytest
 from holdfast.core.voters import ReplicaKey
 from holdfast.node.controller import Controller
 from holdfast.runtime.dial import ConnectionLostError, dial
-from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
+from holdfast.testing.cluster import (
+    BROKER_PORT,
+    CONTROLLER,
+    CONTROLLER_PORT,
+    SimulatedCluster,
+)
 from holdfast.testing.runtime import World
 from holdfast.testing.workload import Workload
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from holdfast.wire.messages.api_versions import ApiVersionsRequest
 from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from holdfast.wire.messages.update_raft_voter import Listener as MovedListener
@@ -202,6 +208,50 @@ def test_a_voter_can_say_where_it_listens_now() -> None:
         assert (moved.host, moved.port) == ("elsewhere", 9)
 
     play(story)
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_clients_are_told_whether_voters_can_change(dynamic: bool) -> None:
+    """A broker reads the level from the log or, where that is cut, from a snapshot.
+
+    Seen failing when ApiVersions names the features of the image only.
+    """
+    world = World(1)
+
+    async def level_at(cluster: SimulatedCluster, host: str, port: int) -> int:
+        connection = await dial(cluster.client().runtime, host, port, "test", timeout_ms=2000)
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        answer = await connection.send(request)
+        connection.close()
+        supported = {each.name: each.max_version for each in answer.supported_features}
+        assert supported["kraft.version"] == 1
+        finalized: dict[str, int] = {
+            each.name: each.max_version_level for each in answer.finalized_features
+        }
+        assert finalized["metadata.version"] == 25
+        return finalized.get("kraft.version", 0)
+
+    async def main() -> None:
+        settings = {
+            "metadata.log.max.record.bytes.between.snapshots": "1000",
+            "metadata.max.retention.bytes": "0",
+        }
+        cluster = SimulatedCluster(world, config=settings, dynamic=dynamic)
+        await cluster.start()
+        expected = 1 if dynamic else 0
+        assert await level_at(cluster, "controller", CONTROLLER_PORT) == expected
+        assert await level_at(cluster, "broker-0", BROKER_PORT) == expected
+        for number in range(6):
+            await cluster.client().create_topic(f"t{number}", partitions=3)
+        cluster.crash(0)
+        cluster.start_node(0)
+        await cluster.until_ready(0)
+        broker = cluster.nodes[0].broker
+        assert broker is not None
+        assert broker.observer.snapshots_loaded == 1
+        assert await level_at(cluster, "broker-0", BROKER_PORT) == expected
+
+    world.run(main)
 
 
 def test_who_has_not_caught_up_can_not_be_added() -> None:

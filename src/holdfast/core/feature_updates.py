@@ -16,6 +16,7 @@ from holdfast.core.features import (
 )
 from holdfast.core.image import MetadataRecord, Partition, ResourceType
 from holdfast.core.state import ControllerState, Decision, Refusal
+from holdfast.core.voter_changes import KRAFT_VERSION
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -89,6 +90,8 @@ def _update_one(state: ControllerState, update: FeatureUpdateKey) -> Refusal | l
 
 
 def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
+    if name == KRAFT_VERSION:
+        return "It is chosen when a cluster's controllers are formatted."
     if name not in SUPPORTED:
         return f"Local controller {state.node_id} does not support this feature."
     low, high = SUPPORTED[name]

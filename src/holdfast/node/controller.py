@@ -166,6 +166,11 @@ class Controller:
         return self.quorum.leader_id if self.quorum is not None else -1
 
     @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version: from 1 on the voters stand in the log."""
+        return self.quorum.voter_log.history.kraft_version if self.quorum is not None else 0
+
+    @property
     def image(self) -> MetadataImage:
         """The image up to the log's end: for deciding, not for showing."""
         return self.state.image

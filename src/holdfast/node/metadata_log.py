@@ -31,13 +31,18 @@ from holdfast.wire.batch import (
     build_batch,
     control_key,
     crc_matches,
+    read_control_type,
     read_header,
     read_records,
 )
-from holdfast.wire.codec import encode
+from holdfast.wire.codec import decode, encode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.records import decode_record, encode_record
-from holdfast.wire.records.control import LeaderChangeMessage, LeaderChangeVoter
+from holdfast.wire.records.control import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+)
 from holdfast.wire.uuids import METADATA_TOPIC_ID
 
 # Records that are not written in their last version: none, for metadata.version 25 allows them all.
@@ -57,6 +62,7 @@ class CommittedBatch(NamedTuple):
     records: list[MetadataRecord]
     last_offset: int
     epoch: int
+    kraft_version: int | None = None  # where it is a control batch that sets this level
 
 
 def record_version(record: MetadataRecord) -> int | None:
@@ -82,9 +88,19 @@ def decode_batches(data: bytes | memoryview) -> Iterator[CommittedBatch]:
         if not crc_matches(batch):
             raise WireError(f"the batch at offset {header.base_offset} has a wrong CRC")
         records: list[MetadataRecord] = []
-        if not header.is_control:
+        kraft_version = None
+        if header.is_control:
+            kraft_version = _kraft_version(batch)
+        else:
             records = [decode_record(record.value or b"") for record in read_records(batch)]
-        yield CommittedBatch(records, header.last_offset, header.leader_epoch)
+        yield CommittedBatch(records, header.last_offset, header.leader_epoch, kraft_version)
+
+
+def _kraft_version(batch: memoryview) -> int | None:
+    for record in read_records(batch):
+        if read_control_type(record.key) == ControlType.KRAFT_VERSION:
+            return decode(KRaftVersionRecord, 0, record.value or b"").k_raft_version
+    return None
 
 
 class MetadataLog:

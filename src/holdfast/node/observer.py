@@ -62,6 +62,7 @@ class Observer:
     ) -> None:
         self.image = image
         self.high_watermark = -1  # the controller's; -1 before it was heard
+        self.kraft_version = 0  # its level; the log has it in control records, the image hasn't
         self.snapshots_loaded = 0
         self.someone_leaves: Callable[[], None] | None = None  # a broker began to shut down
         self._last_refusal = ErrorCode.NONE
@@ -192,15 +193,16 @@ class Observer:
             logger.exception("a snapshot of the metadata log can't be used")
             self._channel.drop()
         else:
-            self._replace(loaded)
+            self._replace(loaded, fetch.reader.kraft_version)
             return
         await asyncio.sleep(RETRY_MS / 1000)
 
-    def _replace(self, loaded: MetadataImage) -> None:
+    def _replace(self, loaded: MetadataImage, kraft_version: int) -> None:
         if loaded.offset <= self.image.offset:
             return  # it says nothing that is new here
         logger.info("the metadata log is read from a snapshot, up to offset %d", loaded.offset)
         self.snapshots_loaded += 1
+        self.kraft_version = kraft_version
         delta = replace_image(self.image, loaded)
         if delta:
             self._changed(delta)
@@ -232,6 +234,8 @@ class Observer:
                 self._changed(delta)
             self._notice_departures(delta)
         else:
+            if batch.kraft_version is not None:
+                self.kraft_version = batch.kraft_version
             self.image.advance(batch.last_offset, batch.epoch)
         self._wake()
 

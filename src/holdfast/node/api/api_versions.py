@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.core.features import SUPPORTED
+from holdfast.core.voter_changes import KRAFT_VERSION, KRAFT_VERSIONS
 from holdfast.node.api import BROKER, CONTROLLER
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import api_versions as wire
@@ -26,6 +27,7 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_LEVEL_0 = 4
 
+_FEATURES = {**SUPPORTED, KRAFT_VERSION: KRAFT_VERSIONS}
 _BROKER_APIS = [
     wire.ApiVersion(api_key=key, min_version=api.broker[0], max_version=api.broker[1])
     for key, api in sorted(BROKER.items())
@@ -42,14 +44,14 @@ def handle(
     broker: Broker, context: RequestContext, request: wire.ApiVersionsRequest
 ) -> wire.ApiVersionsResponse:
     """Name what a broker's listener serves."""
-    return _answer(context, request, _BROKER_APIS, broker.image)
+    return _answer(context, request, _BROKER_APIS, broker.image, broker.observer.kraft_version)
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: wire.ApiVersionsRequest
 ) -> wire.ApiVersionsResponse:
     """Name what a controller's listener serves."""
-    return _answer(context, request, _CONTROLLER_APIS, controller.image)
+    return _answer(context, request, _CONTROLLER_APIS, controller.image, controller.kraft_version)
 
 
 def _answer(
@@ -57,6 +59,7 @@ def _answer(
     request: wire.ApiVersionsRequest,
     apis: Iterable[wire.ApiVersion],
     image: MetadataImage,
+    kraft_version: int,
 ) -> wire.ApiVersionsResponse:
     if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
         SOFTWARE.fullmatch(request.client_software_name)
@@ -65,14 +68,17 @@ def _answer(
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     response = wire.ApiVersionsResponse(api_keys=list(apis))
     if image.features:
+        levels = dict(image.features)
+        if kraft_version > 0:
+            levels[KRAFT_VERSION] = kraft_version
         response.finalized_features_epoch = image.offset
         response.finalized_features = [
             wire.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(levels.items())
         ]
         response.supported_features = [
             wire.SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in sorted(SUPPORTED.items())
+            for name, (low, high) in sorted(_FEATURES.items())
             # Clients of an earlier version take a lowest level of 0 for an error.
             if low > 0 or context.version >= FIRST_VERSION_WITH_LEVEL_0
         ]
