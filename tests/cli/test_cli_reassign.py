@@ -165,6 +165,11 @@ def test_a_broker_is_emptied(run: Run, brokers: str, driver: Driver) -> None:
     outcome = run(*at, "--topic", topic, "--remove-broker", "2", "--throttle", "5000000")
     assert outcome.status == 0, outcome.errors
     assert held(driver, topic) == [[1, 0], [0, 1]]
+    again = run(*at, "--topic", topic, "--remove-broker", "2")
+    assert again.output == "Nothing has to move.\n"
+    unknown = run(*at, "--topic", topic, "--remove-broker", "2", "--remove-broker", "9")
+    assert unknown.status == 1
+    assert "no broker 9 is alive" in unknown.errors
 
 
 def test_a_move_is_called_back(run: Run, brokers: str, driver: Driver, tmp_path: Path) -> None:

@@ -41,6 +41,18 @@ def test_what_would_be_added(run: Run, tmp_path: Path) -> None:
     )
 
 
+def test_where_it_is_advertised_counts(run: Run, tmp_path: Path) -> None:
+    """Goal: voters are told an address that they can reach. Method: it listens everywhere.
+
+    Seen failing when `listeners` counts for more than `advertised.listeners`.
+    """
+    text = PROPERTIES.replace("127.0.0.1:19999", ":19999")
+    text += "advertised.listeners=CONTROLLER://far.example:29999\n"
+    file = controller(tmp_path, text)
+    outcome = run("metadata-quorum", "add-controller", "--command-config", file, "--dry-run")
+    assert outcome.output.endswith("endpoints: CONTROLLER://far.example:29999\n")
+
+
 def test_what_would_be_removed(run: Run) -> None:
     """Goal: kafka-metadata-quorum's sentence, two spaces included. Method: as above."""
     ids = ("--controller-id", "5", "--controller-directory-id", DIRECTORY_ID)
@@ -55,6 +67,7 @@ def test_what_would_be_removed(run: Run) -> None:
     [
         (PROPERTIES.replace("103", "many"), True, "node.id=many"),
         (PROPERTIES, False, "format the controller's directory first"),
+        (PROPERTIES.replace("127.0.0.1:19999", ":19999"), True, "set advertised.listeners"),
     ],
 )
 def test_a_controller_that_can_not_be_read(

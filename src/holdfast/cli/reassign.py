@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -201,6 +201,7 @@ class Mover:
             )
         current = reassigning.assignment(self._driver, list(topics) or None, internal=bool(removed))
         known = self._brokers()
+        _check_there(removed, known, current)
         planner = Planner(
             reassigning.without_moves(self._driver, current),
             {broker: rack for broker, rack in known.items() if broker not in removed},
@@ -350,6 +351,17 @@ class Mover:
     def _say(self, text: str) -> None:
         if not self._as_json:
             print(text, flush=True)
+
+
+def _check_there(removed: Sequence[int], alive: Collection[int], current: Assignment) -> None:
+    """A broker that is down may be emptied; one that nobody has heard of is a mistake."""
+    holding = {node for nodes in current.values() for node in nodes}
+    unknown = [broker for broker in removed if broker not in alive and broker not in holding]
+    if unknown:
+        raise CommandError(
+            f"--remove-broker: no broker {_ids(unknown)} is alive, and none of these partitions "
+            "has a replica there."
+        )
 
 
 def _check_known(target: Assignment, current: Assignment) -> None:

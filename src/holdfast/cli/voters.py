@@ -63,13 +63,19 @@ def read_voter(config: Path) -> NewVoter:
     names = settings.controller_listener_names
     listeners = [
         (listener.name, listener.host, listener.port)
-        for listener in (*settings.advertised_listeners, *settings.listeners)
-        if listener.name in names
+        for listener in settings.advertised_listeners
+        if listener.name in names and listener.host
     ]
+    if not listeners:
+        raise CommandError(
+            f"--command-config {config}: the controllers' listener has no host that others could "
+            "reach: set advertised.listeners.",
+            code=EXIT_USAGE,
+        )
     return NewVoter(
         id=settings.node_id,
         directory_id=_directory_id(Path(settings.metadata_log_dir)),
-        listeners=list({name: (name, host, port) for name, host, port in listeners}.values()),
+        listeners=listeners,
     )
 
 
