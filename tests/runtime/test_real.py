@@ -154,13 +154,20 @@ def test_lane_waits_for_its_own_job_and_for_no_other_lane() -> None:
 
 
 def test_answer_to_a_loop_that_is_gone_is_dropped() -> None:
+    """Goal: nobody is left to hear of a job that ends late, and its thread goes on. Method: the
+    job ends only after its loop; an error in the thread fails the test.
+    """
     worker = real.RealWorker(1)
+    gone = threading.Event()
+    ended: list[bool] = []
 
     async def main() -> None:
-        worker.submit(lambda: None)
+        worker.submit(lambda: ended.append(gone.wait(10)))
 
     asyncio.run(main())
+    gone.set()
     worker.close()
+    assert ended == [True]
 
 
 def test_clock_and_runtime() -> None:
