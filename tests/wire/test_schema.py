@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.wire.codec import decode, encode, encode_buffers
-from holdfast.wire.errors import INDEFINITE, RETRIABLE, EncodeError, ErrorCode, error_code
+from holdfast.wire.errors import (
+    INDEFINITE,
+    RETRIABLE,
+    EncodeError,
+    ErrorCode,
+    error_code,
+    error_name,
+)
 from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -160,4 +167,5 @@ def test_error_codes() -> None:
     assert {int(code) for code in RETRIABLE} == {int(c) for c in KioErrorCode if c.retriable}
     assert error_code(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error_code(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (error_name(3), error_name(9999)) == ("UNKNOWN_TOPIC_OR_PARTITION", "error 9999")
     assert {int(code) for code in INDEFINITE} == {-1, 6, 7, 13, 20, 56}

@@ -16,7 +16,7 @@ from typing import Any, Self
 from holdfast.cli import CommandError
 from holdfast.clients.admin import AdminError, reassignments
 from holdfast.clients.driver import Driver, NodeChoice, UnsupportedError
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 
 CLIENT_ID = "holdfast-admin"
@@ -411,10 +411,7 @@ def _by_node(kind: ResourceType, names: Sequence[str]) -> dict[int | None, list[
 
 
 def _outcome(code: int, message: str | None) -> tuple[ErrorCode, str]:
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        known = ErrorCode.UNKNOWN_SERVER_ERROR
+    known = error_code(code)
     return known, message or _SENTENCES.get(known, "")
 
 

@@ -9,7 +9,7 @@ import typer
 from holdfast.cli import CommandError
 from holdfast.cli.options import BootstrapServer, bootstrap_servers
 from holdfast.clients.driver import Driver, UnsupportedError
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 ANSWER_S = 35.0
@@ -49,9 +49,6 @@ def unregister(
         except UnsupportedError:
             raise CommandError("This cluster can't unregister brokers.") from None
     if answer.error_code != ErrorCode.NONE:
-        try:
-            name = ErrorCode(answer.error_code).name
-        except ValueError:
-            name = f"error {answer.error_code}"
+        name = error_name(answer.error_code)
         raise CommandError(f"Broker {broker}: {answer.error_message or 'refused'} ({name})")
     print(f"Broker {broker} is no longer registered.")

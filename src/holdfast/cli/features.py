@@ -13,7 +13,7 @@ from holdfast import __version__
 from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
 from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers, feature_levels
 from holdfast.clients.driver import Driver
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.messages.api_versions import ApiVersionsRequest
 from holdfast.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -208,7 +208,4 @@ def _update(
 def _error(code: int, message: str | None) -> str | None:
     if code == ErrorCode.NONE:
         return None
-    try:
-        return message or ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
+    return message or error_name(code)

@@ -15,7 +15,7 @@ from holdfast.clients.driver import DriverError, Peer, UnsupportedError, parse_a
 from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
 from holdfast.config.properties import parse_properties
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from holdfast.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from holdfast.wire.schema import Request
@@ -128,11 +128,7 @@ def _ask(bootstrap: str, request: Request, what: str) -> None:
             peer.close()
         if answer.error_code == ErrorCode.NONE:
             return
-        try:
-            name = ErrorCode(answer.error_code).name
-        except ValueError:
-            name = f"error {answer.error_code}"
-        reason = f"{answer.error_message or 'refused'} ({name})"
+        reason = f"{answer.error_message or 'refused'} ({error_name(answer.error_code)})"
         if answer.error_code not in NOT_THIS_ONE:
             break
     raise CommandError(f"{what}: {reason}")

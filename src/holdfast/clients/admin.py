@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.clients.driver import Driver
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -62,11 +62,7 @@ class AdminError(Exception):
     """The cluster refused; the text says what and why."""
 
     def __init__(self, what: str, code: int, message: str | None) -> None:
-        try:
-            name = ErrorCode(code).name
-        except ValueError:
-            name = f"error {code}"
-        super().__init__(f"{what}: {name}" + (f" ({message})" if message else ""))
+        super().__init__(f"{what}: {error_name(code)}" + (f" ({message})" if message else ""))
         self.code = code
 
 

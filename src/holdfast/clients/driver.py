@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from holdfast.wire.errors import ErrorCode, WireError
+from holdfast.wire.errors import ErrorCode, WireError, error_name
 from holdfast.wire.messages import api_name
 from holdfast.wire.messages.metadata import (
     MetadataRequest,
@@ -332,8 +332,4 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 
 
 def _refusal(what: str, code: int) -> NoLeaderError:
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = f"error {code}"
-    return NoLeaderError(f"{what}: {name}", code)
+    return NoLeaderError(f"{what}: {error_name(code)}", code)

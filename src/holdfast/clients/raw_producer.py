@@ -32,7 +32,7 @@ from holdfast.clients.payload import digest_of, value_for
 from holdfast.clients.recorder import Recorder
 from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.wire.batch import Record, build_batch
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import error_name
 from holdfast.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -130,7 +130,7 @@ class RawProducer:
         if not answer.error_code:
             return self._acknowledged(name, partition, answer.base_offset)
         code = answer.error_code
-        word = _name_of(code)
+        word = error_name(code)
         if is_certain(code, word, retries=0):
             return self._refused(name, partition, word, answer.error_message or "")
         return self._unknown(name, partition, word, answer.error_message or "")
@@ -192,13 +192,6 @@ class RawProducer:
     def _record(self, outcome: Outcome) -> Outcome:
         self._recorder.flush()
         return outcome
-
-
-def _name_of(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
 
 
 def drive(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from holdfast.clients.driver import DriverError, Peer
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import error_name
 from holdfast.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -136,8 +136,5 @@ def _replica(state: ReplicaState, endpoints: Mapping[int, tuple[str, ...]]) -> Q
 
 
 def _refused(code: int, message: str | None) -> RefusedError:
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = f"error {code}"
+    name = error_name(code)
     return RefusedError(f"{name} ({message})" if message else name)

@@ -215,3 +215,9 @@ _BY_NUMBER: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
 def error_code(number: int) -> ErrorCode:
     """Return the code with that number; one from a future Kafka is an unknown server error."""
     return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def error_name(number: int) -> str:
+    """Return what people should read of a code, that of a future Kafka as its number."""
+    found = _BY_NUMBER.get(number)
+    return found.name if found is not None else f"error {number}"
