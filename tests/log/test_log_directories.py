@@ -34,7 +34,9 @@ from holdfast.log.checkpoints import (
     read_meta_properties,
     write_meta_properties,
 )
+from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
+from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.real import RealDisk, real_runtime
 from holdfast.testing.disk import DiskFault
@@ -428,3 +430,105 @@ def test_a_clean_end_proves_nothing_when_something_is_missing_since(damage: str)
         await found.close(broker_epoch=8)
 
     virtual(body)
+
+
+async def _checkpointed(runtime: Runtime, *, synced: bool) -> tuple[LogDirectories, Log]:
+    """Forty committed records, and checkpoints that say so; if synced, nine of them deleted."""
+    directories, log = new_log(runtime, small_settings(segment_bytes=1_000_000))
+    directories.start()
+    for _ in range(40):
+        append(log)
+    log.high_watermark = 40
+    if synced:
+        await log.flush()
+        assert log.advance_start(9)
+    await asyncio.sleep(61)  # virtual: all checkpoints have been written
+    return directories, log
+
+
+@pytest.mark.parametrize(
+    "loss", ["made anew", "made anew after a start", "cut", "cut before a sync", "begun anew"]
+)
+def test_no_checkpoint_outlives_what_it_speaks_of(loss: str) -> None:
+    """What is written behind a loss must not count as deleted, synced or committed after a crash.
+
+    Seen to fail: each without its own call of `write_now`.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = await _checkpointed(runtime, synced=loss != "cut before a sync")
+        if loss.startswith("cut"):
+            log.truncate_to(5)
+        elif loss == "begun anew":
+            log.reset_to(3)
+        else:
+            directories.delete("t", 0)
+            if loss == "made anew after a start":
+                crash(directories)
+                runtime = after_crash(runtime)
+                directories = open_directories(runtime)
+            log = directories.create("t", 0, TOPIC_ID, small_settings())
+        start, end = log.start, log.end
+        while log.end < 40:
+            append(log)
+        crash(directories)
+        found = reopened(after_crash(runtime))[1]
+        assert found.start == start
+        assert found.high_watermark <= end
+        assert found.end == 40
+
+    virtual(body)
+
+
+def test_what_a_power_cut_took_does_not_count_as_committed_when_it_is_written_anew() -> None:
+    """Seen to fail: with the old high watermark left in its checkpoint, above the log's end."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        directories.start()
+        await log.flush()
+        for _ in range(40):
+            append(log)
+        log.high_watermark = 40
+        await asyncio.sleep(6)  # virtual: the high watermark has been written
+        crash(directories)
+        runtime = after_crash(runtime, power=True)
+        directories, log = reopened(runtime)
+        end = log.end
+        assert log.high_watermark <= end < 40
+        while log.end < 40:
+            append(log)
+        crash(directories)
+        found = reopened(after_crash(runtime))[1]
+        assert found.end == 40
+        assert found.high_watermark <= end
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_a_deleted_replica_does_not_come_back_beside_the_one_made_anew(died: bool) -> None:
+    """Seen to fail: without making the old one's new name durable first (at a start, too)."""
+
+    async def body(runtime: Runtime) -> None:
+        paths = ["/a", "/b"]
+        directories = open_directories(runtime, paths)
+        first = directories.create("t", 0, TOPIC_ID, small_settings())
+        await asyncio.sleep(1)  # virtual: its name is durable
+        directories.delete("t", 0)
+        if died:
+            crash(directories)
+            runtime = after_crash(runtime)
+            directories = open_directories(runtime, paths)
+        directories.create("t", 1, TOPIC_ID, small_settings())
+        again = directories.create("t", 0, bytes(16 * [7]), small_settings())
+        assert again.home.path != first.home.path
+        append(again)
+        await again.flush()
+        crash(directories)
+        found = open_directories(after_crash(runtime, power=True), paths).get("t", 0)
+        assert found is not None
+        assert found.topic_id == again.topic_id
+
+    for seed in range(6):
+        virtual(body, seed=seed)

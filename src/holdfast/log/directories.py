@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from holdfast.config.topic import TopicSettings
@@ -123,15 +124,15 @@ class LogDirectories:
             if directory.online:
                 try:
                     closed_at.update(self._load_directory(directory))
-                except OSError as error:
+                except (OSError, StorageError) as error:
                     self._fail_at_start(directory, error)
         if self._for_topics and not any(directory.online for directory in self._for_topics):
             reasons = "; ".join(f"{found.path}: {found.failure}" for found in self._for_topics)
             raise DirectoryError(f"no log directory works: {reasons}")
         self._check_proof(closed_at)
 
-    def _fail_at_start(self, directory: LogDirectory, error: OSError) -> None:
-        failure = directory.fail(error)
+    def _fail_at_start(self, directory: LogDirectory, error: OSError | StorageError) -> None:
+        failure = error if isinstance(error, StorageError) else directory.fail(error)
         if directory.path == self._metadata_path:
             raise DirectoryError(f"metadata.log.dir must work: {failure}") from error
         for key in directory.replicas:
@@ -165,7 +166,7 @@ class LogDirectories:
     def _load_directory(self, directory: LogDirectory) -> Mapping[tuple[str, int], int]:
         """Open what lies there; return where each replica ended, if the last end was a clean one.
 
-        OSError: the disk fails.
+        OSError, StorageError: the disk fails.
         """
         disk, path = self._runtime.disk, directory.path
         broker_epoch = read_clean_shutdown(disk, path)
@@ -177,9 +178,11 @@ class LogDirectories:
         recovery_points = self._read_offsets(path, RECOVERY_POINT)
         starts = self._read_offsets(path, LOG_START)
         high_watermarks = self._read_offsets(path, HIGH_WATERMARK)
+        renamed = False
         for name in disk.list(path):
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 directory.remove_later([f"{path}/{name}"], 0)
+                renamed = True
                 continue
             key = _partition_of(name)
             if key is None:
@@ -193,6 +196,10 @@ class LogDirectories:
                 high_watermark=high_watermarks.get(key, 0),
             )
             self._load_replica(directory, name, key, remembered)
+        if directory.contradicts(recovery_points, starts, high_watermarks):
+            directory.write_now()  # before anything is written
+        if renamed:
+            directory.sync_names()  # or a replica made anew may meet the old one
         return recovery_points if broker_epoch is not None else {}
 
     def _check_proof(self, closed_at: Mapping[tuple[str, int], int]) -> None:
@@ -309,6 +316,10 @@ class LogDirectories:
         is online.
         """
         assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
+        for each in self.directories:
+            if each.online:
+                with suppress(StorageError):  # that one is offline now
+                    each.forget((topic, partition))
         directory = self._directory_for(topic)
         path = f"{directory.path}/{topic}-{partition}"
         disk = self._runtime.disk
@@ -361,7 +372,7 @@ class LogDirectories:
     def delete(self, topic: str, partition: int) -> None:
         """Rename the replica's directory to -delete at once, remove it after file.delete.delay.ms.
 
-        StorageError: the rename failed. The replica is gone for this process all the same.
+        StorageError: the disk failed. The replica is gone for this process all the same.
         """
         log = self._take_out(topic, partition)
         if not log.offline:
@@ -387,8 +398,8 @@ class LogDirectories:
 
     def _take_out(self, topic: str, partition: int) -> Log:
         log = self._logs.pop((topic, partition))
-        del log.home.replicas[topic, partition]
         log.abandon()
+        log.home.take_out((topic, partition))
         return log
 
     def _rename_away(self, log: Log, ending: str) -> str:

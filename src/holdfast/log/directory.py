@@ -11,7 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from holdfast.log.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, encode_offsets
+from holdfast.log.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    Offsets,
+    encode_offsets,
+)
 from holdfast.log.errors import StorageError
 from holdfast.log.files import FileCache
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
@@ -19,6 +25,8 @@ from holdfast.wire.uuids import NULL_UUID
 
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 _NEXT_SUFFIX: Final = ".next"
+_CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK)
+_OUTDATED_MAX: Final = 1000  # replicas that are gone and may stand in checkpoints
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +66,8 @@ class LogDirectory:
         # Checkpoints that a job is writing, each with the generation in which it began.
         self._under_way: dict[str, int] = {}
         self._generation = 0  # of the checkpoints; see `supersede`
+        # Replicas that were taken out, and of which checkpoints may still speak.
+        self._outdated: set[tuple[str, int]] = set()
         self.names = 0  # replicas made so far
         self.names_durable = 0  # so many of them survive a power cut
 
@@ -139,13 +149,22 @@ class LogDirectory:
         job.add_done_callback(written)
 
     def write_now(self) -> None:
-        """Write recovery points and log starts durably: a log was cut below them (rare).
+        """Write all checkpoints durably before this returns: a log was cut below one (rare).
 
-        Otherwise a crash would trust what is written from now on below the old recovery point.
+        Otherwise what is written from now on below the old offset would count, after a crash, as
+        synced, as deleted, or as committed.
         """
+        self._write_now(_CHECKPOINTS)
+        self._outdated.clear()
+
+    def write_starts_now(self) -> None:
+        """Write log starts durably before this returns, and what is known to be synced."""
+        self._write_now((RECOVERY_POINT, LOG_START))
+
+    def _write_now(self, names: Sequence[str]) -> None:
         self.check()
         self.supersede()
-        for name in (RECOVERY_POINT, LOG_START):
+        for name in names:
             data = self._content(name)
             if self._written.get(name) == data:
                 continue
@@ -154,6 +173,46 @@ class LogDirectory:
             except OSError as error:
                 raise self.fail(error) from error
             self._written[name] = data
+
+    def contradicts(self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets) -> bool:
+        """Whether these checkpoints say more than is true of the replicas that are there."""
+        replicas = self.replicas
+
+        def past(offsets: Offsets, offset_of: Callable[[Replica], int]) -> bool:
+            return any(
+                key not in replicas or told > offset_of(replicas[key])
+                for key, told in offsets.items()
+            )
+
+        return (
+            past(recovery_points, lambda replica: replica.recovery_point)
+            or past(starts, lambda replica: replica.start)
+            or past(watermarks, lambda replica: replica.high_watermark)
+        )
+
+    def take_out(self, key: tuple[str, int]) -> None:
+        """Let go of a replica. StorageError: the disk failed, and it is gone all the same."""
+        del self.replicas[key]
+        self._outdated.add(key)
+        if len(self._outdated) >= _OUTDATED_MAX and self.online:
+            self.write_now()
+
+    def forget(self, key: tuple[str, int]) -> None:
+        """Nothing of an earlier replica of this name is found again once this returns.
+
+        What checkpoints say of it would be taken as said of the new one, and cost it what it has;
+        and after a power cut it could stand there with its old name once more.
+        """
+        if key in self._outdated:
+            self.write_now()
+            self.sync_names()
+
+    def sync_names(self) -> None:
+        """Make names in the directory durable before this returns."""
+        try:
+            self.runtime.disk.sync_directory(self.path)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def supersede(self) -> None:
         """Checkpoints under way are out of date."""

@@ -479,14 +479,16 @@ class Log:
         self._cursors.clear()
         offset = self._segments.truncate(offset, self.settings)
         self._end = offset
-        start, self._start = self._start, min(self._start, offset)
+        kept = self._start, self.high_watermark
+        self._start = min(self._start, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._epochs.truncate_from_end(offset)
         self._snapshots.forget(lambda snapshot: snapshot > offset)
         if not self._producers.truncate(offset):
             self._replay_producers()
         # That the file is shorter is not durable yet: what was cut off may come back.
-        if self._flusher.truncated(min(offset, self._segments.active.base)) or start != self._start:
+        unflushed = self._flusher.truncated(min(offset, self._segments.active.base))
+        if unflushed or kept != (self._start, self.high_watermark):
             self.home.write_now()
 
     def _replay_producers(self) -> None:
@@ -532,7 +534,7 @@ class Log:
 
         Without its topic's id a replica may be set aside after a power cut, and its start with it.
         """
-        self.home.write_now()
+        self.home.write_starts_now()
         if self._is_new:
             self._keep_identity()
 
