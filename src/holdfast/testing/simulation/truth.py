@@ -365,15 +365,16 @@ class PartitionTruth:
             return
         if not lacking and (election.is_clean or not election.unclean_allowed):
             return
-        reason = allowed(election, lacking, replica.lost)
+        promised = [entry for entry in lacking if entry.last >= self.start_max]
+        reason = allowed(election, promised, replica.lost)
         if reason is None:
             self._lacks(replica, epoch, lacking, election)
             return
         offset = min(lacking[0].base, replica.chain.end) if lacking else replica.chain.end
         self.allowances.add(Forgiveness(epoch, offset, reason))
-        if lacking:
+        if promised:
             self._counts[f"elections with loss: {reason}"] += 1
-            self._counts["committed batches lost as allowed"] += len(lacking)
+            self._counts["committed batches lost as allowed"] += len(promised)
         # Also what was deleted before, and is missed by nobody: its offsets are given out again.
         if self.committed.entries and self.committed.entries[-1].epoch < epoch:
             self.committed.truncate(offset)
@@ -383,16 +384,14 @@ class PartitionTruth:
         """Committed batches from before an epoch that a replica does not have, in order.
 
         What later leaders have committed is no business of who learns late that it was elected,
-        older batches among it too.
+        older batches among it too. Whoever lost what others have deleted since lacks it all the
+        same: it gives the offsets out again.
         """
         lacking: list[Entry] = []
         for entry in reversed(self.committed.entries):
             if self._committed_in[entry.name] >= epoch:
                 continue
-            if (
-                entry.last < max(replica.start, self.start_max)
-                or replica.chain.at(entry.base) == entry
-            ):
+            if entry.last < replica.start or replica.chain.at(entry.base) == entry:
                 break
             lacking.append(entry)
         return lacking[::-1]
