@@ -9,21 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.cluster.layout import ClusterError
-from holdfast.cluster.plan import Shape
+from holdfast.cluster.plan import LOCAL_PROFILE, Shape
 from holdfast.judge.promise import Promise, promise_for
 
 TOPIC = "foo"
 ELR = "eligible.leader.replicas.version"
 
-# Short sessions show faults quickly; "kafka" leaves Kafka's own defaults (session 9 s, lag 30 s).
+# As `holdfast up` has it, to see faults soon; "kafka" has Kafka's own defaults (session 9 s,
+# lag 30 s).
 PROFILES: Mapping[str, Mapping[str, str]] = {
-    "lab": {
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "controller.quorum.fetch.timeout.ms": "1000",
-        "controller.quorum.election.timeout.ms": "200",
-        "controller.quorum.election.backoff.max.ms": "250",
-    },
+    "lab": LOCAL_PROFILE,
     "kafka": {
         "broker.session.timeout.ms": "9000",
         "broker.heartbeat.interval.ms": "2000",

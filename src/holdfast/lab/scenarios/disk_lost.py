@@ -48,6 +48,7 @@ def steps(run: Run) -> None:
     clients = start_clients(run)
     producer, raw = clients.producer, clients.raw
     run.steady(producer, 1.0)
+    preload.tail.poll()  # a long history, which nobody reads while the victim's session runs
 
     victim = assignment[VICTIM_PARTITION][0]
     back = Return(run, victim)
