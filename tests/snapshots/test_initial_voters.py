@@ -14,7 +14,7 @@ from holdfast.core.voter_changes import voters_of
 from holdfast.core.voters import Voter
 from holdfast.log.checkpoints import read_meta_properties
 from holdfast.node.format import FormatError, format_directories
-from holdfast.node.initial_voters import parse_initial_controllers
+from holdfast.node.initial_voters import own_voter, parse_initial_controllers
 from holdfast.node.snapshot_format import SnapshotReader
 from holdfast.testing.disk import MemoryDisk
 from holdfast.testing.runtime import SeededRandom
@@ -37,6 +37,19 @@ def settings_of(**more: str) -> NodeSettings:
         **{key.replace("_", "."): value for key, value in more.items()},
     }
     return NodeSettings.from_properties({k: v for k, v in properties.items() if v})[0]
+
+
+def test_of_several_listeners_the_first_name_counts() -> None:
+    """Whoever reads a voters' record chooses so, too; else this node would seem to have moved.
+
+    Seen failing when the first listener counts.
+    """
+    settings = settings_of(
+        listeners="SECOND://two:9094,FIRST://one:9093",
+        controller_listener_names="FIRST,SECOND",
+        listener_security_protocol_map="FIRST:PLAINTEXT,SECOND:PLAINTEXT",
+    )
+    assert own_voter(settings, DIRECTORY) == Voter(1, "one", 9093, DIRECTORY)
 
 
 def test_standalone_and_initial_controllers() -> None:

@@ -83,22 +83,7 @@ class Broker:
             node=settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
         )
-        self.partitions = Partitions(
-            runtime,
-            node=settings.node_id,
-            metadata=self.image,
-            directories=directories,
-            waiting=self.waiting,
-            lag_ms_max=settings.replica_lag_time_max_ms,
-            fetch=_fetch_settings(settings),
-            settings_of=self.topic_settings,
-            endpoint=self._endpoint,
-            broker_epoch=lambda: self.broker_epoch,
-            propose=self.isr_changes.propose,
-            follower_quota=self.follower_quota,
-            fetcher_ended=self._loop_ended,
-            taken_up=self.assignments.look,
-        )
+        self.partitions = self._make_partitions()
         self.server = Server(
             runtime, settings, role="broker", owner=self, apis=BROKER, authorizer=authorizer
         )
@@ -115,6 +100,25 @@ class Broker:
         self._machine_name = machine_name
         directories.on_offline = self._directory_failed
         self._current = False  # the image is at least as new as our registration
+
+    def _make_partitions(self) -> Partitions:
+        settings = self.settings
+        return Partitions(
+            self.runtime,
+            node=settings.node_id,
+            metadata=self.image,
+            directories=self.directories,
+            waiting=self.waiting,
+            lag_ms_max=settings.replica_lag_time_max_ms,
+            fetch=_fetch_settings(settings),
+            settings_of=self.topic_settings,
+            endpoint=self._endpoint,
+            broker_epoch=lambda: self.broker_epoch,
+            propose=self.isr_changes.propose,
+            follower_quota=self.follower_quota,
+            fetcher_ended=self._loop_ended,
+            taken_up=self.assignments.look,
+        )
 
     def _controller_channel(self, client_id: str) -> ControllerChannel:
         return ControllerChannel(

@@ -19,7 +19,7 @@ from holdfast.config.node import NodeSettings
 from holdfast.core.brokers import expire_sessions, next_expiry_ms
 from holdfast.core.elections import balance, elect_leaderless
 from holdfast.core.features import METADATA_VERSION, bootstrap_records
-from holdfast.core.image import ImageDelta, MetadataImage
+from holdfast.core.image import MetadataImage
 from holdfast.core.quorum_view import Observers, QuorumView, ReplicaView
 from holdfast.core.state import ControllerState, Decision, Refusal
 from holdfast.core.voter_changes import Situation
@@ -28,6 +28,7 @@ from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import StorageError
 from holdfast.node.bootstrap import bootstrap_levels
 from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
+from holdfast.node.controller_reports import tell, view_of
 from holdfast.node.metadata_log import CommittedBatch, MetadataLog, MetadataLogError
 from holdfast.node.quorum import QuorumMember, static_voters
 from holdfast.node.snapshots import LoadedSnapshot, SnapshotMaker, SnapshotStore
@@ -232,36 +233,8 @@ class Controller:
         """The quorum as this controller sees it while it leads; None: it does not."""
         if not self.active:
             return None
-        assert self.log is not None
         assert self.quorum is not None
-        wall_ms, since_ms = self.runtime.clock.wall_ms(), self._now_ms()
-        own = ReplicaView(self.quorum.key, self.log.end, wall_ms, wall_ms)
-        found = []
-        for voter in self.quorum.voters.voters:
-            progress = self.quorum.state.replicas.get(voter.key)
-            if voter.node_id == own.key.node_id:
-                found.append(own)
-            elif progress is None or progress.end_then < 0:
-                found.append(ReplicaView(voter.key, -1))
-            else:
-                caught_up_ms = -1
-                if progress.caught_up_ms >= 0:
-                    caught_up_ms = wall_ms - (since_ms - progress.caught_up_ms)
-                fetched_ms = wall_ms - (since_ms - progress.fetched_ms)
-                view = ReplicaView(voter.key, progress.acknowledged, fetched_ms, caught_up_ms)
-                found.append(view)
-        return QuorumView(
-            leader_id=own.key.node_id,
-            epoch=self.quorum.epoch,
-            high_watermark=self.log.committed,
-            voters=tuple(found),
-            observers=tuple(
-                each
-                for each in self._readers.shown(wall_ms)
-                if not self.quorum.voters.is_part_of(each.key)
-            ),
-            members=self.quorum.voters,
-        )
+        return view_of(self.quorum, self._readers)
 
     def seen(self, key: ReplicaKey) -> ReplicaView | None:
         """What is known of one that reads the log without a vote."""
@@ -359,7 +332,7 @@ class Controller:
         delta = self.state.apply(decision.records, offset=last, epoch=epoch)
         for broker_id in delta.brokers_changed:
             self._changed_at[broker_id] = self.log.end
-        _tell(self.state.image, delta)
+        tell(self.state.image, delta)
         self.quorum.appended()
 
     # -- what the quorum tells -----------------------------------------------------------------
@@ -548,33 +521,3 @@ def _balance(state: ControllerState, _now_ms: int) -> Decision:
 
 def _elect_leaderless(state: ControllerState, _now_ms: int) -> Decision:
     return Decision(None, list(elect_leaderless(state)))
-
-
-def _tell(image: MetadataImage, delta: ImageDelta) -> None:
-    """Log what an operator wants to know: brokers coming and going, partitions without a leader."""
-    for broker_id, before in delta.brokers_changed.items():
-        after = image.brokers.get(broker_id)
-        if after is None:
-            logger.info("broker %d is unregistered", broker_id)
-        elif before is None or before.epoch != after.epoch:
-            logger.info("broker %d registered with epoch %d", broker_id, after.epoch)
-        elif before.fenced != after.fenced:
-            logger.info("broker %d is %s", broker_id, "fenced" if after.fenced else "unfenced")
-        elif after.in_controlled_shutdown and not before.in_controlled_shutdown:
-            logger.info("broker %d is shutting down", broker_id)
-    for (topic_id, index), was in delta.partitions_changed.items():
-        now = image.partition_by_id(topic_id, index)
-        if was is None or now is None or (was.leader == now.leader and was.isr == now.isr):
-            continue
-        unclean = now.recovery_state is not was.recovery_state and bool(now.recovery_state)
-        logger.info(
-            "%s-%d: %sisr %s -> %s%s",
-            now.topic,
-            index,
-            ""
-            if was.leader_epoch == now.leader_epoch
-            else f"leader {was.leader} -> {now.leader}, epoch {now.leader_epoch}, ",
-            list(was.isr),
-            list(now.isr),
-            ", UNCLEAN" if unclean else "",
-        )

@@ -45,12 +45,15 @@ def parse_initial_controllers(text: str) -> VoterSet:
 
 
 def own_voter(settings: NodeSettings, directory_id: bytes) -> Voter:
-    """This controller as a voter, where it is advertised. ConfigError: nobody could reach it."""
-    for listener in settings.advertised_listeners:
-        if listener.name in settings.controller_listener_names:
-            if not listener.host or not listener.port:
-                break
-            return Voter(settings.node_id, listener.host, listener.port, directory_id)
+    """This controller as a voter, where it is advertised. ConfigError: nobody could reach it.
+
+    Of several listeners the one whose name comes first counts, as everywhere else.
+    """
+    advertised = {listener.name: listener for listener in settings.advertised_listeners}
+    names = [name for name in settings.controller_listener_names if name in advertised]
+    listener = advertised[names[0]] if names else None
+    if listener is not None and listener.host and listener.port:
+        return Voter(settings.node_id, listener.host, listener.port, directory_id)
     raise ConfigError(
         "the controllers' listener needs a host and a port that can be reached: set listeners, or "
         "advertised.listeners"
