@@ -343,12 +343,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            if offset > self.epoch_start:\n",
         "            if offset >= 0:\n",
     ),
-    _one(
+    Mutation(
         "votes go to whoever asks first",
         "Raft, 5.4.1",
-        QUORUM,
-        "            return self.voted == candidate\n        return log_end >= self.log_end\n",
-        "            return self.voted == candidate\n        return True\n",
+        (
+            Edit(
+                QUORUM,
+                "            return self.voted == candidate\n"
+                "        return log_end >= self.log_end\n",
+                "            return self.voted == candidate\n        return True\n",
+            ),
+            Edit(
+                QUORUM,
+                "            return False\n        return log_end >= self.log_end\n",
+                "            return False\n        return True\n",
+            ),
+        ),
     ),
     _one(
         "a vote is given twice",

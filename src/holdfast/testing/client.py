@@ -77,6 +77,7 @@ class Stored(NamedTuple):
     offset: int
     value: bytes | None
     leader_epoch: int
+    timestamp: int = -1  # where it is asked for
 
 
 class ClusterClient:

@@ -203,6 +203,7 @@ class MemoryDisk:
         self.now_ms = now_ms
         self._fold = fold
         self._dead = False
+        self.watch: Callable[[str], None] | None = None  # told each operation's path before it
 
     # What goes wrong.
 
@@ -379,6 +380,8 @@ class MemoryDisk:
 
     def check(self, operation: Operation, path: str) -> None:
         """Raise what an operation has to raise before it does anything."""
+        if self.watch is not None:
+            self.watch(path)  # it may pull the plug
         if self._dead:
             _fail(errno.EIO, path)
         for fault in self._platter.faults:

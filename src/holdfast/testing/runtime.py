@@ -139,6 +139,33 @@ class Machine:
         self._world.fabric.kill(self.name, silently=True)
         self.disk = self.disk.power_cut(torn=torn)
 
+    def lie_in_wait(
+        self, part: str, strike: Callable[[], None], *, after: int = 0, in_job: bool = False
+    ) -> None:
+        """Call `strike` before an operation of the disk, once: so many `after` the first whose path
+        has `part` in it. `in_job`: only operations of jobs of the worker count, and a power cut is
+        possible in the middle of one. Until the process ends, or `stand_down`.
+        """
+        left = -1
+
+        def watch(path: str) -> None:
+            nonlocal left
+            if in_job and not (self._worker is not None and self._worker.busy):
+                return
+            if left < 0 and part in path:
+                left = after + 1
+            if left > 0:
+                left -= 1
+                if not left:
+                    self.stand_down()
+                    strike()
+
+        self.disk.watch = watch
+
+    def stand_down(self) -> None:
+        """Wait for no operation of the disk any more."""
+        self.disk.watch = None
+
     def pause(self) -> None:
         """SIGSTOP: its process does nothing; its kernel goes on taking what arrives."""
         assert self.process is not None, f"nothing runs on {self.name}"

@@ -34,6 +34,7 @@ class MemoryWorker:
         self._draw = random.Random(f"worker/{seed}")
         self.delay_us = delay_us  # bounds of a job's time; may change at any time
         self._queue_max = queue_max
+        self.busy = False  # in the middle of a job
         self._waiting = 0
         self._free_at: dict[str, float] = {}  # for each lane when its last job ends
         self._lanes: dict[str, deque[tuple[Callable[[], Any], asyncio.Future[Any]]]] = {}
@@ -71,10 +72,12 @@ class MemoryWorker:
         self._fold("job", lane)
         result = None
         failure: BaseException | None = None
+        self.busy = True
         try:
             result = job()
         except BaseException as error:  # noqa: BLE001 - it belongs to who awaits the future
             failure = error
+        self.busy = False
         if future.cancelled():
             return
         if failure is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from typing import Final
 from zlib import crc32
 
@@ -22,7 +23,7 @@ from holdfast.judge.history import (
     Send,
     Unknown,
 )
-from holdfast.testing.client import AnswerError, ClusterClient, RefusedError, Stored
+from holdfast.testing.client import AnswerError, ClusterClient, RefusedError, Stored, check
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import ProducerPlan, ReaderPlan
@@ -30,12 +31,19 @@ from holdfast.wire.batch import Record, batches, build_batch, read_records
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as fetching
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
+from holdfast.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
 _BATCH_MAX = 4
 _PAUSE_S = 0.1
 _DELIVERY_S = 25.0  # as delivery.timeout.ms: then the outcome is unknown
 _LOST_SEQUENCE_S = 5.0  # so long it may be an old leader that says so
 _FETCH_VERSION = 17
+_SEEN_MAX = 40
+_LOOKS_BACK = 0.05  # how often a reader does, of its reads
 _EPOCH_START_MS = 1_767_225_600_000
 
 
@@ -249,6 +257,9 @@ class SimulatedReader:
         self._oracle: Final = oracle
         self._next = dict.fromkeys(range(partitions), 0)
         self._nearest: dict[int, int] = {}  # partition -> the replica that the leader named
+        self._draw = random.Random(f"reader/{number}/{plan.topic}/{plan.pause_ms}")
+        # Some of what was delivered, for looking it up again.
+        self._seen: dict[int, deque[Stored]] = {n: deque(maxlen=_SEEN_MAX) for n in self._next}
         self.from_followers = 0
         self.stopping = False
 
@@ -257,6 +268,8 @@ class SimulatedReader:
             for partition in self._next:
                 try:
                     await self._read(partition)
+                    if self._seen[partition] and self._draw.random() < _LOOKS_BACK:
+                        await self._look_back(partition)
                 except (OSError, AnswerError):
                     self._nearest.pop(partition, None)
                     self._client.forget()
@@ -292,6 +305,31 @@ class SimulatedReader:
         self.from_followers += len(stored) if node != leader else 0
         self._delivered(partition, stored, data.high_watermark)
 
+    async def _look_back(self, partition: int) -> None:
+        """Look up a record by its timestamp, and read on from the answer: what indexes are for."""
+        topic, client = self._plan.topic, self._client
+        wanted = self._draw.choice(self._seen[partition])
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=wanted.timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+        )
+        answer = await client.ask(request, node=await client.leader(topic, partition))
+        data = answer.topics[0].partitions[0]
+        check(f"offsets of {topic}-{partition}", data.error_code)
+        if data.offset < 0:
+            return  # its leader is new, and does not know yet how much is committed
+        self._oracle.counts["records looked up by timestamp"] += 1
+        truth = self._oracle.named(topic, partition)
+        if truth is not None:
+            found = truth.committed.at(wanted.offset)
+            stands = found is not None and found.epoch == wanted.leader_epoch
+            if stands and data.offset > wanted.offset >= truth.start_max:
+                self._oracle.fail(
+                    "a record is found by its timestamp",
+                    f"{topic}-{partition}: {wanted} is said to begin at {data.offset}\n{truth}",
+                )
+        self._move(partition, data.offset, "looked up")
+
     async def _out_of_range(self, partition: int, *, nearest: bool) -> None:
         """What we stood at is gone, by retention or by an unclean election; or this one lags."""
         if nearest:
@@ -319,6 +357,7 @@ class SimulatedReader:
                 truth.read(stored[-1].offset, stored[-1].leader_epoch)
             deliver(self._history, self._process, topic, partition, stored, high_watermark)
             self._next[partition] = stored[-1].offset + 1
+            self._seen[partition].append(stored[0])
 
 
 def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:
@@ -328,7 +367,7 @@ def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:
     for position, header in batches(view):
         if not header.is_control and header.last_offset >= offset:
             found += [
-                Stored(record.offset, record.value, header.leader_epoch)
+                Stored(record.offset, record.value, header.leader_epoch, record.timestamp)
                 for record in read_records(view[position:])
                 if record.offset >= offset
             ]

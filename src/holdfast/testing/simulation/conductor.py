@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from holdfast.testing.cluster import SimulatedCluster
@@ -22,6 +23,8 @@ from holdfast.testing.simulation.voting import Roll
 _LOOK_S = 0.25
 _RESTART_S = 1.0  # what an init system waits before it starts a process again
 _STOP_S = 40.0  # a clean stop that takes longer ends with SIGKILL
+
+_WAIT_S = 3.0  # for the moment at which to strike
 
 _STOPPING = ("stop", "unregister_broker")  # events in whose middle a process is half stopped
 
@@ -217,6 +220,12 @@ class Conductor:
         if not self.is_up(node):
             self.cluster.start_node(node)
 
+    def start_held(self, node: int) -> None:
+        """Start a node for an event that goes on with it."""
+        kind = self.held[node]
+        self.release(node)
+        self.held[node] = kind
+
     def kill(self, node: int) -> None:
         self.died(node)
         self.cluster.crash(node)
@@ -228,6 +237,53 @@ class Conductor:
         self.died(node, POWER_CUT)
         self.cluster.power_cut(node, torn=torn)
         self.counts["machines without power"] += 1
+
+    async def power_cut_in_job(self, node: int, part: str, after: int, *, torn: bool) -> bool:
+        """Cut the power in the middle of what a job does to files with `part` in their paths.
+
+        False: no job came to touch one in time, and the power was cut at some moment.
+        """
+        cut = partial(self.power_cut, node, torn=torn)
+        struck = await self._lie_in_wait(node, part, cut, after=after, in_job=True)
+        if not struck and self.is_up(node):
+            cut()
+        return struck
+
+    async def kill_at(self, node: int, part: str, seconds: float) -> bool:
+        """Kill it so long after it has begun to touch a file with `part` in its path.
+
+        False: it did not come to that in time, and was killed at some moment.
+        """
+        struck = await self._lie_in_wait(node, part, lambda: None)
+        if struck:
+            await asyncio.sleep(seconds)
+        if self.is_up(node):
+            self.kill(node)
+        return struck
+
+    async def _lie_in_wait(
+        self,
+        node: int,
+        part: str,
+        strike: Callable[[], None],
+        *,
+        after: int = 0,
+        in_job: bool = False,
+    ) -> bool:
+        came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def act() -> None:
+            strike()
+            if not came.done():
+                came.set_result(None)
+
+        machine = self.machine(node)
+        machine.lie_in_wait(part, act, after=after, in_job=in_job)
+        try:
+            await asyncio.wait([came], timeout=_WAIT_S)
+        finally:
+            machine.stand_down()
+        return came.done()
 
     def wipe(self, node: int) -> None:
         self.harmed[node] = self.replaced[node] = None

@@ -91,6 +91,9 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
         configs["segment.ms"] = str(draw.choice((700, 2_000, 6_000)))
     if draw.random() < 0.2:
         configs["retention.ms"] = str(draw.choice((10_000, 30_000)))
+    if draw.random() < 0.5:  # entries that matter, and segments of a few batches
+        configs["index.interval.bytes"] = str(draw.choice((0, 300)))
+        configs["segment.index.bytes"] = str(draw.choice((100, 400, 10_485_760)))
     return TopicPlan(
         name=name,
         partitions=draw.randint(1, scale.partitions_max),
@@ -217,6 +220,43 @@ def _downtime(kind: str, low: float, high: float) -> Callable[[_Dice, float], Ev
     return make
 
 
+def _in_job(dice: _Dice, at: float) -> Event:
+    """Power goes in the middle of a flush, of writing a vote, of a checkpoint, or of any job."""
+    parts = (".index", ".log", "-checkpoint", "/quorum-state", ".checkpoint", "/")
+    return Event(
+        at=at,
+        kind="power_cut_in_job",
+        target=dice.node(),
+        other=dice.draw.choice(parts),
+        seconds=dice.seconds(0.1, 12.0),
+        amount=float(dice.draw.randrange(8)),
+        detail="torn" if dice.draw.random() < 0.7 else "",
+    )
+
+
+def _after_write(dice: _Dice, at: float) -> Event:
+    return Event(
+        at=at,
+        kind="kill_after_write",
+        target=f"leader:{dice.partition()}",
+        seconds=dice.seconds(0.0, dice.draw.choice((0.5, 0.5, 5.0))),
+        amount=dice.seconds(0.0, dice.draw.choice((0.0, 0.002, 0.02))),
+    )
+
+
+def _vote(kind: str, *details: str) -> Callable[[_Dice, float], Event]:
+    def make(dice: _Dice, at: float) -> Event:
+        return Event(
+            at=at,
+            kind=kind,
+            seconds=dice.seconds(0.5, 3.0),
+            amount=float(dice.draw.randrange(1 << 20)),
+            detail=dice.draw.choice(details),
+        )
+
+    return make
+
+
 def _link(kind: str) -> Callable[[_Dice, float], Event]:
     def make(dice: _Dice, at: float) -> Event:
         both = "both ways" if dice.draw.random() < 0.6 else "one way"
@@ -326,9 +366,15 @@ def _unregister(dice: _Dice, at: float) -> Event:
     )
 
 
+_VOTES: Final = (  # of three controllers or more
+    _Odds(4, _vote("lost_vote", "", "torn")),
+    _Odds(3, _vote("split_vote", "", "killed")),
+)
 _ODDS: Final = (
     _Odds(14, _downtime("kill", 0.1, 12.0)),
     _Odds(10, _downtime("power_cut", 0.1, 12.0)),
+    _Odds(6, _in_job),
+    _Odds(6, _after_write),
     _Odds(6, _downtime("stop", 0.2, 8.0)),
     _Odds(8, _on_node("pause", 0.2, 12.0)),
     _Odds(10, _link("cut")),
@@ -363,6 +409,7 @@ def draw_events(draw: random.Random, plan: Plan) -> tuple[Event, ...]:
     """Bursts of faults with calm between them; at least three events."""
     dice = _Dice(draw, plan)
     table = [each for each in _ODDS if plan.dynamic or each.make is not _voters]
+    table += _VOTES if plan.controllers >= 3 else ()
     events: list[Event] = []
     at = FIRST_S + draw.uniform(0.0, 4.0)
     while at < plan.seconds - 2.0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.testing.disk import DiskFault, Operation
@@ -51,6 +52,116 @@ async def _power_cut_all(hand: Conductor, event: Event) -> bool:
     for node in struck:
         hand.release(node)
     return bool(struck)
+
+
+async def _power_cut_in_job(hand: Conductor, event: Event) -> bool:
+    """Power goes between two operations of a job: a file is written and not synced yet."""
+    node = hand.take(event.target, event)
+    if node is None:
+        return False
+    struck = await hand.power_cut_in_job(
+        node, event.other, int(event.amount), torn=event.detail == "torn"
+    )
+    await asyncio.sleep(event.seconds)
+    hand.release(node)
+    return struck
+
+
+async def _kill_after_write(hand: Conductor, event: Event) -> bool:
+    """A leader dies when it has just written a batch: some know of it, and perhaps not who sent it.
+
+    It is often back before anybody has noticed.
+    """
+    node = hand.take(event.target, event)
+    if node is None:
+        return False
+    part = "/" + event.target.partition(":")[2].replace("/", "-") + "/"
+    struck = await hand.kill_at(node, part, event.amount)
+    await asyncio.sleep(event.seconds)
+    hand.release(node)
+    return struck
+
+
+async def _lost_vote(hand: Conductor, event: Event) -> bool:
+    """The active controller restarts, hears only half of the others, and loses power while it
+    writes down that they have its vote. Then it hears only the other half.
+    """
+    taken = _take_active(hand, event)
+    if taken is None:
+        return False
+    node, first, second = taken
+    own = [hand.machine(node).name]
+    draw = random.Random(event.amount)
+    hand.kill(node)
+    between, to_first, to_second = (
+        _both_ways(first, second), _both_ways(own, first), _both_ways(own, second)
+    )  # fmt: skip
+    _cut_all(hand, [*between, *to_second])
+    await asyncio.sleep(draw.uniform(0.2, 1.5))
+    hand.start_held(node)
+    torn = event.detail == "torn"
+    struck = await hand.power_cut_in_job(node, "/quorum-state", draw.randrange(6), torn=torn)
+    await asyncio.sleep(0.03)  # for what it has answered
+    _cut_all(hand, to_first)
+    _mend_all(hand, to_second)
+    hand.release(node)
+    await asyncio.sleep(event.seconds)
+    _mend_all(hand, [*between, *to_first])
+    return struck
+
+
+async def _split_vote(hand: Conductor, event: Event) -> bool:
+    """The active controller restarts, and halves of the others that don't hear each other want its
+    vote at once. It may be killed when it has given it away, and is asked again.
+    """
+    taken = _take_active(hand, event)
+    if taken is None:
+        return False
+    node, first, second = taken
+    between = _both_ways(first, second)
+    _cut_all(hand, between)
+    draw = random.Random(event.amount)
+    hand.kill(node)
+    await asyncio.sleep(draw.uniform(0.2, 1.5))
+    for _ in range(2 if event.detail == "killed" else 0):
+        hand.start_held(node)
+        await _gather_requests(hand, node, draw.uniform(0.1, 0.4))
+        await hand.kill_at(node, "/quorum-state", draw.uniform(0.0, 0.01))
+        await asyncio.sleep(draw.uniform(0.0, 0.3))
+    hand.start_held(node)
+    await _gather_requests(hand, node, draw.uniform(0.1, 0.4))
+    hand.release(node)
+    await asyncio.sleep(event.seconds)
+    _mend_all(hand, between)
+    return True
+
+
+def _take_active(hand: Conductor, event: Event) -> tuple[int, list[str], list[str]] | None:
+    """Take the active controller; it and the halves of the others. None: there are no two."""
+    node = hand.resolve("active")
+    names = [hand.machine(each).name for each in hand.cluster.controllers if each != node]
+    if node is None or len(names) < 2 or hand.take("active", event) is None:
+        return None
+    return node, names[: len(names) // 2], names[len(names) // 2 :]
+
+
+def _both_ways(some: Sequence[str], others: Sequence[str]) -> list[tuple[str, str]]:
+    links = [(one, other) for one in some for other in others]
+    return links + [(other, one) for one, other in links]
+
+
+async def _gather_requests(hand: Conductor, node: int, seconds: float) -> None:
+    """Let requests for votes wait in the kernel, so that they are answered at one moment."""
+    for _ in range(100):
+        made = hand.cluster.nodes.get(node)
+        quorum = None if made is None or made.controller is None else made.controller.quorum
+        if quorum is not None and quorum.serving:
+            break
+        await asyncio.sleep(0.005)
+    if hand.is_up(node):
+        hand.machine(node).pause()
+        await asyncio.sleep(seconds)
+        hand.machine(node).resume()
 
 
 async def _stop(hand: Conductor, event: Event) -> bool:
@@ -114,9 +225,17 @@ async def _isolate(hand: Conductor, event: Event) -> bool:
 
 
 async def _hold_cut(hand: Conductor, links: list[tuple[str, str]], seconds: float) -> None:
+    _cut_all(hand, links)
+    await asyncio.sleep(seconds)
+    _mend_all(hand, links)
+
+
+def _cut_all(hand: Conductor, links: Iterable[tuple[str, str]]) -> None:
     for link in links:
         hand.cut(*link)
-    await asyncio.sleep(seconds)
+
+
+def _mend_all(hand: Conductor, links: Iterable[tuple[str, str]]) -> None:
     for link in links:
         hand.mend(*link)
 
@@ -274,6 +393,10 @@ KINDS: Final[dict[str, Perform]] = {
     "kill": _kill,
     "power_cut": _power_cut,
     "power_cut_all": _power_cut_all,
+    "power_cut_in_job": _power_cut_in_job,
+    "kill_after_write": _kill_after_write,
+    "lost_vote": _lost_vote,
+    "split_vote": _split_vote,
     "stop": _stop,
     "pause": _pause,
     "wipe": _wipe,

@@ -36,6 +36,7 @@ REQUIRED: Final = (
     "reassignments ended",
     "records acknowledged",
     "records in doubt",
+    "records looked up by timestamp",
     "records read from followers",
     "records refused",
     "recoveries that lost records",

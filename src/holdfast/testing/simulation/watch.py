@@ -10,6 +10,7 @@ from holdfast.log.log import Log
 from holdfast.testing.simulation.chain import entries_of
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
 from holdfast.testing.simulation.truth import PartitionTruth, Replica
+from holdfast.wire.batch_header import batches, crc_matches
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.uuids import NULL_UUID
 
@@ -62,12 +63,23 @@ class WatchedLog(Log):
             if part.error is not ErrorCode.NONE or not part.records:
                 break
             entries += list(entries_of(part.records))
+            self._check_bytes(part.records)
             if self._is_metadata:
                 self._keep(part.records)
             offset = part.next_offset
         self._truth = self._oracle.opened(
             key, self._replica, entries, self.start, self.high_watermark
         )
+
+    def _check_bytes(self, records: bytes) -> None:
+        """The truth goes by CRCs as headers say; that the bytes are those is seen when it opens."""
+        for position, header in batches(memoryview(records)):
+            if not crc_matches(records, position):
+                self._oracle.fail(
+                    "what a restart finds is whole",
+                    f"{self!r}, node {self._replica.node}: the CRC of the batch at offset "
+                    f"{header.base_offset} is wrong",
+                )
 
     def _keep(self, records: bytes) -> None:
         at = 0
