@@ -17,8 +17,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("holdfast.cli.up", "up", "Start a cluster on this machine."),
     "down": ("holdfast.cli.cluster", "down", "Stop the cluster cleanly; its data stays."),
     "status": ("holdfast.cli.cluster", "status", "Show the cluster's nodes and their health."),
-    "kill": ("holdfast.cli.cluster", "kill", "Send a signal to one node."),
-    "start": ("holdfast.cli.cluster", "start", "Start one node that is down."),
+    "kill": ("holdfast.cli.cluster", "kill", "Send a signal to nodes."),
+    "start": ("holdfast.cli.cluster", "start", "Start nodes that are down."),
     "demo": ("holdfast.cli.demo", "demo", "Events, a crash, a Spark table: exactly once, proven."),
     "prove": ("holdfast.cli.prove", "prove", "Break a cluster on purpose and judge what it kept."),
     "topics": ("holdfast.cli.topics", "topics", "List, create, describe, alter, delete topics."),
@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "metadata-quorum": (
         "holdfast.cli.metadata_quorum",
         "metadata_quorum",
-        "Show the controllers: who is active, and how far the others are.",
+        "Show the controllers and how far each is; add and remove them.",
     ),
     "reassign-partitions": (
         "holdfast.cli.reassign",

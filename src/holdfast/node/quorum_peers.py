@@ -196,11 +196,12 @@ class Peers:
             ),
         )
         pause_s = max(1, member.settings.controller_quorum_fetch_timeout_ms) / 1000
+        logger.info("the voters' record has another address of ours: telling the leader")
         while member.discovery.moved and member.epoch == epoch:
             answer = await self._send(leader, request)
-            if answer is not None:
+            if answer is not None and answer.error_code != ErrorCode.NONE:
                 code = error_code(answer.error_code)
-                logger.info("told the leader where node %d listens: %s", *member.key[:1], code.name)
+                logger.warning("the leader does not write our address down: %s", code.name)
             await asyncio.sleep(pause_s)
 
     def _endpoints(self, made_of: type[Any]) -> list[Any]:
