@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.clients.driver import Driver, DriverError
+from holdfast.cluster.nodes import free_ports
 from holdfast.cluster.processes import wait_until
 
 KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"
@@ -27,9 +27,7 @@ def kafka_tools() -> Path:
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a broker of Apache Kafka."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     directory = tmp_path_factory.mktemp("apache")
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(

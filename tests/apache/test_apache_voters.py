@@ -6,7 +6,6 @@ Method: two controllers of ours as processes, the first formatted with --standal
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cluster.nodes import free_ports
 from holdfast.cluster.processes import wait_until
 from holdfast.cluster.quorum import QuorumState, ask_one
 
@@ -29,12 +29,7 @@ PATIENCE_S = 30
 def controllers(kafka_tools: Path, tmp_path: Path) -> Iterator[list[int]]:
     """Two controllers that run; their ports. The first is the only voter."""
     assert kafka_tools
-    probes = [socket.socket() for _ in range(2)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
+    ports = free_ports(2)
     running = []
     for number, kind in enumerate(("--standalone", "--no-initial-controllers")):
         properties = tmp_path / f"{number}.properties"

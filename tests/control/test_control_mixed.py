@@ -6,7 +6,6 @@ whatever we have misread of Kafka's internal protocol shows here. Method: real p
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 
 from holdfast.clients.driver import Driver
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.nodes import free_ports
 from holdfast.cluster.processes import wait_until
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages.create_topics import (
@@ -33,20 +33,15 @@ THEIRS = 5
 PATIENCE_S = 60
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def _kafka(directory: Path, cluster: LocalCluster) -> Iterator[subprocess.Popen[bytes]]:
     directory.mkdir()
+    (port,) = free_ports(1)
     controller = cluster.node(cluster.controller_ids[0])
     properties = directory / "server.properties"
     properties.write_text(
         f"process.roles=broker\nnode.id={THEIRS}\n"
-        f"listeners=PLAINTEXT://127.0.0.1:{_free_port()}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{port}\n"
         "controller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
         f"controller.quorum.voters={controller.id}@{controller.host}:{controller.port}\n"
