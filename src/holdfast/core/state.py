@@ -23,7 +23,7 @@ from holdfast.core.image import (
 )
 from holdfast.wire.errors import ErrorCode
 
-RECORDS_PER_REQUEST_MAX: Final = 10_000  # as Kafka's: one request is one batch, whole or not at all
+RECORDS_PER_REQUEST_MAX: Final = 10_000  # as Kafka's, for requests that make records
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 

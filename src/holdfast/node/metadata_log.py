@@ -15,7 +15,6 @@ from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.core.image import MetadataRecord
 from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.state import RECORDS_PER_REQUEST_MAX
 from holdfast.core.voters import Voter, VoterSet
 from holdfast.log.checkpoints import RECOVERY_POINT, read_offsets
 from holdfast.log.directories import LogDirectories
@@ -47,6 +46,9 @@ from holdfast.wire.uuids import METADATA_TOPIC_ID
 
 # Records that are not written in their last version: none, for metadata.version 25 allows them all.
 _VERSIONS: Final[dict[type, int]] = {}
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # Apache Kafka's replicas of this log take no larger one
+_RECORD_OVERHEAD_MAX: Final = 20  # what stands around a record's value
 
 _PAGE: Final = 4096  # what a kernel writes at once
 _LENGTH_END: Final = 12  # of a batch's header: its offset, then how long it is
@@ -153,16 +155,12 @@ class MetadataLog:
     def append(self, records: Sequence[MetadataRecord], epoch: int) -> int:
         """Append records; return the offset of the last. They are not durable yet.
 
-        One batch holds them all up to the bound, so that they are there together or not at all.
+        They are one batch, so that they are there together or not at all: of half a registration
+        a broker would stay in the ISRs of replicas that it has lost. Only what no replica of Apache
+        Kafka's takes in one, a hundred thousand records or more, is several.
         """
         assert records, "nothing to append"
-        now_ms = self._runtime.clock.wall_ms()
-        for first in range(0, len(records), RECORDS_PER_REQUEST_MAX):
-            part = records[first : first + RECORDS_PER_REQUEST_MAX]
-            batch = [
-                Record(None, encode_record(record, record_version(record)), now_ms)
-                for record in part
-            ]
+        for batch in _in_batches(records, self._runtime.clock.wall_ms()):
             self._log.append_batches_as_leader(memoryview(build_batch(batch)), epoch)
         return self._log.end - 1
 
@@ -296,6 +294,20 @@ class MetadataLog:
                 f"({part.error.name}); restore the directory from a copy"
             )
         return found
+
+
+def _in_batches(records: Sequence[MetadataRecord], now_ms: int) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    size = HEADER_SIZE
+    for record in records:
+        value = encode_record(record, record_version(record))
+        whole = len(value) + _RECORD_OVERHEAD_MAX
+        if batch and size + whole > BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], HEADER_SIZE
+        batch.append(Record(None, value, now_ms))
+        size += whole
+    yield batch
 
 
 def _change_voter(voter: Voter) -> LeaderChangeVoter:
