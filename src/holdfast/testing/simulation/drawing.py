@@ -222,7 +222,7 @@ def _downtime(kind: str, low: float, high: float) -> Callable[[_Dice, float], Ev
 
 def _in_job(dice: _Dice, at: float) -> Event:
     """Power goes in the middle of a flush, of writing a vote, of a checkpoint, or of any job."""
-    parts = (".index", ".log", "-checkpoint", "/quorum-state", ".checkpoint", "/")
+    parts = (".index", ".index", ".log", "-checkpoint", "/quorum-state", ".checkpoint", "/")
     return Event(
         at=at,
         kind="power_cut_in_job",
@@ -367,13 +367,13 @@ def _unregister(dice: _Dice, at: float) -> Event:
 
 
 _VOTES: Final = (  # of three controllers or more
-    _Odds(4, _vote("lost_vote", "", "torn")),
-    _Odds(3, _vote("split_vote", "", "killed")),
+    _Odds(8, _vote("lost_vote", "", "torn")),
+    _Odds(6, _vote("split_vote", "", "killed")),
 )
 _ODDS: Final = (
     _Odds(14, _downtime("kill", 0.1, 12.0)),
     _Odds(10, _downtime("power_cut", 0.1, 12.0)),
-    _Odds(6, _in_job),
+    _Odds(10, _in_job),
     _Odds(6, _after_write),
     _Odds(6, _downtime("stop", 0.2, 8.0)),
     _Odds(8, _on_node("pause", 0.2, 12.0)),
