@@ -26,6 +26,7 @@ TIMEOUTS = Timeouts(election_ms=500, fetch_ms=1000, backoff_ms_max=500)
 KEYS = [ReplicaKey(node, bytes([node + 1]) * 16) for node in range(3)]
 VOTERS = VoterSet.of(Voter(key.node_id, "n", 1, key.directory_id) for key in KEYS)
 OWN, ONE, OTHER = KEYS
+ALONE = VoterSet.of(voter for voter in VOTERS.voters if voter.node_id == ONE.node_id)
 
 
 NOTHING = Saved()
@@ -210,3 +211,28 @@ def test_what_it_led_for_is_over_when_it_leads_no_more() -> None:
     assert commits(quorum.log_changed(LogEnd(second, 4), 4, 0)) == []
     assert commits(quorum.replica_fetched(OTHER, 3, 0)) == []
     assert commits(quorum.replica_fetched(OTHER, 4, 0)) == [4]
+
+
+def test_whose_removal_is_not_committed_stands_and_its_own_vote_does_not_count() -> None:
+    """The others may lack the record, get no vote from it, and cannot do without: nobody leads.
+
+    Seen to fail: with only the voters of the latest set standing.
+    """
+    quorum = machine(Saved(1), LogEnd(1, 5))
+    quorum.set_voters(ALONE, 0, is_leaving=True)
+    effects = quorum.timed_out(0)
+    for pre_vote in (True, False):
+        asked = next(each for each in effects if isinstance(each, AskVotes))
+        assert asked.pre_vote is pre_vote
+        assert not any(isinstance(each, Lead) for each in effects)
+        effects = persist(
+            quorum,
+            quorum.vote_answered(asked.round, 1, asked.epoch, NOBODY, granted=True, now_ms=0),
+        )
+    assert any(isinstance(each, Lead) for each in effects)
+
+
+def test_who_was_removed_for_good_does_not_stand() -> None:
+    quorum = machine(Saved(1), LogEnd(1, 5))
+    quorum.set_voters(ALONE, 0, is_leaving=False)
+    assert not any(isinstance(each, AskVotes) for each in quorum.timed_out(0))

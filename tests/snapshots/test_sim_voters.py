@@ -304,6 +304,32 @@ def test_a_set_that_was_not_committed_is_rolled_back() -> None:
     play(story)
 
 
+def test_a_leader_whose_own_removal_nobody_else_has_yet_leads_once_more() -> None:
+    """Of two voters one is dead while the other one is removed: neither can be elected without it.
+
+    Seen to fail: with only the voters of the latest set standing, nobody ever led again.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await until(lambda: add(cluster, SECOND))
+        leader = cluster.active_controller()
+        assert leader is not None
+        other = SECOND if leader == FIRST else FIRST
+        cluster.crash(other)
+        assert await remove(cluster, leader) is not ErrorCode.NONE
+        await cluster.until(lambda: cluster.active_controller() is None, "a majority is not there")
+        cluster.crash(leader)
+        cluster.start_node(leader)
+        cluster.start_node(other)
+        await cluster.until(
+            lambda: cluster.active_controller() == other and voters_of(cluster, leader) == (other,),
+            "the removal is committed, and the one that is left leads",
+        )
+        await cluster.client().create_topic("t")
+
+    play(story)
+
+
 def test_brokers_that_are_controllers_too_change_their_voters() -> None:
     """Both roles share a process and an id, and one of them only acknowledges."""
 

@@ -53,6 +53,7 @@ class Quorum:
         """`saved` is what was found on disk, `committed` what is known to be: the log's start."""
         self.key = key
         self.voters = voters
+        self.is_leaving = False  # a record removes us that may not be committed
         self.role = Role.UNATTACHED
         self.epoch = max(saved.epoch, log_end.epoch, 0)
         self.leader_id = NOBODY
@@ -82,6 +83,15 @@ class Quorum:
     @property
     def is_voter(self) -> bool:
         return self.voters.contains(self.key)
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether this replica may be elected: until its removal is committed, it may have to be.
+
+        It may be the only one that has the record: who lacks it gets no vote from us, and cannot be
+        elected without us (Raft's dissertation, 4.2.2). Our own vote does not count then.
+        """
+        return self.is_voter or self.is_leaving
 
     @property
     def leading(self) -> bool:
@@ -121,7 +131,7 @@ class Quorum:
         elif self.role is Role.RESIGNED:
             # The epoch is spent: nobody else may lead in it, and neither may we.
             self._unattach(self.epoch + 1)
-        elif not self.is_voter:
+        elif not self.may_stand:
             self._unattach(self.epoch)
         elif self._alone:
             self._stand()
@@ -143,9 +153,13 @@ class Quorum:
             self._resign()
         return self._done(now_ms)
 
-    def set_voters(self, voters: VoterSet, now_ms: int) -> list[Effect]:
-        """Another set of voters is in force from now on; its record is in the log (KIP-853)."""
+    def set_voters(self, voters: VoterSet, now_ms: int, *, is_leaving: bool) -> list[Effect]:
+        """Another set of voters is in force from now on; its record is in the log (KIP-853).
+
+        `is_leaving`: it lacks us, and may be taken back.
+        """
         self.voters = voters
+        self.is_leaving = is_leaving
         if self.leading:
             gone = [key for key in self.replicas if all(key != v.key for v in voters.voters)]
             for key in gone:
@@ -384,7 +398,7 @@ class Quorum:
 
     def _stand(self) -> None:
         """Stand for election in the next epoch, voting for ourselves."""
-        assert self.is_voter, "only voters stand"
+        assert self.may_stand, "only voters stand"
         self._move(Role.CANDIDATE)
         self._enter(self.epoch + 1)
         self.voted = self.key

@@ -66,6 +66,11 @@ class VoterHistory:
         """
         return self.kraft_version > 0 and self.latest_offset == BOOTSTRAP_OFFSET
 
+    def may_return(self, key: ReplicaKey) -> bool:
+        """Whether it is no voter, but would be one again if the log were cut."""
+        sets = [entry.voters for entry in self._entries]
+        return not sets[-1].contains(key) and any(each.contains(key) for each in sets[:-1])
+
     def loaded(self, offset: int, kraft_version: int, voters: VoterSet | None) -> None:
         """Take over what a snapshot that contains `offset` says; what was known before is gone."""
         self._versions = [(offset, kraft_version)]

@@ -114,6 +114,7 @@ class QuorumMember:
             log_end=LogEnd(log.last_epoch, log.end),
             committed=log.committed,
         )
+        self.state.is_leaving = voters.history.may_return(key)
         self._fetcher = LeaderFetcher(self)
         self._peers = Peers(self)
         self.discovery: Final = Discovery(self)
@@ -230,7 +231,8 @@ class QuorumMember:
         # Should this set be rolled back, one that it lacks may turn out to lead.
         self.discovery.learn(self.state.voters.voters)
         self._peers.stop()
-        self.feed(self.state.set_voters(voters, self.now_ms()))
+        leaving = self.voter_log.history.may_return(self.key)
+        self.feed(self.state.set_voters(voters, self.now_ms(), is_leaving=leaving))
         if self.leading:
             self._peers.begin_epoch(self.epoch)
         else:
@@ -309,6 +311,7 @@ class QuorumMember:
         elif isinstance(effect, Commit):
             self.log.commit(effect.offset)
             self.voter_log.committed(effect.offset)
+            self.state.is_leaving = self.voter_log.history.may_return(self.key)
             self.listener.committed()
             self._leave_if_removed()
         elif isinstance(effect, Answer):
