@@ -20,6 +20,7 @@ from holdfast.testing.cluster import (
     CONTROLLER_PORT,
     SimulatedCluster,
 )
+from holdfast.testing.disk import DiskFault
 from holdfast.testing.runtime import World
 from holdfast.testing.workload import Workload
 from holdfast.wire.errors import ErrorCode
@@ -326,6 +327,26 @@ def test_a_leader_whose_own_removal_nobody_else_has_yet_leads_once_more() -> Non
             "the removal is committed, and the one that is left leads",
         )
         await cluster.client().create_topic("t")
+
+    play(story)
+
+
+def test_a_leader_that_can_not_read_the_change_it_made_ends_and_says_so() -> None:
+    """Seen to fail: with the disk's error going up into the connection, where nobody waits."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await grow(cluster)
+        leader = cluster.active_controller()
+        assert leader is not None
+        other = SECOND if leader == FIRST else FIRST
+        fault = DiskFault(operations={"read"}, prefix="/data/__cluster_metadata-0")
+        cluster.machine(leader).disk.inject(fault)
+        assert await remove(cluster, other) is not ErrorCode.NONE
+        await cluster.until(lambda: bool(cluster.exits), "the process ends")
+        assert "is offline" in cluster.exits[0]
+        await cluster.until(
+            lambda: cluster.active_controller() not in (None, leader), "another one leads"
+        )
 
     play(story)
 

@@ -213,9 +213,9 @@ class QuorumMember:
 
     def appended(self) -> None:
         """Something was appended to the log: it is counted, and synced soon."""
-        self.log_changed()
-        self._start_sync()
-        self.listener.appended()
+        if self._look_at_log():
+            self._start_sync()
+            self.listener.appended()
 
     def log_changed(self) -> None:
         """The log was appended to, or cut: let the state machine know.
@@ -406,9 +406,17 @@ class QuorumMember:
         error = done.exception()
         if error is not None:
             self.listener.fail(error)
-            return
-        self.log_changed()
-        self._start_sync()
+        elif self._look_at_log():
+            self._start_sync()
+
+    def _look_at_log(self) -> bool:
+        """As `log_changed`, where nobody above knows what to do with a disk that fails."""
+        try:
+            self.log_changed()
+        except (StorageError, MetadataLogError) as error:
+            self.listener.fail(error)
+            return False
+        return True
 
     def _save(self) -> None:
         """Write quorum-state, the newest that there is; one write at a time."""
