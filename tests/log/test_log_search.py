@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.log.log_kit import NOW_MS, append, make_batch, new_log, small_settings, virtual
+from tests.log.log_kit import (
+    NOW_MS,
+    after_crash,
+    append,
+    crash,
+    make_batch,
+    new_log,
+    reopened,
+    small_settings,
+    virtual,
+)
 
 from holdfast.log.search import FoundRecord
 from holdfast.runtime.ports import Runtime
+from holdfast.testing.worker import MemoryWorker
 from holdfast.wire.batch import Codec, assign_log_append_time
 
 
@@ -70,5 +83,35 @@ def test_an_empty_log_has_no_timestamps() -> None:
         _, log = new_log(runtime)
         assert log.offset_for_timestamp(0) is None
         assert log.max_timestamp() is None
+
+    virtual(body)
+
+
+def test_a_segment_that_was_flushed_before_it_was_sealed_is_searched_to_its_end() -> None:
+    """All of it is behind the recovery point, but for its indexes, which are written with sealing.
+
+    Seen to fail: with that segment trusted after the crash.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        size = len(make_batch())
+        settings = small_settings(segment_bytes=10 * size, index_interval_bytes=2 * size)
+        directories, log = new_log(runtime, settings)
+        stamps = [NOW_MS + 10 * number for number in range(10)]
+        for stamp in stamps[:6]:
+            append(log, timestamp=stamp)
+        await directories.close()  # and its indexes are written
+        runtime = after_crash(runtime)
+        slow = replace(runtime, worker=MemoryWorker(1, delay_us=(50_000, 50_000)))
+        directories, log = reopened(slow, settings)
+        for stamp in stamps[6:]:
+            append(log, timestamp=stamp)
+        await log.flush()
+        log.home.write_now()
+        append(log, timestamp=NOW_MS + 1000)  # begins a segment
+        crash(directories)
+        found = reopened(after_crash(runtime), settings)[1]
+        for offset, stamp in enumerate(stamps):
+            assert found.offset_for_timestamp(stamp) == (offset, stamp, 0)
 
     virtual(body)

@@ -153,8 +153,10 @@ class Recovery:
             trusted = remembered.clean or (
                 following is not None and following <= remembered.recovery_point
             )
-            segment, end = self._open_trusted(base, is_last=following is None) if trusted else _NO
+            segment, end = self._open_trusted(base, following) if trusted else _NO
             if segment is None:
+                if trusted:
+                    self._flushed = min(self._flushed, base)  # its indexes are made anew
                 segment, end, problem = self._rebuild(base)
                 scanned.append(segment)
                 segments.append(segment)
@@ -165,8 +167,11 @@ class Recovery:
                 segments.append(segment)
         return segments, scanned, end
 
-    def _open_trusted(self, base: int, *, is_last: bool) -> tuple[Segment | None, int]:
-        """Open a segment whose files were closed or flushed properly; None: they were not."""
+    def _open_trusted(self, base: int, following: int | None) -> tuple[Segment | None, int]:
+        """Open a segment whose files were closed or flushed properly; None: they were not.
+
+        `following`: where the next one begins, if there is one.
+        """
         try:
             segment = Segment.open(
                 self._disk,
@@ -176,7 +181,11 @@ class Recovery:
                 indexes=True,
                 jitter_ms=jitter_of(self._runtime.random, self._settings),
             )
-            if not is_last:
+            if following is not None:
+                if following == self._remembered.recovery_point and not segment.is_sealed:
+                    # All of it was flushed while it was written, but for what its indexes lack.
+                    self._note(f"{segment.log_path}: its indexes were not finished")
+                    return _NO
                 return segment, -1
             segment.offsets.load()
             segment.times.load()

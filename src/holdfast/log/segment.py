@@ -233,6 +233,11 @@ class Segment:
             raise OSError(f"{self.log_path} is shorter than it was")
         return data
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the largest timestamp is in the index, as far as batches behind it can tell."""
+        return self._scan_max_timestamp() == (self.times.last() or (NO_TIMESTAMP, self.base))
+
     def truncate(self, position: int, offset: int) -> None:
         """Cut the file at `position`, where the batch that holds `offset` began."""
         self.offsets.load()
