@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from holdfast.testing.simulation.allowances import Election, Reason
+from holdfast.testing.simulation.allowances import Election, Reason, allowed
 from holdfast.testing.simulation.chain import Entry
 from holdfast.testing.simulation.truth import POWER_CUT, PartitionTruth, Replica
 
@@ -49,6 +49,7 @@ class World:
             leader=leader,
             isr_before=isr,
             elr_before=(),
+            elr_after=(),
             last_known=(),
             elr_on=more.get("elr", False),
             unclean_allowed=more.get("unclean", False),
@@ -70,6 +71,7 @@ A = Entry(0, 1, 0, 10)
 B = Entry(2, 2, 0, 11)
 C = Entry(3, 5, 1, 12)
 OTHER_B = Entry(2, 2, 0, 99)
+OTHER_EPOCH_B = Entry(2, 2, 1, 98)
 
 
 def test_a_quiet_life_breaks_nothing() -> None:
@@ -107,6 +109,18 @@ def test_the_same_batch_behind_different_ones() -> None:
     world.truth.appended(world.replicas[1], C, leads=True)
     world.truth.appended(world.replicas[2], C, leads=False)
     assert "logs that share a batch are the same before it" in world.told
+
+
+def test_what_stands_below_a_logs_start_is_not_compared() -> None:
+    """A follower may be left with it when its leader has deleted all that it could be told by."""
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1)
+    world.write(OTHER_EPOCH_B, 2)
+    for replica in world.replicas.values():
+        replica.start = 3
+    world.write(C, 2, 1)
+    assert world.told == []
 
 
 def test_an_epoch_that_falls() -> None:
@@ -247,6 +261,18 @@ def test_a_process_that_dies_loses_nothing_and_power_takes_nothing_that_was_sync
     assert world.told[1:] == ["what was synced survives a power cut"]
 
 
+def test_what_was_deleted_is_not_missed_when_all_that_was_behind_it_is_lost() -> None:
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.commit(3, 1, 2)
+    world.disks[1].recovery_point = 2
+    world.truth.started(world.replicas[1], 2)
+    world.truth.died(1)
+    world.truth.missed(1, POWER_CUT)
+    assert world.told == []
+
+
 def test_nothing_is_committed_on_too_few_replicas() -> None:
     world = World(1, 2)
     world.truth.copies_min = lambda: 2
@@ -286,3 +312,35 @@ def test_nobody_leads_without_a_record() -> None:
     world = World(1)
     world.truth.led(world.replicas[1], 4)
     assert world.told == ["nobody leads but by a committed record"]
+
+
+def test_nothing_is_deleted_that_nobody_asked_for() -> None:
+    world = World(1, 2)
+    world.truth.start_bound = lambda: 2
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.commit(3, 1, 2)
+    world.truth.started(world.replicas[1], 2)
+    assert world.told == []
+    world.truth.started(world.replicas[1], 3)
+    assert world.told == ["only what has expired, or was asked for, is deleted"]
+    world.truth.died(2)
+    world.truth.opened(Replica(2, None), [], start=3, high_watermark=3, cause="")
+    assert world.told.count("only what has expired, or was asked for, is deleted") == 2
+
+
+@pytest.mark.parametrize("left", [(), (2,)])
+def test_the_last_known_leader_comes_back_when_nobody_eligible_is_left(
+    left: tuple[int, ...],
+) -> None:
+    election = Election(
+        leader=1,
+        isr_before=(),
+        elr_before=(2,),
+        elr_after=left,
+        last_known=(1,),
+        elr_on=True,
+        unclean_allowed=False,
+    )
+    assert election.is_legal is (not left)
+    assert (allowed(election, [], {}) is Reason.LAST_KNOWN_LEADER) is (not left)

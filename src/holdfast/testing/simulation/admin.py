@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from math import inf
 from typing import Final
 
 from holdfast.testing.client import AnswerError, ClusterClient, check
@@ -304,6 +305,10 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
         return False
     draw = random.Random(event.amount)
     offset = -1 if draw.random() < 0.2 else draw.randint(0, truth.committed.end)
+    # From now on, for the request may be carried out at any time.
+    asked = hand.oracle.metadata.deletions
+    bound = inf if offset < 0 else offset
+    asked[event.target, partition] = max(bound, asked.get((event.target, partition), 0))
     client = await _with_client(hand)
     done = await _try(hand, event, client.delete_records(event.target, partition, offset))
     client.close()

@@ -51,6 +51,7 @@ class Election:
     leader: int
     isr_before: tuple[int, ...]
     elr_before: tuple[int, ...]
+    elr_after: tuple[int, ...]  # as the same record leaves it
     last_known: tuple[int, ...]  # before, and as the same record says
     elr_on: bool
     unclean_allowed: bool  # by a configuration in force, or because an operator asked for it
@@ -63,8 +64,12 @@ class Election:
     @property
     def is_legal(self) -> bool:
         """Whether the rules let this one lead at all."""
-        last_known = self.elr_on and self.leader in self.last_known
-        return self.is_clean or self.unclean_allowed or last_known
+        return self.is_clean or self.unclean_allowed or self.is_last_known
+
+    @property
+    def is_last_known(self) -> bool:
+        """Whether nobody was left that has everything, and who led last came back (4.9)."""
+        return self.elr_on and not self.elr_after and self.leader in self.last_known
 
 
 def allowed(
@@ -80,7 +85,7 @@ def allowed(
         return Reason.LAST_REPLICA if alone and lost_them else None
     if election.unclean_allowed:
         return Reason.UNCLEAN
-    if election.elr_on and election.leader in election.last_known and lost_them:
+    if election.is_last_known and lost_them:
         return Reason.LAST_KNOWN_LEADER
     return None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final
 
 from holdfast.core.image import MetadataImage
@@ -70,6 +71,7 @@ class Metadata:
     features: dict[str, int] = field(default_factory=dict)
     operator_unclean: set[tuple[str, int]] = field(default_factory=set)  # asked for members only
     copies: dict[Key, int] = field(default_factory=dict)  # the lowest min ISR ever in force
+    deletions: dict[tuple[str, int], float] = field(default_factory=dict)  # asked for, up to here
     cleared: dict[Key, None] = field(default_factory=dict)  # whose ELR a change has emptied
     end: int = 0
     _changed_keys: dict[Key, None] = field(default_factory=dict)
@@ -97,6 +99,13 @@ class Metadata:
     def allows_unclean(self, key: Key) -> bool:
         """Whether a replica that may lack something may be elected, now."""
         return self._config(self.topics[key[0]], _UNCLEAN, "false") == "true"
+
+    def start_bound(self, key: Key) -> float:
+        """How far a partition's log start may be, at most."""
+        topic = self.topics.get(key[0], "")
+        if self._config(topic, "retention.ms", ""):
+            return inf  # what expires when is not counted here
+        return self.deletions.get((topic, key[1]), 0)
 
     def _lower_copies(self, key: Key) -> None:
         state = self.partitions.get(key)
@@ -199,6 +208,7 @@ class Metadata:
             leader=state.leader,
             isr_before=tuple(dict.fromkeys([*before.isr, *joined])),
             elr_before=before.elr,
+            elr_after=state.elr,
             last_known=(*before.last_known, *state.last_known, before.leader),
             elr_on=self.features.get(ELR_FEATURE, 0) > 0,
             unclean_allowed=allowed or (name, key[1]) in self.operator_unclean,

@@ -72,6 +72,7 @@ class Oracle:
             name = self.metadata.name(key)
             found = self._truths[key] = PartitionTruth(name, self._fail, self.counts)
             found.copies_min = lambda: self.metadata.copies.get(key, 1)
+            found.start_bound = lambda: self.metadata.start_bound(key)
         return found
 
     def named(self, topic: str, partition: int) -> PartitionTruth | None:

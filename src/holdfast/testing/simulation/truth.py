@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final, Protocol
 
 from holdfast.testing.simulation.allowances import Allowances, Election, Forgiveness, allowed
@@ -94,6 +95,7 @@ class PartitionTruth:
         self.allowances = Allowances()
         self.start_max = 0  # what lies below was deleted, and is missed by nobody
         self.copies_min: Callable[[], int] = lambda: 1  # the lowest min ISR ever in force
+        self.start_bound: Callable[[], float] = lambda: inf  # nothing else was to be deleted
         self._committed_in: dict[Name, int] = {}  # in which epoch's leadership each batch was
         self.commits: Callable[[Entry], None] = lambda _: None  # told once of each batch, in order
         self._fail: Final = fail
@@ -126,6 +128,7 @@ class PartitionTruth:
         for entry in entries:
             self._link(replica, entry)
             replica.chain.append(entry)
+        self._check_start(replica, start)
         replica.start, replica.high_watermark = start, high_watermark
         self.replicas[replica.node] = replica
         if before is not None:
@@ -134,10 +137,11 @@ class PartitionTruth:
     def _compare(self, before: Replica, now: Replica, cause: str) -> None:
         """What a replica had before its process died, and has no more."""
         self._counts["recoveries"] += 1
+        start = max(before.start, now.start)
         gone = [
             entry
             for entry in before.chain.entries
-            if entry.last >= now.start and now.chain.at(entry.base) != entry
+            if entry.last >= start and now.chain.at(entry.base) != entry
         ]
         now.lost = {
             name: why
@@ -206,7 +210,8 @@ class PartitionTruth:
                 "epochs and offsets rise along a log",
                 f"{self.name}, node {replica.node}: [{entry}] stands behind [{before}]",
             )
-        behind = None if before is None else before.name
+        # Below its start a replica may hold what its leader has deleted, and never had.
+        behind = None if before is None or before.last < replica.start else before.name
         known = self._known.get(entry.name)
         if known is None:
             self._known[entry.name] = (entry, behind)
@@ -262,8 +267,18 @@ class PartitionTruth:
                 "only what is committed is deleted",
                 f"{self.name}, node {replica.node}: log start {start}\n{self}",
             )
+        self._check_start(replica, start)
         replica.start = start
         self.start_max = max(self.start_max, start)
+
+    def _check_start(self, replica: Replica, start: int) -> None:
+        """What lies before a log's start is missed by nobody: so it must have been asked for."""
+        if start > self.start_bound():
+            self._fail(
+                "only what has expired, or was asked for, is deleted",
+                f"{self.name}, node {replica.node}: log start {start}, nobody has asked for more "
+                f"than {self.start_bound()}\n{self}",
+            )
 
     def committed_until(self, replica: Replica, offset: int, log_end: int) -> None:
         """Its high watermark was set."""
