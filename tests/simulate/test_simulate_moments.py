@@ -2,8 +2,9 @@
 
 Goal: a vote, a flush and an answer have moments of milliseconds in which a crash tells right from
 wrong; a schedule drawn at random does not meet them. Method: each fault once, on a whole cluster;
-then code that is wrong in just that moment. Seen to fail: with `after` and `in_job` ignored, with
-links that are not cut, and with `_check_bytes` left out of `watch`.
+then code that is wrong in just that moment. Seen to fail: with `after` and `in_job` ignored, with a
+vote that is saved late, and with `_check_bytes` left out of `watch`. That each fault was performed
+at all is all that the first four cases say.
 """
 
 from __future__ import annotations
