@@ -79,12 +79,17 @@ def test_a_cut_index_is_written_as_it_is_now(
     disk = RealDisk()
     files = FileCache(disk, 4)
     index = OffsetIndex(files, f"{tmp_path}/c", BASE)
-    for number, offset in enumerate(offsets):
-        if number == written:
-            persist(disk, index)
+    written %= len(offsets) + 1
+    for offset in offsets[:written]:
         index.add(BASE + offset, offset * 10)
-    kept = offsets[:cut]
+    persist(disk, index)
+    for offset in offsets[written:]:
+        index.add(BASE + offset, offset * 10)
+    kept = offsets[: cut % (len(offsets) + 1)]
     index.truncate(kept[-1] * 10 + 1 if kept else 0)
+    persist(disk, index)
+    size = disk.size(f"{tmp_path}/c")
+    assert size == len(kept) * index.entry_size, "nothing of what was cut off stays in the file"
     index.add(BASE + 5_000, 50_000)
     persist(disk, index)
     again = OffsetIndex(files, f"{tmp_path}/c", BASE, len(kept) + 1)

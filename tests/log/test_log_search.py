@@ -87,15 +87,19 @@ def test_an_empty_log_has_no_timestamps() -> None:
     virtual(body)
 
 
-def test_a_segment_that_was_flushed_before_it_was_sealed_is_searched_to_its_end() -> None:
-    """All of it is behind the recovery point, but for its indexes, which are written with sealing.
+@pytest.mark.parametrize("later", [False, True])
+def test_a_segment_that_was_flushed_before_it_was_sealed_is_searched_to_its_end(
+    later: bool,
+) -> None:
+    """All of it is behind the recovery point, but for the entry that is added with sealing.
 
-    Seen to fail: with that segment trusted after the crash.
+    Seen to fail: with that segment trusted after the crash; later on, with nothing more written of
+    a segment that lies behind the recovery point.
     """
 
     async def body(runtime: Runtime) -> None:
         size = len(make_batch())
-        settings = small_settings(segment_bytes=10 * size, index_interval_bytes=2 * size)
+        settings = small_settings(segment_bytes=10 * size, index_interval_bytes=3 * size)
         directories, log = new_log(runtime, settings)
         stamps = [NOW_MS + 10 * number for number in range(10)]
         for stamp in stamps[:6]:
@@ -109,6 +113,9 @@ def test_a_segment_that_was_flushed_before_it_was_sealed_is_searched_to_its_end(
         await log.flush()
         log.home.write_now()
         append(log, timestamp=NOW_MS + 1000)  # begins a segment
+        if later:
+            await log.flush()
+            log.home.write_now()
         crash(directories)
         found = reopened(after_crash(runtime), settings)[1]
         for offset, stamp in enumerate(stamps):

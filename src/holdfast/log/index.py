@@ -2,7 +2,8 @@
 
 Owns the entries: arrays in memory while the segment is written, and afterwards the file, which is
 searched by `pread`. The file is written by jobs only (`plan_write`, `write_index`), when the
-segment is flushed: it is never trusted after a crash, so nothing is gained by writing it sooner.
+segment is flushed: after a crash it is trusted as far as that went and no further, so nothing is
+gained by writing it sooner.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ def write_index(disk: Disk, write: IndexWrite, *, sync: bool) -> None:
             return  # its segment was thrown away meanwhile
         raise
     try:
-        if file.size > write.keep:
+        has_more = file.size > write.keep
+        if has_more:
             file.truncate(write.keep)
         if file.size < write.keep:
             raise OSError(f"{write.path} lost what was written before")
         if write.data:
             file.append(write.data)
-        if sync and write.data:
+        if sync and (write.data or has_more):
             file.sync()
     finally:
         file.close()
@@ -69,7 +71,7 @@ def _big_endian(values: array[int]) -> array[int]:
 class _Index:
     """What both share: how many entries there are, and how many of them the file has."""
 
-    __slots__ = ("_base", "_files", "_persisted", "count", "path", "resident")
+    __slots__ = ("_base", "_files", "_has_more", "_persisted", "count", "path", "resident")
     entry_size: int
 
     def __init__(self, files: FileCache, path: str, base: int, entries: int | None = None) -> None:
@@ -78,6 +80,7 @@ class _Index:
         self.path = path
         self._base = base
         self._persisted = entries  # so many entries of the file are those of memory
+        self._has_more = False  # the file has others behind them
         self.count = entries or 0
         self.resident = not self.count  # the entries are in memory
 
@@ -86,7 +89,7 @@ class _Index:
 
     @property
     def is_written(self) -> bool:
-        return self._persisted == self.count
+        return self._persisted == self.count and not self._has_more
 
     def plan_write(self) -> IndexWrite | None:
         """Return what the file lacks, None for nothing. It counts as written from now on."""
@@ -94,12 +97,13 @@ class _Index:
             return None
         assert self.resident, "only what is in memory can be unwritten"
         keep = self._persisted or 0
-        self._persisted = self.count
+        self._persisted, self._has_more = self.count, False
         return IndexWrite(self.path, keep * self.entry_size, self._encode(keep))
 
     def unplan_write(self, write: IndexWrite) -> None:
         """Take a plan back: its job was never run."""
         self._persisted = min(self._persisted or 0, write.keep // self.entry_size)
+        self._has_more = True
 
     def release(self) -> None:
         """Drop the arrays of a sealed segment; from now on the file is searched."""
@@ -118,8 +122,8 @@ class _Index:
 
     def _shrink(self, count: int) -> None:
         self.count = count
-        if self._persisted is not None:
-            self._persisted = min(self._persisted, count)
+        if self._persisted is not None and self._persisted > count:
+            self._persisted, self._has_more = count, True
 
     def _read(self, index: int, layout: Layout) -> tuple[int, ...]:
         data = self._files.get(self.path).pread(layout.size, index * self.entry_size)

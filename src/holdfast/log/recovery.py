@@ -183,8 +183,8 @@ class Recovery:
             )
             if following is not None:
                 if following == self._remembered.recovery_point and not segment.is_sealed:
-                    # All of it was flushed while it was written, but for what its indexes lack.
-                    self._note(f"{segment.log_path}: its indexes were not finished")
+                    # All of it was flushed before it was sealed, which adds an entry.
+                    self._note(f"{segment.log_path}: its time index was not finished")
                     return _NO
                 return segment, -1
             segment.offsets.load()

@@ -234,6 +234,11 @@ class Segment:
         return data
 
     @property
+    def is_indexed(self) -> bool:
+        """Whether its indexes on disk are those in memory."""
+        return not self.size or (self.offsets.is_written and self.times.is_written)
+
+    @property
     def is_sealed(self) -> bool:
         """Whether the largest timestamp is in the index, as far as batches behind it can tell."""
         return self._scan_max_timestamp() == (self.times.last() or (NO_TIMESTAMP, self.base))

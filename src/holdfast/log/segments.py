@@ -136,16 +136,17 @@ class Segments:
     ) -> tuple[list[str], list[IndexWrite]]:
         """Return the files to sync and the index entries to write, the oldest first.
 
-        The active segment's indexes are written only when the log is closed.
+        The active segment's indexes are written only with all of it: what lies behind the recovery
+        point is trusted together with its indexes, as soon as another segment follows.
         """
         logs: list[str] = []
         indexes: list[IndexWrite] = []
         following = end
         for segment in reversed(self.all):
             flushed = following <= recovery_point
-            if flushed and segment is not self.active and not closed:
+            if flushed and segment is not self.active and segment.is_indexed and not closed:
                 break
-            if segment.size and (segment is not self.active or closed):
+            if segment.size and (segment is not self.active or up_to == end):
                 writes = segment.offsets.plan_write(), segment.times.plan_write()
                 indexes[:0] = [write for write in writes if write is not None]
             if segment.base < up_to and not flushed:
