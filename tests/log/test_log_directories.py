@@ -532,3 +532,28 @@ def test_a_deleted_replica_does_not_come_back_beside_the_one_made_anew(died: boo
 
     for seed in range(6):
         virtual(body, seed=seed)
+
+
+def test_whose_a_replica_is_survives_with_what_is_synced_of_it() -> None:
+    """Also when it begins behind 0, and its first process was killed: then nothing says it is new.
+
+    Seen to fail: with the recovery point taken for the sign of one whose id had been synced.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        log.reset_to(23)
+        append(log)
+        for _ in range(2):
+            crash(directories)
+            runtime = after_crash(runtime)
+            directories, log = reopened(runtime)
+            directories.start()
+            await asyncio.sleep(61)  # virtual: what there was to sync is, and checkpoints say so
+        await log.flush()
+        crash(directories)
+        found = reopened(after_crash(runtime, power=True))[1]
+        assert (found.topic_id, found.start, found.end) == (TOPIC_ID, 23, 24)
+
+    for seed in range(4):
+        virtual(body, seed=seed)

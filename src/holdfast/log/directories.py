@@ -248,7 +248,8 @@ class LogDirectories:
                 topic_id=topic_id,
                 settings=settings,
                 loaded=loaded,
-                is_new=loaded.recovery_point == 0 and not loaded.clean,
+                # Nobody knows whether its id and its name were synced, whatever was of its batches.
+                is_new=not loaded.clean,
             )
         )
 
