@@ -557,3 +557,21 @@ def test_whose_a_replica_is_survives_with_what_is_synced_of_it() -> None:
 
     for seed in range(4):
         virtual(body, seed=seed)
+
+
+def test_a_deleted_replica_comes_back_whole_or_not_at_all() -> None:
+    """Seen to fail: with its files removed before its new name is durable."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        for _ in range(40):
+            append(log)
+        await log.flush()
+        directories.delete("t", 0)
+        await asyncio.sleep(log.settings.file_delete_delay_ms / 1000 + 1)
+        crash(directories)
+        found = open_directories(after_crash(runtime, power=True, torn=True)).get("t", 0)
+        assert found is None or (found.start, found.end) == (0, 40)
+
+    for seed in range(20):
+        virtual(body, seed=seed)

@@ -295,6 +295,8 @@ def remove_all(runtime: Runtime, paths: Iterable[str]) -> None:
     for path in paths:
         if path.endswith(DELETED_DIRECTORY_SUFFIX):
             if disk.exists(path):
+                # Else it may be back after a power cut, with its old name and half of its files.
+                disk.sync_directory(path.rpartition("/")[0] or "/")
                 disk.remove_tree(path)
         elif disk.exists(path):
             disk.remove(path)
