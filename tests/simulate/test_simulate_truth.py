@@ -53,8 +53,10 @@ class World:
             last_known=(),
             elr_on=more.get("elr", False),
             unclean_allowed=more.get("unclean", False),
+            recovering=more.get("recovering", False),
         )
-        self.truth.led(self.replicas[leader], epoch)
+        if more.get("leads", True):
+            self.truth.led(self.replicas[leader], epoch)
 
     def write(self, entry: Entry, *nodes: int) -> None:
         """The first of the nodes leads."""
@@ -195,6 +197,19 @@ def test_an_unclean_election_loses_and_is_forgiven_from_there_on_only() -> None:
     assert world.told == []
     world.truth.truncated(world.replicas[1], 0)
     assert world.told == ["what is committed is never cut off"]
+
+
+@pytest.mark.parametrize("recovering", [True, False])
+def test_who_was_elected_uncleanly_and_died_is_forgiven_when_it_leads(recovering: bool) -> None:
+    """It is the whole ISR by then. Seen to fail: with the last election alone looked at."""
+    world = World(1, 2)
+    world.elect(0, 1, (1,))
+    world.write(A, 1, 2)
+    world.write(B, 1)
+    world.commit(3, 1)
+    world.elect(1, 2, (1,), unclean=True, leads=False)
+    world.elect(3, 2, (2,), recovering=recovering)
+    assert (world.told == []) is recovering
 
 
 def test_an_unclean_leader_gives_out_offsets_again_whose_records_were_deleted() -> None:

@@ -55,6 +55,7 @@ class Election:
     last_known: tuple[int, ...]  # before, and as the same record says
     elr_on: bool
     unclean_allowed: bool  # by a configuration in force, or because an operator asked for it
+    recovering: bool = False  # an unclean one went before, and whom it chose has never led
 
     @property
     def is_clean(self) -> bool:

@@ -212,6 +212,7 @@ class Metadata:
             last_known=(*before.last_known, *state.last_known, before.leader),
             elr_on=self.features.get(ELR_FEATURE, 0) > 0,
             unclean_allowed=allowed or (name, key[1]) in self.operator_unclean,
+            recovering=before.recovery != 0,
         )
         if not election.is_clean:
             self.counts["unclean elections"] += 1

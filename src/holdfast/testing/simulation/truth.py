@@ -378,6 +378,7 @@ class PartitionTruth:
                 f"{election}",
             )
             return
+        election = self._chosen_by(election, epoch)
         if not lacking and (election.is_clean or not election.unclean_allowed):
             return
         promised = [entry for entry in lacking if entry.last >= self.start_max]
@@ -394,6 +395,15 @@ class PartitionTruth:
         if self.committed.entries and self.committed.entries[-1].epoch < epoch:
             self.committed.truncate(offset)
             self.start_max = min(self.start_max, offset)
+
+    def _chosen_by(self, election: Election, epoch: int) -> Election:
+        """Which election put this leader into the ISR: it may have died before it could lead."""
+        if election.recovering and election.is_clean:
+            for earlier in range(epoch - 1, -1, -1):
+                found = self.elections.get(earlier)
+                if found is not None and found.leader == election.leader and not found.is_clean:
+                    return found
+        return election
 
     def _lacking(self, replica: Replica, epoch: int) -> list[Entry]:
         """Committed batches from before an epoch that a replica does not have, in order.
