@@ -122,3 +122,25 @@ def test_a_segment_that_was_flushed_before_it_was_sealed_is_searched_to_its_end(
             assert found.offset_for_timestamp(stamp) == (offset, stamp, 0)
 
     virtual(body)
+
+
+def test_a_segment_that_was_read_anew_is_searched_to_its_end_after_the_next_start() -> None:
+    """Its index was made again. Seen to fail: without the entry that sealing adds."""
+
+    async def body(runtime: Runtime) -> None:
+        size = len(make_batch())
+        settings = small_settings(segment_bytes=10 * size, index_interval_bytes=3 * size)
+        directories, log = new_log(runtime, settings)
+        stamps = [NOW_MS + 10 * number for number in range(15)]
+        for stamp in stamps:
+            append(log, timestamp=stamp)
+        for _ in range(2):
+            crash(directories)
+            runtime = after_crash(runtime)
+            directories, log = reopened(runtime, settings)
+            await log.flush()
+            log.home.write_now()
+        for offset, stamp in enumerate(stamps):
+            assert log.offset_for_timestamp(stamp) == (offset, stamp, 0)
+
+    virtual(body)

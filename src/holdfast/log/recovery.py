@@ -163,6 +163,8 @@ class Recovery:
                 if problem:
                     self._remove_segments(bases[index + 1 :])
                     break
+                if following is not None:
+                    segment.seal()
             else:
                 segments.append(segment)
         return segments, scanned, end
