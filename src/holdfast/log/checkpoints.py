@@ -75,7 +75,7 @@ def read_partition_metadata(disk: Disk, directory: str) -> bytes:
     path = f"{directory}/{PARTITION_METADATA}"
     if not disk.exists(path):
         return NULL_UUID
-    fields = _properties(disk.read(path), ":")
+    fields = decode_properties(disk.read(path), ":")
     try:
         return parse_uuid(fields["topic_id"])
     except (KeyError, ValueError) as error:
@@ -96,7 +96,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     path = f"{directory}/{META_PROPERTIES}"
     if not disk.exists(path):
         return None
-    fields = _properties(disk.read(path), "=")
+    fields = decode_properties(disk.read(path), "=")
     version = fields.get("version")
     if version != _META_VERSION:
         raise DirectoryError(f"{path}: version {version}, only {_META_VERSION} is known")
@@ -167,7 +167,8 @@ def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:
     disk.write_atomic(f"{directory}/{CLEAN_SHUTDOWN}", text.encode("ascii"))
 
 
-def _properties(data: bytes, separator: str) -> dict[str, str]:
+def decode_properties(data: bytes, separator: str) -> dict[str, str]:
+    """Return the fields of a small text file of keys and values; lines that are neither are not."""
     fields = {}
     for line in data.decode("utf-8", "replace").splitlines():
         if not line.lstrip().startswith("#"):

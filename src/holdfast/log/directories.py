@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from holdfast.config.topic import TopicSettings
@@ -28,7 +28,13 @@ from holdfast.log.checkpoints import (
     verify_meta_properties,
     write_clean_shutdown,
 )
-from holdfast.log.directory import DELETED_DIRECTORY_SUFFIX, LogDirectory
+from holdfast.log.copies import Copies
+from holdfast.log.directory import (
+    DELETED_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    LogDirectory,
+    partition_of,
+)
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log
 from holdfast.log.recovery import Recovery, Remembered
@@ -40,9 +46,7 @@ __all__ = ["METADATA_TOPIC", "Intervals", "LogDirectories", "LogDirectory"]
 METADATA_TOPIC: Final = "__cluster_metadata"
 LOCK_FILE: Final = ".lock"
 PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms's default
-_NAME_MAX: Final = 255
 _SLICE_LOGS: Final = 20  # replicas that retention looks at before others get the loop
-STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 _IGNORED_SUFFIXES: Final = ("-future", STRAY_DIRECTORY_SUFFIX)
 
 logger = logging.getLogger(__name__)
@@ -102,6 +106,7 @@ class LogDirectories:
         self._broker_epochs: list[int] = []  # of each directory's last clean shutdown
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._creations: set[str] = set()  # directories whose new names are not durable yet
+        self._copies = Copies(runtime, self.directories)
         self._closed = False
 
     # --- loading ---
@@ -115,29 +120,33 @@ class LogDirectories:
         """
         for directory in self.directories:
             directory.on_offline = self._went_offline
-            try:
+            with _offline_if_it_fails(directory):
                 self._verify(directory)
-            except OSError as error:
-                self._fail_at_start(directory, error)
+        self._copies.set_older_aside()
+        self._do_without_offline()
         closed_at: dict[tuple[str, int], int] = {}
         for directory in self.directories:
             if directory.online:
-                try:
+                with _offline_if_it_fails(directory):
                     closed_at.update(self._load_directory(directory))
-                except (OSError, StorageError) as error:
-                    self._fail_at_start(directory, error)
+        self._copies.settle()
+        self._do_without_offline()
         if self._for_topics and not any(directory.online for directory in self._for_topics):
             reasons = "; ".join(f"{found.path}: {found.failure}" for found in self._for_topics)
             raise DirectoryError(f"no log directory works: {reasons}")
         self._check_proof(closed_at)
 
-    def _fail_at_start(self, directory: LogDirectory, error: OSError | StorageError) -> None:
-        failure = error if isinstance(error, StorageError) else directory.fail(error)
-        if directory.path == self._metadata_path:
-            raise DirectoryError(f"metadata.log.dir must work: {failure}") from error
-        for key in directory.replicas:
-            del self._logs[key]
-        directory.replicas.clear()
+    def _do_without_offline(self) -> None:
+        for directory in self.directories:
+            if directory.online:
+                continue
+            if directory.path == self._metadata_path:
+                raise DirectoryError(
+                    f"metadata.log.dir must work: {directory.path} is offline: {directory.failure}"
+                )
+            for key in directory.replicas:
+                del self._logs[key]
+            directory.replicas.clear()
 
     def _verify(self, directory: LogDirectory) -> None:
         """Take the lock, then see whose directory it is."""
@@ -184,7 +193,7 @@ class LogDirectories:
                 directory.remove_later([f"{path}/{name}"], 0)
                 renamed = True
                 continue
-            key = _partition_of(name)
+            key = partition_of(name)
             if key is None:
                 if name.endswith(_IGNORED_SUFFIXES):
                     logger.warning("%s/%s is left alone", path, name)
@@ -224,20 +233,9 @@ class LogDirectories:
     ) -> None:
         path = f"{directory.path}/{name}"
         settings = self._settings_for(key[0])
-        try:
-            topic_id = read_partition_metadata(self._runtime.disk, path)
-        except CorruptFileError as error:
-            logger.warning("%s: the topic's id is not known", error)
-            topic_id = NULL_UUID
-        other = self._logs.get(key)
-        if other is not None:
-            # As when its topic was deleted and made again while one of the disks was lost.
-            raise DirectoryError(
-                f"{key[0]}-{key[1]} lies in {other.home.path} (topic id"
-                f" {uuid_text(other.topic_id)}) and in {directory.path} (topic id"
-                f" {uuid_text(topic_id)}): move away the one whose id is not the topic's, or, if"
-                " they have one id, the copy"
-            )
+        assert key not in self._logs, f"{path} has a copy"
+        topic_id = self._read_topic_id(path)
+        self._copies.loaded(directory, key, path)
         loaded = Recovery(self._runtime, directory.files, path, settings, remembered).run()
         self._enter(
             self._make_log(
@@ -252,6 +250,13 @@ class LogDirectories:
                 is_new=not loaded.clean,
             )
         )
+
+    def _read_topic_id(self, path: str) -> bytes:
+        try:
+            return read_partition_metadata(self._runtime.disk, path)
+        except CorruptFileError as error:
+            logger.warning("%s: the topic's id is not known", error)
+            return NULL_UUID
 
     def _read_offsets(self, path: str, name: str) -> dict[tuple[str, int], int]:
         try:
@@ -329,6 +334,8 @@ class LogDirectories:
             disk.write_atomic(
                 f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
             )
+            if not self.complete and topic != METADATA_TOPIC:
+                self._copies.claim(directory, (topic, partition), path)
             loaded = Recovery(
                 self._runtime, directory.files, path, settings, Remembered(clean=True)
             ).run()
@@ -377,7 +384,7 @@ class LogDirectories:
         """
         log = self._take_out(topic, partition)
         if not log.offline:
-            target = self._rename_away(log, DELETED_DIRECTORY_SUFFIX)
+            target = log.home.rename_away(log.directory, topic, partition, DELETED_DIRECTORY_SUFFIX)
             log.home.remove_later([target], log.settings.file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> str | None:
@@ -389,29 +396,27 @@ class LogDirectories:
         log = self._take_out(topic, partition)
         if log.offline:
             return None
-        target = self._rename_away(log, STRAY_DIRECTORY_SUFFIX)
-        try:
-            # At once: a new replica may get the old name next, and must not replace this one.
-            self._runtime.disk.sync_directory(log.home.path)
-        except OSError as error:
-            raise log.home.fail(error) from error
-        return target
+        return log.home.set_aside(log.directory, topic, partition)
 
     def _take_out(self, topic: str, partition: int) -> Log:
         log = self._logs.pop((topic, partition))
+        self._copies.removed((topic, partition))
         log.abandon()
         log.home.take_out((topic, partition))
         return log
 
-    def _rename_away(self, log: Log, ending: str) -> str:
-        """Give the replica's directory a name that is nobody's, as Kafka does."""
-        suffix = f"-{log.partition}.{self._runtime.random.uuid().hex()}{ending}"
-        target = f"{log.home.path}/{log.topic[: _NAME_MAX - len(suffix)]}{suffix}"
+    def claim(self, log: Log) -> None:
+        """A replica is the one in use though the metadata places it elsewhere, or nowhere yet.
+
+        While a log directory does not work, a copy may be in it. StorageError: the disk failed.
+        """
+        if self.complete:
+            return
+        log.home.check()
         try:
-            self._runtime.disk.rename(log.directory, target)
+            self._copies.claim(log.home, (log.topic, log.partition), log.directory)
         except OSError as error:
             raise log.home.fail(error) from error
-        return target
 
     def adopt(self, log: Log, topic_id: bytes) -> None:
         """Give a replica whose partition.metadata was lost the id of its topic."""
@@ -566,9 +571,11 @@ class LogDirectories:
             directory.fail(error)
 
 
-def _partition_of(name: str) -> tuple[str, int] | None:
-    """Return topic and partition of a replica's directory, None if the name is not of one."""
-    topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not partition.isascii() or not partition.isdigit():
-        return None
-    return topic, int(partition)
+@contextmanager
+def _offline_if_it_fails(directory: LogDirectory) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        directory.fail(error)
+    except StorageError:
+        assert not directory.online, "who raises it takes the directory offline"

@@ -24,6 +24,8 @@ from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
 from holdfast.wire.uuids import NULL_UUID
 
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+_NAME_MAX: Final = 255
 _NEXT_SUFFIX: Final = ".next"
 _CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK)
 _OUTDATED_MAX: Final = 1000  # replicas that are gone and may stand in checkpoints
@@ -228,6 +230,29 @@ class LogDirectory:
 
     # --- deletion ---
 
+    def set_aside(self, path: str, topic: str, partition: int) -> str:
+        """Rename a replica's directory to -stray, durably; return the new path.
+
+        StorageError: the disk failed.
+        """
+        target = self.rename_away(path, topic, partition, STRAY_DIRECTORY_SUFFIX)
+        # At once: a new replica may get the old name next, and must not replace this one.
+        self.sync_names()
+        return target
+
+    def rename_away(self, path: str, topic: str, partition: int, ending: str) -> str:
+        """Give a replica's directory a name that is nobody's, as Kafka does.
+
+        StorageError: the disk failed.
+        """
+        suffix = f"-{partition}.{self.runtime.random.uuid().hex()}{ending}"
+        target = f"{self.path}/{topic[: _NAME_MAX - len(suffix)]}{suffix}"
+        try:
+            self.runtime.disk.rename(path, target)
+        except OSError as error:
+            raise self.fail(error) from error
+        return target
+
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files or directories after a while; that they are gone already is no error.
 
@@ -300,3 +325,11 @@ def remove_all(runtime: Runtime, paths: Iterable[str]) -> None:
                 disk.remove_tree(path)
         elif disk.exists(path):
             disk.remove(path)
+
+
+def partition_of(name: str) -> tuple[str, int] | None:
+    """Return topic and partition of a replica's directory, None if the name is not of one."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        return None
+    return topic, int(partition)

@@ -19,11 +19,13 @@ from holdfast.core.image import (
     Partition,
     PartitionKey,
 )
+from holdfast.log.errors import StorageError
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import assign_replicas_to_dirs as wire
 
 if TYPE_CHECKING:
     from holdfast.log.directories import LogDirectories
+    from holdfast.log.log import Log
     from holdfast.node.channel import ControllerChannel
 
 logger = logging.getLogger("holdfast.assignments")
@@ -94,10 +96,18 @@ class Assignments:
     def _lies_in(self, decided: Partition, recorded: bytes) -> bytes:
         log = self._directories.get(decided.topic, decided.index)
         if log is not None:
+            if recorded != log.home.directory_id:
+                self._claim(log)
             return log.home.directory_id
         # On the disk that is missing, whichever that is, unless it is known: there it will be.
         lost = recorded == UNASSIGNED_DIRECTORY and not self._directories.complete
         return LOST_DIRECTORY if lost else recorded
+
+    def _claim(self, log: Log) -> None:
+        try:
+            self._directories.claim(log)
+        except StorageError as error:
+            logger.error("%s: %s", log, error)  # noqa: TRY400 - the disk's reason
 
     def _request(self, wanted: _Wanted) -> wire.AssignReplicasToDirsRequest:
         return wire.AssignReplicasToDirsRequest(

@@ -1,0 +1,190 @@
+"""Which of two copies of a replica is the newer one, when two log directories of a node have one.
+
+It happens when a disk fails, its replica is deleted or moved away and made anew on another disk,
+and then the first disk comes back. So a replica that is made while not all log directories work,
+or that is in use where the metadata does not place it, has a file that lists those that work: a
+copy in any other one is older. Apache Kafka refuses to start instead, and leaves such a file alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.log.checkpoints import decode_properties, read_partition_metadata
+from holdfast.log.directory import LogDirectory, partition_of
+from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
+from holdfast.runtime.ports import Disk, Runtime
+from holdfast.wire.uuids import NULL_UUID, parse_uuid, uuid_text
+
+KNOWN_DIRECTORIES: Final = "partition.directories"
+_VERSION: Final = "0"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A replica's directory that is not opened yet."""
+
+    directory: LogDirectory
+    path: str
+    known: frozenset[bytes] | None  # ids of log directories, from its file; None: it has none
+
+    def replaces(self, other: Copy) -> bool:
+        """Whether it was in use while `other` was out of reach."""
+        return self.known is not None and other.directory.directory_id not in self.known
+
+
+def newest(copies: Sequence[Copy]) -> Copy | None:
+    """Return the one that replaces all others and is replaced by none; None if there is none."""
+    for copy in copies:
+        others = [other for other in copies if other is not copy]
+        if all(copy.replaces(other) and not other.replaces(copy) for other in others):
+            return copy
+    return None
+
+
+class Copies:
+    """The files that tell copies apart, and what is done when a start finds copies."""
+
+    def __init__(self, runtime: Runtime, directories: Sequence[LogDirectory]) -> None:
+        self._runtime = runtime
+        self._directories = directories
+        # Of the replicas that have a file: where they are, and what it says.
+        self._claims: dict[tuple[str, int], Copy] = {}
+
+    def set_older_aside(self) -> None:
+        """Rename older copies, durably, before anything is opened.
+
+        A disk that fails here goes offline. DirectoryError: nobody can tell which one is older.
+        """
+        found: dict[tuple[str, int], list[Copy]] = {}
+        for directory in self._directories:
+            for key, path in self._replicas(directory):
+                found.setdefault(key, []).append(Copy(directory, path, None))
+        for key, copies in found.items():
+            if len(copies) > 1:
+                self._keep_newest(key, list(self._with_files(copies)))
+
+    def _replicas(self, directory: LogDirectory) -> Iterator[tuple[tuple[str, int], str]]:
+        if not directory.online:
+            return
+        try:
+            names = self._runtime.disk.list(directory.path)
+        except OSError as error:
+            directory.fail(error)
+            return
+        for name in names:
+            key = partition_of(name)
+            if key is not None:
+                yield key, f"{directory.path}/{name}"
+
+    def _with_files(self, copies: Iterable[Copy]) -> Iterator[Copy]:
+        for copy in copies:
+            try:
+                yield Copy(copy.directory, copy.path, _read(self._runtime.disk, copy.path))
+            except OSError as error:
+                copy.directory.fail(error)
+
+    def _keep_newest(self, key: tuple[str, int], copies: Sequence[Copy]) -> None:
+        if len(copies) < 2:
+            return  # the other one's disk has failed meanwhile
+        keep = newest(copies)
+        if keep is None:
+            raise DirectoryError(
+                f"{key[0]}-{key[1]} lies in"
+                f" {' and in '.join(self._described(copy) for copy in copies)}: move away the one"
+                " whose id is not the topic's, or, if they have one id, the copy"
+            )
+        for copy in copies:
+            if copy is keep:
+                continue
+            with suppress(StorageError):  # that disk is offline now
+                logger.warning(
+                    "%s-%d was in use in %s while %s did not work: the older one is kept as %s."
+                    " Remove it if nothing in it is missed.",
+                    *key,
+                    keep.directory.path,
+                    copy.directory.path,
+                    copy.directory.set_aside(copy.path, *key),
+                )
+
+    def _described(self, copy: Copy) -> str:
+        try:
+            topic_id = read_partition_metadata(self._runtime.disk, copy.path)
+        except (OSError, CorruptFileError):
+            topic_id = NULL_UUID
+        return f"{copy.directory.path} (topic id {uuid_text(topic_id)})"
+
+    def loaded(self, directory: LogDirectory, key: tuple[str, int], path: str) -> None:
+        """A replica was found at `path`. OSError: the disk fails."""
+        known = _read(self._runtime.disk, path)
+        if known is not None:
+            self._claims[key] = Copy(directory, path, known)
+
+    def claim(self, directory: LogDirectory, key: tuple[str, int], path: str) -> None:
+        """From now on this replica is the newer one, whatever comes back. OSError: the disk fails.
+
+        To be called while not all directories work, and durable when this returns.
+        """
+        if key not in self._claims or self._claims[key].path != path:
+            self._write(key, Copy(directory, path, self._online()))
+
+    def removed(self, key: tuple[str, int]) -> None:
+        """The replica was deleted or set aside."""
+        self._claims.pop(key, None)
+
+    def settle(self) -> None:
+        """In the directories that work are no copies any more: note it, for when others fail."""
+        online = self._online()
+        complete = len(online) == len(self._directories)
+        for key, copy in list(self._claims.items()):
+            assert copy.known is not None, "it was read or written"
+            if not copy.directory.online or (online <= copy.known and not complete):
+                continue
+            try:
+                if complete:
+                    self._remove(key, copy)
+                else:
+                    self._write(key, Copy(copy.directory, copy.path, copy.known | online))
+            except OSError as error:
+                copy.directory.fail(error)
+
+    def _online(self) -> frozenset[bytes]:
+        return frozenset(each.directory_id for each in self._directories if each.online)
+
+    def _remove(self, key: tuple[str, int], copy: Copy) -> None:
+        del self._claims[key]
+        self._runtime.disk.remove(f"{copy.path}/{KNOWN_DIRECTORIES}")
+        self._runtime.disk.sync_directory(copy.path)
+
+    def _write(self, key: tuple[str, int], copy: Copy) -> None:
+        assert copy.known is not None, "nothing to write"
+        text = ",".join(uuid_text(each) for each in sorted(copy.known))
+        content = f"version: {_VERSION}\ndirectory_ids: {text}"
+        self._runtime.disk.write_atomic(f"{copy.path}/{KNOWN_DIRECTORIES}", content.encode("ascii"))
+        self._claims[key] = copy
+
+
+def _decode(data: bytes) -> frozenset[bytes]:
+    """ValueError, KeyError: it makes no sense."""
+    fields = decode_properties(data, ":")
+    if fields["version"] != _VERSION:
+        raise ValueError(f"version {fields['version']}")
+    return frozenset(parse_uuid(text) for text in fields["directory_ids"].split(","))
+
+
+def _read(disk: Disk, path: str) -> frozenset[bytes] | None:
+    """Return the ids in the file of the replica at `path`; None if it has none that makes sense."""
+    name = f"{path}/{KNOWN_DIRECTORIES}"
+    if not disk.exists(name):
+        return None
+    try:
+        return _decode(disk.read(name))
+    except (KeyError, ValueError) as error:
+        logger.warning("%s makes no sense, done without: %r", name, error)
+        return None
