@@ -102,7 +102,7 @@ def test_it_stays_after_a_power_cut() -> None:
 
 
 def test_disks_may_take_turns() -> None:
-    """Fails too unless `settle` removes the file once all directories work."""
+    """Fails too with `settle` left out."""
 
     async def body(runtime: Runtime) -> None:
         directories = open_directories(runtime, PATHS)
@@ -113,7 +113,6 @@ def test_disks_may_take_turns() -> None:
             directories = restarted(runtime, directories)
             log = the_replica(directories)
             assert log.end == end
-            assert not runtime.disk.exists(f"{log.directory}/{KNOWN_DIRECTORIES}")
 
     virtual(body)
 
@@ -171,6 +170,46 @@ def test_one_that_came_back_alone_and_was_used_is_not_thrown_out() -> None:
     virtual(body)
 
 
+def test_an_old_file_does_not_speak_for_what_came_later() -> None:
+    """Fails too unless `claim` compares what the file says with what works now."""
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        log = directories.create("t", 0, TOPIC_ID, small_settings())
+        again = made_anew(runtime, directories, log)
+        append(again, 2)
+        last = made_anew(runtime, directories, again)
+        append(last, 3)
+        directories = restarted(runtime, directories, last.home.path)
+        alone = the_replica(directories)
+        assert alone.directory == again.directory
+        directories.claim(alone)
+        append(alone, 4)
+        with pytest.raises(DirectoryError, match="move away"):
+            restarted(runtime, directories)
+
+    virtual(body)
+
+
+def test_a_disk_may_be_taken_out_of_log_dirs_meanwhile() -> None:
+    """Fails too with the file removed once all directories work."""
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        log = directories.create("t", 0, TOPIC_ID, small_settings())
+        again = made_anew(runtime, directories, log)
+        append(again, 2)
+        crash(directories)
+        memory_disk(runtime).heal()
+        without = [path for path in PATHS if path != log.home.path]
+        directories = open_directories(runtime, without)
+        assert directories.complete
+        directories = restarted(runtime, directories)
+        assert the_replica(directories).end == 2
+
+    virtual(body)
+
+
 def test_a_claim_is_of_the_replica_that_was_there() -> None:
     """One that fell out with its disk says nothing for the next one of its name.
 
@@ -212,16 +251,19 @@ def test_one_made_where_another_one_was_is_claimed_too() -> None:
     virtual(body)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"version: 1\ndirectory_ids: AAAAAAAAAAAAAAAAAAAAAQ", b"version: 0\n", b"\xff"]
-)
-def test_a_file_that_makes_no_sense_proves_nothing(content: bytes) -> None:
+CONTENTS = (b"", b"version: 1\ndirectory_ids: AAAAAAAAAAAAAAAAAAAAAQ", b"version: 0\n", b"\xff")
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("which", ["older", "newer"])
+def test_a_file_that_makes_no_sense_proves_nothing(which: str, content: bytes) -> None:
     async def body(runtime: Runtime) -> None:
         directories = open_directories(runtime, PATHS)
         log = directories.create("t", 0, TOPIC_ID, small_settings())
         again = made_anew(runtime, directories, log)
         memory_disk(runtime).heal()
-        runtime.disk.write_atomic(f"{again.directory}/{KNOWN_DIRECTORIES}", content)
+        damaged = log if which == "older" else again
+        runtime.disk.write_atomic(f"{damaged.directory}/{KNOWN_DIRECTORIES}", content)
         with pytest.raises(DirectoryError, match="move away"):
             restarted(runtime, directories)
 

@@ -32,6 +32,8 @@ PATHS = ("/one", "/two")
         ("nowhere yet", True, True),
         ("/one", True, False),
         ("/two", False, False),  # there is no copy in it: that was seen at the start
+        ("a disk that log.dirs names no more", False, True),
+        ("nowhere yet", False, False),
     ],
 )
 def test_it_is_claimed_while_a_copy_may_be_out_of_reach(
@@ -42,6 +44,8 @@ def test_it_is_claimed_while_a_copy_may_be_out_of_reach(
     async def body(runtime: Runtime) -> None:
         directories = open_directories(runtime, PATHS)
         ids = {each.path: each.directory_id for each in directories.directories}
+        ids["nowhere yet"] = UNASSIGNED_DIRECTORY
+        ids["a disk that log.dirs names no more"] = bytes(range(16))
         log = directories.create("t", 0, TOPIC_ID, small_settings())
         assert log.home.path == "/one"
         await log.flush()
@@ -61,7 +65,7 @@ def test_it_is_claimed_while_a_copy_may_be_out_of_reach(
                     leader=1,
                     leader_epoch=0,
                     partition_epoch=0,
-                    directories=[ids.get(recorded, UNASSIGNED_DIRECTORY)],
+                    directories=[ids[recorded]],
                 ),
             ]
         )

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.log.log_kit import NOW_MS, TOPIC_ID, make_batch, open_directories, virtual
+from tests.log.log_kit import (
+    NOW_MS,
+    TOPIC_ID,
+    after_crash,
+    crash,
+    make_batch,
+    open_directories,
+    virtual,
+)
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core import image
@@ -86,6 +94,13 @@ class Replicas:
             assert follower.append_fetched(memoryview(records), 0, 0) is ErrorCode.NONE
         return False
 
+    def delete_all(self) -> None:
+        """All that the leader has is committed, and deleted: its log begins at its end."""
+        log = self.partitions[self.leader].log
+        assert log is not None
+        log.high_watermark = log.end
+        assert log.advance_start(log.end)
+
     def content(self, node: int) -> bytes:
         log = self.partitions[node].log
         assert log is not None
@@ -146,6 +161,54 @@ def test_two_quick_elections_leave_no_dirty_suffix() -> None:
         three.elect(0)
         assert three.follow(1, rounds=ROUNDS_MAX)
         assert three.content(1) == three.content(0)
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("count", [0, 2], ids=["nothing yet", "records"])
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_the_leader_can_compare_no_more_is_let_go(count: int, committed: bool) -> None:
+    """A follower with an uncommitted end of its own comes back when all around it is deleted.
+
+    The leader's first epoch is later than the follower's, so that no answer says that they diverge.
+    Seen to fail: after a crash the log start was the old one, and what nobody ever committed was
+    read as committed.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories, three = replicas(runtime)
+        three.elect(0)
+        three.append(1)
+        assert three.follow(1, rounds=3)
+        assert three.follow(2, rounds=3)
+        three.elect(1)
+        three.append(4)
+        if committed:
+            assert three.follow(0, rounds=3)
+        else:
+            three.elect(0)
+            three.append(4)
+        three.elect(0)
+        three.delete_all()
+        three.append(count)
+        leader, follower = three.partitions[0].log, three.partitions[1].log
+        assert leader is not None
+        assert follower is not None
+        follower.high_watermark = 5 if committed else 1
+        wanted = FetchPartition(fetch_offset=5, last_fetched_epoch=follower.latest_epoch)
+        records = leader.read(5, READ_BYTES, leader.end).records if count else b""
+        if not committed:
+            leader_epochs = leader.epoch_end(follower.latest_epoch)
+            assert leader_epochs.end == 5, "it can't say"
+        assert parting(leader, wanted) is None
+        error = three.partitions[1].append_fetched(memoryview(records), leader.end, leader.start)
+        assert error is ErrorCode.NONE
+        assert (follower.start, follower.end, follower.high_watermark) == (5, 5 + count, 5 + count)
+        for each in directories:
+            crash(each)
+        found = open_directories(after_crash(runtime), ["/node-1"]).get("t", 0)
+        assert found is not None
+        assert found.start == (0 if committed else 5), "deleted records may come back, others not"
 
     virtual(body)
 

@@ -33,6 +33,7 @@ class Copy:
     directory: LogDirectory
     path: str
     known: frozenset[bytes] | None  # ids of log directories, from its file; None: it has none
+    damaged: bool = False  # its file makes no sense
 
     def replaces(self, other: Copy) -> bool:
         """Whether it was in use while `other` was out of reach."""
@@ -41,6 +42,8 @@ class Copy:
 
 def newest(copies: Sequence[Copy]) -> Copy | None:
     """Return the one that replaces all others and is replaced by none; None if there is none."""
+    if any(copy.damaged for copy in copies):
+        return None
     for copy in copies:
         others = [other for other in copies if other is not copy]
         if all(copy.replaces(other) and not other.replaces(copy) for other in others):
@@ -89,6 +92,9 @@ class Copies:
                 yield Copy(copy.directory, copy.path, _read(self._runtime.disk, copy.path))
             except OSError as error:
                 copy.directory.fail(error)
+            except CorruptFileError as error:
+                logger.error("%s", error)  # noqa: TRY400 - it says all
+                yield Copy(copy.directory, copy.path, None, damaged=True)
 
     def _keep_newest(self, key: tuple[str, int], copies: Sequence[Copy]) -> None:
         if len(copies) < 2:
@@ -122,45 +128,45 @@ class Copies:
 
     def loaded(self, directory: LogDirectory, key: tuple[str, int], path: str) -> None:
         """A replica was found at `path`. OSError: the disk fails."""
-        known = _read(self._runtime.disk, path)
+        try:
+            known = _read(self._runtime.disk, path)
+        except CorruptFileError as error:
+            logger.warning("%s: done without", error)
+            return
         if known is not None:
             self._claims[key] = Copy(directory, path, known)
 
     def claim(self, directory: LogDirectory, key: tuple[str, int], path: str) -> None:
         """From now on this replica is the newer one, whatever comes back. OSError: the disk fails.
 
-        To be called while not all directories work, and durable when this returns.
+        Durable when this returns.
         """
-        if key not in self._claims or self._claims[key].path != path:
-            self._write(key, Copy(directory, path, self._online()))
+        online = self._online()
+        held = self._claims.get(key)
+        if held is None or held.path != path or not (held.known or frozenset()) <= online:
+            self._write(key, Copy(directory, path, online))
 
     def removed(self, key: tuple[str, int]) -> None:
         """The replica was deleted or set aside."""
         self._claims.pop(key, None)
 
     def settle(self) -> None:
-        """In the directories that work are no copies any more: note it, for when others fail."""
+        """In the directories that work are no copies any more: note it, for when others fail.
+
+        The files stay, for a directory may be missing because `log.dirs` leaves it out.
+        """
         online = self._online()
-        complete = len(online) == len(self._directories)
         for key, copy in list(self._claims.items()):
             assert copy.known is not None, "it was read or written"
-            if not copy.directory.online or (online <= copy.known and not complete):
+            if not copy.directory.online or online <= copy.known:
                 continue
             try:
-                if complete:
-                    self._remove(key, copy)
-                else:
-                    self._write(key, Copy(copy.directory, copy.path, copy.known | online))
+                self._write(key, Copy(copy.directory, copy.path, copy.known | online))
             except OSError as error:
                 copy.directory.fail(error)
 
     def _online(self) -> frozenset[bytes]:
         return frozenset(each.directory_id for each in self._directories if each.online)
-
-    def _remove(self, key: tuple[str, int], copy: Copy) -> None:
-        del self._claims[key]
-        self._runtime.disk.remove(f"{copy.path}/{KNOWN_DIRECTORIES}")
-        self._runtime.disk.sync_directory(copy.path)
 
     def _write(self, key: tuple[str, int], copy: Copy) -> None:
         assert copy.known is not None, "nothing to write"
@@ -170,21 +176,18 @@ class Copies:
         self._claims[key] = copy
 
 
-def _decode(data: bytes) -> frozenset[bytes]:
-    """ValueError, KeyError: it makes no sense."""
-    fields = decode_properties(data, ":")
-    if fields["version"] != _VERSION:
-        raise ValueError(f"version {fields['version']}")
-    return frozenset(parse_uuid(text) for text in fields["directory_ids"].split(","))
-
-
 def _read(disk: Disk, path: str) -> frozenset[bytes] | None:
-    """Return the ids in the file of the replica at `path`; None if it has none that makes sense."""
+    """Return the ids in the file of the replica at `path`; None if it has none.
+
+    CorruptFileError: it has one that makes no sense.
+    """
     name = f"{path}/{KNOWN_DIRECTORIES}"
     if not disk.exists(name):
         return None
+    fields = decode_properties(disk.read(name), ":")
+    if fields.get("version") != _VERSION:
+        raise CorruptFileError(f"{name}: version {fields.get('version')}, only {_VERSION} is known")
     try:
-        return _decode(disk.read(name))
+        return frozenset(parse_uuid(text) for text in fields["directory_ids"].split(","))
     except (KeyError, ValueError) as error:
-        logger.warning("%s makes no sense, done without: %r", name, error)
-        return None
+        raise CorruptFileError(f"{name}: {error!r}") from error

@@ -406,12 +406,10 @@ class LogDirectories:
         return log
 
     def claim(self, log: Log) -> None:
-        """A replica is the one in use though the metadata places it elsewhere, or nowhere yet.
+        """A replica is the one in use, though there may be a copy in a directory out of reach.
 
-        While a log directory does not work, a copy may be in it. StorageError: the disk failed.
+        StorageError: the disk failed.
         """
-        if self.complete:
-            return
         log.home.check()
         try:
             self._copies.claim(log.home, (log.topic, log.partition), log.directory)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holdfast.core.image import (
     LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
     UNASSIGNED_DIRECTORY,
     MetadataImage,
     Partition,
@@ -32,6 +33,7 @@ logger = logging.getLogger("holdfast.assignments")
 
 PARTITIONS_MAX: Final = 2000  # in one request
 RETRY_SECONDS: Final = 0.5
+NO_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 
 _Wanted: TypeAlias = dict[bytes, dict[bytes, list[int]]]  # directory -> topic id -> partitions
 
@@ -96,12 +98,20 @@ class Assignments:
     def _lies_in(self, decided: Partition, recorded: bytes) -> bytes:
         log = self._directories.get(decided.topic, decided.index)
         if log is not None:
-            if recorded != log.home.directory_id:
+            if not log.offline and self._may_have_copy(log, recorded):
                 self._claim(log)
             return log.home.directory_id
         # On the disk that is missing, whichever that is, unless it is known: there it will be.
         lost = recorded == UNASSIGNED_DIRECTORY and not self._directories.complete
         return LOST_DIRECTORY if lost else recorded
+
+    def _may_have_copy(self, log: Log, recorded: bytes) -> bool:
+        """Whether a disk that this broker can't read may hold the replica as well."""
+        if recorded == log.home.directory_id:
+            return False
+        named = recorded not in NO_DIRECTORIES
+        missing = named and recorded not in self._directories.online_ids
+        return missing or not self._directories.complete
 
     def _claim(self, log: Log) -> None:
         try:

@@ -367,6 +367,8 @@ class Partition:
         """Append what the leader sent for our log end, and learn how far it is committed."""
         assert self.leader is None, "a leader does not follow"
         assert self.log is not None
+        if self.log.start < self.log.end == leader_log_start:
+            self._let_go_of_deleted()
         if len(records):
             self._make_room_for(records)
             error = self.log.append_as_follower(records)
@@ -378,6 +380,18 @@ class Partition:
             self.log.advance_start(leader_log_start)
         self._waiting.wake(self.key)
         return ErrorCode.NONE
+
+    def _let_go_of_deleted(self) -> None:
+        """The leader's log begins where ours ends: all of ours is deleted there.
+
+        Its epochs before that are gone as well, so it could not tell whether ours is the same. What
+        is not known to be committed may differ, and must not be back after a crash.
+        """
+        assert self.log is not None
+        if self.log.high_watermark < self.log.end:
+            self.reset_to(self.log.end)
+        else:
+            self.log.advance_start(self.log.end)
 
     def _make_room_for(self, records: memoryview) -> None:
         """Begin an empty log anew where a batch begins that contains its start.
