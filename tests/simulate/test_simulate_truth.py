@@ -241,6 +241,47 @@ def test_the_last_replica_standing_may_lose_what_power_took(
     assert (world.told == []) is innocent
 
 
+@pytest.mark.parametrize(
+    ("isr", "elr", "innocent"), [((1,), False, True), ((1,), True, False), ((1, 2), False, False)]
+)
+def test_what_power_took_may_be_committed_by_who_has_not_heard_of_it(
+    isr: tuple[int, ...], elr: bool, innocent: bool
+) -> None:
+    """A leader that was paused counts a fetch from before the power cut.
+
+    Seen to fail: with only what is committed by then forgiven at the election.
+    """
+    world = World(1, 2)
+    world.elect(0, 2, (1, 2))
+    world.write(A, 2, 1)
+    world.write(B, 2, 1)
+    world.commit(2, 2, 1)
+    world.truth.died(1)
+    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.commit(2, 1)
+    world.elect(1, 1, isr, elr=elr)
+    assert world.truth.allowances.given == []
+    world.write(Entry(2, 2, 1, 50), 1)
+    world.commit(3, 1)
+    world.commit(3, 2)
+    assert (world.told == []) is innocent
+    assert bool(world.truth.allowances.given) is innocent
+
+
+def test_what_the_new_leader_never_had_may_not() -> None:
+    world = World(1, 2)
+    world.elect(0, 2, (1, 2))
+    world.write(A, 2, 1)
+    world.write(B, 2)
+    world.truth.died(1)
+    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.elect(1, 1, (1,))
+    world.write(Entry(2, 2, 1, 50), 1)
+    world.commit(3, 1)
+    world.commit(3, 2)
+    assert world.told == ["what is below a high watermark is the same everywhere"]
+
+
 @pytest.mark.parametrize("isr", [(1,), (1, 2)])
 def test_what_power_took_is_lacking_although_others_have_deleted_it(isr: tuple[int, ...]) -> None:
     """The last replica gives the offsets out again, and the others follow; of two, none may.

@@ -97,6 +97,8 @@ class PartitionTruth:
         self.copies_min: Callable[[], int] = lambda: 1  # the lowest min ISR ever in force
         self.start_bound: Callable[[], float] = lambda: inf  # nothing else was to be deleted
         self._committed_in: dict[Name, int] = {}  # in which epoch's leadership each batch was
+        # What an elected leader had lost while nothing of it was committed (see `_may_lose`).
+        self._may_be_lost: dict[Name, Forgiveness] = {}
         self.commits: Callable[[Entry], None] = lambda _: None  # told once of each batch, in order
         self._fail: Final = fail
         self._counts: Final = counts
@@ -313,6 +315,11 @@ class PartitionTruth:
         """Hold a batch below a high watermark against the others'. True: it is the first."""
         if self.allowances.given and self.allowances.covers(entry.epoch, entry.base):
             return False  # of a leader that does not know yet that it is none
+        late = self._may_be_lost.get(entry.name)
+        if late is not None:
+            self.allowances.add(late)
+            self._counts["committed by who no longer led, and lost as allowed"] += 1
+            return False
         known = self.committed.at(entry.base)
         if known is None and entry.base >= self.committed.end:
             self.committed.append(entry)
@@ -380,6 +387,7 @@ class PartitionTruth:
             return
         election = self._chosen_by(election, epoch)
         if not lacking and (election.is_clean or not election.unclean_allowed):
+            self._may_lose(replica, epoch, election)
             return
         promised = [entry for entry in lacking if entry.last >= self.start_max]
         reason = allowed(election, promised, replica.lost)
@@ -395,6 +403,19 @@ class PartitionTruth:
         if self.committed.entries and self.committed.entries[-1].epoch < epoch:
             self.committed.truncate(offset)
             self.start_max = min(self.start_max, offset)
+
+    def _may_lose(self, replica: Replica, epoch: int, election: Election) -> None:
+        """The leader before it may not know yet, and may have counted what this one has lost since.
+
+        Had it committed that before the election, it would have been forgiven as lost with the
+        power. It is when it does so afterwards, as after a pause, and not before.
+        """
+        reason = allowed(election, (), replica.lost)
+        if reason is None:
+            return
+        for name in replica.lost:
+            if name[0] < epoch and name[1] >= replica.chain.end:
+                self._may_be_lost.setdefault(name, Forgiveness(epoch, name[1], reason))
 
     def _chosen_by(self, election: Election, epoch: int) -> Election:
         """Which election put this leader into the ISR: it may have died before it could lead."""
