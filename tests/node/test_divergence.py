@@ -213,6 +213,33 @@ def test_what_the_leader_can_compare_no_more_is_let_go(count: int, committed: bo
     virtual(body)
 
 
+def test_who_is_told_of_the_commit_and_of_the_deletion_at_once_keeps_its_producers() -> None:
+    """It heard nothing while its fetch waited. Elected, it must know a batch that comes again.
+
+    Seen to fail: with all thrown away that was not known to be committed.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        _, three = replicas(runtime)
+        three.elect(0)
+        leader, follower = three.partitions[:2]
+        batch = make_batch(2, producer_id=7, producer_epoch=0, base_sequence=0)
+        assert leader.append(memoryview(bytearray(batch)), 1).error is ErrorCode.NONE
+        assert three.follow(1, rounds=3)
+        three.delete_all()
+        assert leader.log is not None
+        assert follower.log is not None
+        error = follower.append_fetched(memoryview(b""), leader.log.end, leader.log.start)
+        assert error is ErrorCode.NONE
+        assert (follower.log.start, follower.log.high_watermark) == (2, 2)
+        three.elect(1)
+        again = follower.append(memoryview(bytearray(batch)), 1)
+        assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
+        assert follower.log.end == 2, "it is there already"
+
+    virtual(body)
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("elect"), st.integers(0, 2)),

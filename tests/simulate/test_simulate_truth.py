@@ -269,17 +269,38 @@ def test_what_power_took_may_be_committed_by_who_has_not_heard_of_it(
 
 
 def test_what_the_new_leader_never_had_may_not() -> None:
+    """Nor behind what it had. Seen to fail: with a forgiveness that does not end."""
     world = World(1, 2)
     world.elect(0, 2, (1, 2))
     world.write(A, 2, 1)
-    world.write(B, 2)
+    world.write(B, 2, 1)
+    world.write(Entry(3, 3, 0, 60), 2)
     world.truth.died(1)
     world.replicas[1] = world.open(1, A, cause=POWER_CUT)
     world.elect(1, 1, (1,))
-    world.write(Entry(2, 2, 1, 50), 1)
-    world.commit(3, 1)
-    world.commit(3, 2)
+    world.write(Entry(2, 3, 1, 50), 1)
+    world.commit(4, 1)
+    world.commit(4, 2)
     assert world.told == ["what is below a high watermark is the same everywhere"]
+
+
+def test_who_leads_after_that_commits_it_for_good() -> None:
+    """Seen to fail: with whoever commits it forgiven."""
+    world = World(1, 2)
+    world.elect(0, 2, (1, 2))
+    world.write(A, 2, 1)
+    world.write(B, 2, 1)
+    world.commit(2, 2, 1)
+    world.truth.died(1)
+    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.elect(1, 1, (1,))
+    world.elect(2, 2, (1,), unclean=True)
+    world.truth.appended(world.replicas[1], B, leads=False)
+    world.commit(3, 2, 1)
+    assert world.truth.committed.end == 3
+    world.elect(3, 1, (1, 2))
+    world.truth.truncated(world.replicas[1], 2)
+    assert world.told == ["what is committed is never cut off"]
 
 
 @pytest.mark.parametrize("isr", [(1,), (1, 2)])

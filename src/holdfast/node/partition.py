@@ -385,13 +385,16 @@ class Partition:
         """The leader's log begins where ours ends: all of ours is deleted there.
 
         Its epochs before that are gone as well, so it could not tell whether ours is the same. What
-        is not known to be committed may differ, and must not be back after a crash.
+        is neither known to be committed nor from this very leader may differ, and must not be back
+        after a crash. All else stays, for what it says of producers.
         """
         assert self.log is not None
-        if self.log.high_watermark < self.log.end:
-            self.reset_to(self.log.end)
+        end = self.log.end
+        if self.log.high_watermark < end and self.log.latest_epoch != self.leader_epoch:
+            self.reset_to(end)
         else:
-            self.log.advance_start(self.log.end)
+            self.log.high_watermark = end  # what is deleted was committed
+            self.log.advance_start(end)
 
     def _make_room_for(self, records: memoryview) -> None:
         """Begin an empty log anew where a batch begins that contains its start.

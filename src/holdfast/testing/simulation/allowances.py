@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from holdfast.testing.simulation.chain import Entry, Name
 
@@ -34,14 +35,15 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Forgiveness:
-    """What earlier epochs wrote at `offset` and beyond may be lost, from `epoch` on."""
+    """What earlier epochs wrote from `offset` until `end` may be lost, from `epoch` on."""
 
     epoch: int
     offset: int
     reason: Reason
+    end: float = inf
 
     def covers(self, epoch: int, offset: int) -> bool:
-        return epoch < self.epoch and offset >= self.offset
+        return epoch < self.epoch and self.offset <= offset < self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

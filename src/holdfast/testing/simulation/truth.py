@@ -316,7 +316,7 @@ class PartitionTruth:
         if self.allowances.given and self.allowances.covers(entry.epoch, entry.base):
             return False  # of a leader that does not know yet that it is none
         late = self._may_be_lost.get(entry.name)
-        if late is not None:
+        if late is not None and replica.epoch < late.epoch:
             self.allowances.add(late)
             self._counts["committed by who no longer led, and lost as allowed"] += 1
             return False
@@ -415,7 +415,8 @@ class PartitionTruth:
             return
         for name in replica.lost:
             if name[0] < epoch and name[1] >= replica.chain.end:
-                self._may_be_lost.setdefault(name, Forgiveness(epoch, name[1], reason))
+                end = self._known[name][0].last + 1
+                self._may_be_lost.setdefault(name, Forgiveness(epoch, name[1], reason, end))
 
     def _chosen_by(self, election: Election, epoch: int) -> Election:
         """Which election put this leader into the ISR: it may have died before it could lead."""
