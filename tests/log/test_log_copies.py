@@ -47,6 +47,16 @@ def made_anew(
     return again
 
 
+def two_copies(runtime: Runtime, topic_id: bytes = TOPIC_ID) -> tuple[LogDirectories, Log, Log]:
+    """A replica with three records whose disk failed, and the one made anew, with two."""
+    directories = open_directories(runtime, PATHS)
+    older = directories.create("t", 0, TOPIC_ID, small_settings())
+    append(older, 3)
+    newer = made_anew(runtime, directories, older, topic_id)
+    append(newer, 2)
+    return directories, older, newer
+
+
 def restarted(runtime: Runtime, directories: LogDirectories, *missing: str) -> LogDirectories:
     """The process ends, its disks are mended but for those `missing`, and it begins again."""
     crash(directories)
@@ -65,16 +75,11 @@ def the_replica(directories: LogDirectories) -> Log:
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, NEW_TOPIC_ID], ids=["moved", "made again"])
 def test_a_replica_made_while_a_disk_was_away_stays(topic_id: bytes) -> None:
     async def body(runtime: Runtime) -> None:
-        directories = open_directories(runtime, PATHS)
-        log = directories.create("t", 0, TOPIC_ID, small_settings())
-        append(log, 3)
-        older = log.home.path
-        again = made_anew(runtime, directories, log, topic_id)
-        append(again, 2)
+        directories, older, again = two_copies(runtime, topic_id)
         directories = restarted(runtime, directories)
         found = the_replica(directories)
         assert (found.directory, found.end, found.topic_id) == (again.directory, 2, topic_id)
-        strays = [name for name in runtime.disk.list(older) if name.endswith("-stray")]
+        strays = [name for name in runtime.disk.list(older.home.path) if name.endswith("-stray")]
         assert len(strays) == 1, "it is kept"
         assert directories.complete
         directories = restarted(runtime, directories)
@@ -137,11 +142,7 @@ def test_disks_may_take_turns_while_another_one_stays_away() -> None:
 
 def test_of_three_the_last_one_stays() -> None:
     async def body(runtime: Runtime) -> None:
-        directories = open_directories(runtime, PATHS)
-        log = directories.create("t", 0, TOPIC_ID, small_settings())
-        append(log, 3)
-        again = made_anew(runtime, directories, log)
-        append(again, 2)
+        directories, _, again = two_copies(runtime)
         last = made_anew(runtime, directories, again)
         append(last, 1)
         directories = restarted(runtime, directories)
@@ -154,11 +155,7 @@ def test_one_that_came_back_alone_and_was_used_is_not_thrown_out() -> None:
     """Both are newer than the other: nobody can tell. Fails too with `claim` left out."""
 
     async def body(runtime: Runtime) -> None:
-        directories = open_directories(runtime, PATHS)
-        log = directories.create("t", 0, TOPIC_ID, small_settings())
-        append(log, 3)
-        again = made_anew(runtime, directories, log)
-        append(again, 2)
+        directories, _, again = two_copies(runtime)
         directories = restarted(runtime, directories, again.home.path)
         alone = the_replica(directories)
         assert alone.end == 3
@@ -174,10 +171,7 @@ def test_an_old_file_does_not_speak_for_what_came_later() -> None:
     """Fails too unless `claim` compares what the file says with what works now."""
 
     async def body(runtime: Runtime) -> None:
-        directories = open_directories(runtime, PATHS)
-        log = directories.create("t", 0, TOPIC_ID, small_settings())
-        again = made_anew(runtime, directories, log)
-        append(again, 2)
+        directories, _, again = two_copies(runtime)
         last = made_anew(runtime, directories, again)
         append(last, 3)
         directories = restarted(runtime, directories, last.home.path)
@@ -195,10 +189,7 @@ def test_a_disk_may_be_taken_out_of_log_dirs_meanwhile() -> None:
     """Fails too with the file removed once all directories work."""
 
     async def body(runtime: Runtime) -> None:
-        directories = open_directories(runtime, PATHS)
-        log = directories.create("t", 0, TOPIC_ID, small_settings())
-        again = made_anew(runtime, directories, log)
-        append(again, 2)
+        directories, log, _ = two_copies(runtime)
         crash(directories)
         memory_disk(runtime).heal()
         without = [path for path in PATHS if path != log.home.path]
@@ -258,9 +249,7 @@ CONTENTS = (b"", b"version: 1\ndirectory_ids: AAAAAAAAAAAAAAAAAAAAAQ", b"version
 @pytest.mark.parametrize("which", ["older", "newer"])
 def test_a_file_that_makes_no_sense_proves_nothing(which: str, content: bytes) -> None:
     async def body(runtime: Runtime) -> None:
-        directories = open_directories(runtime, PATHS)
-        log = directories.create("t", 0, TOPIC_ID, small_settings())
-        again = made_anew(runtime, directories, log)
+        directories, log, again = two_copies(runtime)
         memory_disk(runtime).heal()
         damaged = log if which == "older" else again
         runtime.disk.write_atomic(f"{damaged.directory}/{KNOWN_DIRECTORIES}", content)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -107,17 +106,22 @@ class Copies:
                 " whose id is not the topic's, or, if they have one id, the copy"
             )
         for copy in copies:
-            if copy is keep:
-                continue
-            with suppress(StorageError):  # that disk is offline now
-                logger.warning(
-                    "%s-%d was in use in %s while %s did not work: the older one is kept as %s."
-                    " Remove it if nothing in it is missed.",
-                    *key,
-                    keep.directory.path,
-                    copy.directory.path,
-                    copy.directory.set_aside(copy.path, *key),
-                )
+            if copy is not keep:
+                self._set_aside(key, copy, keep)
+
+    def _set_aside(self, key: tuple[str, int], older: Copy, newer: Copy) -> None:
+        try:
+            stray = older.directory.set_aside(older.path, *key)
+        except StorageError:
+            return  # that disk is offline now
+        logger.warning(
+            "%s-%d was in use in %s while %s did not work: the older one is kept as %s."
+            " Remove it if nothing in it is missed.",
+            *key,
+            newer.directory.path,
+            older.directory.path,
+            stray,
+        )
 
     def _described(self, copy: Copy) -> str:
         try:
