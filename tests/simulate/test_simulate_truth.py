@@ -44,6 +44,11 @@ class World:
         self.truth.opened(replica, entries, start=0, high_watermark=0, cause=cause)
         return replica
 
+    def lose_power(self, node: int, *kept: Entry) -> None:
+        """A node dies, and comes back with these entries."""
+        self.truth.died(node)
+        self.replicas[node] = self.open(node, *kept, cause=POWER_CUT)
+
     def elect(self, epoch: int, leader: int, isr: tuple[int, ...], **more: bool) -> None:
         self.truth.elections[epoch] = Election(
             leader=leader,
@@ -235,8 +240,7 @@ def test_the_last_replica_standing_may_lose_what_power_took(
     world.write(A, 1, 2)
     world.write(B, 1, 2)
     world.commit(3, 1)
-    world.truth.died(1)
-    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.lose_power(1, A)
     world.elect(1, 1, isr, elr=elr)
     assert (world.told == []) is innocent
 
@@ -256,8 +260,7 @@ def test_what_power_took_may_be_committed_by_who_has_not_heard_of_it(
     world.write(A, 2, 1)
     world.write(B, 2, 1)
     world.commit(2, 2, 1)
-    world.truth.died(1)
-    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.lose_power(1, A)
     world.commit(2, 1)
     world.elect(1, 1, isr, elr=elr)
     assert world.truth.allowances.given == []
@@ -275,8 +278,7 @@ def test_what_the_new_leader_never_had_may_not() -> None:
     world.write(A, 2, 1)
     world.write(B, 2, 1)
     world.write(Entry(3, 3, 0, 60), 2)
-    world.truth.died(1)
-    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.lose_power(1, A)
     world.elect(1, 1, (1,))
     world.write(Entry(2, 3, 1, 50), 1)
     world.commit(4, 1)
@@ -291,8 +293,7 @@ def test_who_leads_after_that_commits_it_for_good() -> None:
     world.write(A, 2, 1)
     world.write(B, 2, 1)
     world.commit(2, 2, 1)
-    world.truth.died(1)
-    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.lose_power(1, A)
     world.elect(1, 1, (1,))
     world.elect(2, 2, (1,), unclean=True)
     world.truth.appended(world.replicas[1], B, leads=False)
@@ -315,8 +316,7 @@ def test_what_power_took_is_lacking_although_others_have_deleted_it(isr: tuple[i
     world.write(B, 1, 2)
     world.commit(3, 1, 2)
     world.truth.started(world.replicas[2], 3)
-    world.truth.died(1)
-    world.replicas[1] = world.open(1, A, cause=POWER_CUT)
+    world.lose_power(1, A)
     world.elect(1, 1, isr)
     assert world.told == ([] if isr == (1,) else ["a leader holds all that is committed"])
     world.truth.reset(world.replicas[2], 2)
