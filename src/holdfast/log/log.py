@@ -502,17 +502,35 @@ class Log:
         )
 
     def reset_to(self, offset: int) -> None:
-        """Throw everything away; the log starts and ends at `offset`."""
+        """Throw everything away; the log starts and ends at `offset`.
+
+        No crash brings any of it back: checkpoints first say no more than is true of the old files
+        and of the new one, then the files go, and that is durable before this returns.
+        """
         self._check()
         self._cursors.clear()
-        self._segments.begin_anew(offset, self.settings)
+        self._start = min(self._start, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        # At the very offset there may be a snapshot of producers that are thrown away as well. One
+        # beyond the recovery point is not believed.
+        self._flusher.truncated(max(offset - 1, 0))
+        self.home.write_now()
+        self._begin_anew(offset)
         self._start = self._end = self.high_watermark = offset
         self._epochs.clear()
         self._producers.clear()
         self._snapshots.forget(lambda _: True)
-        # Files that were renamed may be back after a power cut: trust no more of them than before.
-        self._flusher.truncated(offset)
-        self.home.write_now()
+
+    def _begin_anew(self, offset: int) -> None:
+        disk = self.home.runtime.disk
+        epochs = f"{self.directory}/{epoch_files.FILE_NAME}"
+        try:
+            if disk.exists(epochs):
+                disk.remove(epochs)  # with nothing in the log it would be believed
+            self._segments.begin_anew(offset, self.settings)
+            disk.sync_directory(self.directory)
+        except OSError as error:
+            raise self.home.fail(error) from error
 
     def advance_start(self, offset: int) -> bool:
         """Raise the log start (to the high watermark at most). True if it moved.

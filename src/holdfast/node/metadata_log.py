@@ -142,8 +142,8 @@ class MetadataLog:
 
     @property
     def durable_end(self) -> int:
-        """Everything below survives a power cut."""
-        return min(self._log.recovery_point, self._log.end)
+        """Everything below survives a power cut; what lies before the start is in a snapshot."""
+        return max(self._log.start, min(self._log.recovery_point, self._log.end))
 
     @property
     def replica(self) -> Log:

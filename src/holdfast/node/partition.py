@@ -94,6 +94,9 @@ class Partition:
         self.held = True
         self.leader_id = image.NO_LEADER
         self.leader_epoch = -1
+        # Whether our high watermark is that of what we hold. What we find may lie above what was
+        # cut off and is back since a power cut, until a leader has compared it.
+        self.is_compared = False
         self.acknowledgements = OffsetQueue()
         self._clock = clock
         self._waiting = waiting
@@ -120,6 +123,7 @@ class Partition:
         assert decided.leader_epoch > self.leader_epoch, f"{self}: a leader epoch came twice"
         self.leader_id = self.node
         self.leader_epoch = decided.leader_epoch
+        self.is_compared = True
         # Before any append, so that two elections in a row leave a mark each (KAFKA.md 4.3).
         self.log.start_epoch(decided.leader_epoch)
         self.leader = Leader.elected(
@@ -194,7 +198,8 @@ class Partition:
     def refusal(self, leader_epoch: int = -1, *, follower_serves: bool = False) -> ErrorCode:
         """Why this replica may not be used as the leader: NONE when it may (KAFKA.md 1.7).
 
-        With `follower_serves` a follower may be used as well, to read what is committed.
+        With `follower_serves` a follower may be used as well, to read what is committed, once it
+        has heard from a leader.
         """
         if leader_epoch not in {-1, self.leader_epoch}:
             older = leader_epoch < self.leader_epoch
@@ -203,7 +208,7 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        serves = self.leader is not None or follower_serves
+        serves = self.leader is not None or (follower_serves and self.is_compared)
         return ErrorCode.NONE if serves else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     @property
@@ -378,6 +383,7 @@ class Partition:
         self.log.high_watermark = max(self.log.high_watermark, committed)
         if leader_log_start > self.log.start:
             self.log.advance_start(leader_log_start)
+        self.is_compared = True
         self._waiting.wake(self.key)
         return ErrorCode.NONE
 
@@ -386,15 +392,19 @@ class Partition:
 
         Its epochs before that are gone as well, so it could not tell whether ours is the same. What
         is neither known to be committed nor from this very leader may differ, and must not be back
-        after a crash. All else stays, for what it says of producers.
+        after a crash. All else stays, for what it says of producers; but what an unclean election
+        took back must not be below our high watermark once more.
         """
         assert self.log is not None
         end = self.log.end
-        if self.log.high_watermark < end and self.log.latest_epoch != self.leader_epoch:
+        is_leaders = self.log.latest_epoch == self.leader_epoch
+        if self.log.high_watermark < end and not is_leaders:
             self.reset_to(end)
-        else:
-            self.log.high_watermark = end  # what is deleted was committed
-            self.log.advance_start(end)
+            return
+        self.log.high_watermark = end  # what is deleted was committed
+        self.log.advance_start(end)
+        if not is_leaders:
+            self.log.keep_start()
 
     def _make_room_for(self, records: memoryview) -> None:
         """Begin an empty log anew where a batch begins that contains its start.
