@@ -374,14 +374,14 @@ def test_consumers_and_producers_are_told_of_what_is_committed_only() -> None:
     world = World(1)
     world.write(A, 1)
     world.truth.read(0, 0)
-    world.truth.acknowledged(1, 1)
+    world.truth.acknowledged(1, 1, [A.crc])
     assert world.told == [
         "consumers see only what is committed",
         "nothing is acknowledged with acks=all before it is committed",
     ]
     world.commit(2, 1)
     world.truth.read(1, 0)
-    world.truth.acknowledged(1, 1)
+    world.truth.acknowledged(1, 1, [A.crc])
     assert len(world.told) == 2
 
 
@@ -421,3 +421,110 @@ def test_the_last_known_leader_comes_back_when_nobody_eligible_is_left(
     )
     assert election.is_legal is (not left)
     assert (allowed(election, [], {}) is Reason.LAST_KNOWN_LEADER) is (not left)
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_what_an_unclean_leader_commits_is_promised_although_another_lost_it(heard: bool) -> None:
+    """Whoever hears of the commit has led in no epoch at all.
+
+    Seen to fail: a follower's high watermark was taken for that of a leader that was paused, and
+    what it passed was forgiven.
+    """
+    world = World(1, 2, 3)
+    world.elect(0, 2, (1, 2, 3))
+    world.write(A, 2, 1, 3)
+    world.write(B, 2, 1)
+    world.commit(2, 2, 1, 3)
+    world.lose_power(1, A)
+    world.elect(1, 1, (1,))
+    world.elect(2, 2, (1,), unclean=True)
+    world.truth.appended(world.replicas[3], B, leads=False)
+    world.commit(3, 2)
+    if heard:
+        world.commit(3, 3)
+    world.truth.truncated(world.replicas[2], 2)
+    assert world.told == ["what is committed is never cut off"]
+
+
+def test_the_last_replica_is_forgiven_what_it_had_and_nothing_behind_it() -> None:
+    """Seen to fail: with a forgiveness that does not end."""
+    world = World(1, 2)
+    world.truth.copies_min = lambda: 2
+    world.elect(0, 2, (1, 2))
+    world.write(A, 2, 1)
+    world.write(B, 2, 1)
+    world.write(Entry(3, 3, 0, 60), 2)
+    world.commit(3, 2, 1)
+    world.lose_power(1, A)
+    world.elect(1, 1, (1,))
+    assert world.told == []
+    world.truth.acknowledged(2, 3, [60])
+    assert world.told == ["nothing is acknowledged with acks=all before it is committed"]
+
+
+def test_a_high_watermark_that_a_process_finds_is_believed_of_what_is_committed_only() -> None:
+    """Seen to fail: with what it found looked at when it moved only."""
+    world = World(1, 2)
+    world.elect(0, 1, (1, 2))
+    world.write(A, 1, 2)
+    world.commit(2, 1, 2)
+    world.elect(1, 2, (1, 2))
+    other = Entry(2, 2, 1, 98)
+    world.write(other, 2)
+    world.elect(2, 1, (1, 2))
+    world.write(Entry(2, 2, 2, 97), 1)
+    world.commit(3, 1)
+    for high_watermark in (2, 3):
+        assert world.told == []
+        world.truth.died(2)
+        replica = Replica(2, world.disks[2])
+        world.truth.opened(
+            replica, (A, other), start=0, high_watermark=high_watermark, cause=POWER_CUT
+        )
+    assert world.told == ["what is below a high watermark is the same everywhere"]
+
+
+def test_who_throws_away_what_nobody_deleted_is_seen() -> None:
+    """Seen to fail: with a new beginning believed, and with what lies before a start not missed."""
+    world = World(1, 2)
+    world.truth.start_bound = lambda: 0
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.commit(3, 1, 2)
+    world.truth.reset(world.replicas[2], 3)
+    assert world.told == ["only what has expired, or was asked for, is deleted"]
+    world.elect(1, 2, (1, 2))
+    assert world.told[1:] == ["a leader holds all that is committed"]
+
+
+def test_an_acknowledgement_means_what_was_sent() -> None:
+    """As when a producer's state outlives its batch.
+
+    Seen to fail: with the offset looked at only.
+    """
+    world = World(1, 2)
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.commit(3, 1, 2)
+    world.truth.started(world.replicas[1], 3)
+    world.truth.acknowledged(1, 1, [9, A.crc])
+    assert world.told == []
+    world.truth.acknowledged(1, 2, [A.crc])
+    assert world.told == ["what is acknowledged with acks=all is what was sent"]
+
+
+def test_what_was_cut_off_may_be_back_where_power_took_what_was_committed() -> None:
+    """A high watermark is durable long before what lies below it is."""
+    world = World(1, 2)
+    world.elect(0, 1, (1, 2))
+    world.write(A, 1, 2)
+    other = Entry(2, 2, 0, 98)
+    world.write(other, 1)
+    world.elect(1, 2, (1, 2))
+    world.truth.truncated(world.replicas[1], 2)
+    world.write(Entry(2, 2, 1, 97), 2, 1)
+    world.commit(3, 2, 1)
+    world.truth.died(1)
+    replica = Replica(1, world.disks[1])
+    world.truth.opened(replica, (A, other), start=0, high_watermark=3, cause=POWER_CUT)
+    assert world.told == []

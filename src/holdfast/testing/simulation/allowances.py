@@ -105,3 +105,7 @@ class Allowances:
     def covers(self, epoch: int, offset: int) -> bool:
         """Whether a record that `epoch` wrote at `offset` may be gone."""
         return any(each.covers(epoch, offset) for each in self.given)
+
+    def reaches(self, offset: int) -> bool:
+        """Whether anything that some epoch wrote at `offset` may be gone."""
+        return any(each.offset <= offset < each.end for each in self.given)

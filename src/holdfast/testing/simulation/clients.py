@@ -28,6 +28,7 @@ from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import ProducerPlan, ReaderPlan
 from holdfast.wire.batch import Record, batches, build_batch, read_records
+from holdfast.wire.batch_header import read_header
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as fetching
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
@@ -129,6 +130,7 @@ class SimulatedProducer:
         give_up = loop.time() + _DELIVERY_S
         attempts = 0
         out_of_order_since: float | None = None
+        sent: list[int] = []  # the CRC of each attempt: its time of writing differs
         while True:
             error = "timed out"
             try:
@@ -136,13 +138,15 @@ class SimulatedProducer:
                     self._identity = await self._begin()
                 leader = await self._client.leader(plan.topic, plan.partition)
                 attempts += 1
+                batch = self._batch(values)
+                sent.append(read_header(batch).crc)
                 base = await self._client.produce_batch(
-                    plan.topic, plan.partition, self._batch(values), acks=plan.acks, node=leader
+                    plan.topic, plan.partition, batch, acks=plan.acks, node=leader
                 )
             except AnswerError as failure:
                 error = failure.code.name
                 if failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                    self._acknowledged(process, names, None, -1)
+                    self._acknowledged(process, names, None, -1, sent)
                     return
                 if failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     out_of_order_since = out_of_order_since or loop.time()
@@ -153,7 +157,8 @@ class SimulatedProducer:
             except OSError as failure:
                 error = type(failure).__name__
             else:
-                self._acknowledged(process, names, base if base >= 0 else None, leader)
+                found = base if base >= 0 else None
+                self._acknowledged(process, names, found, leader, sent)
                 return
             lost = out_of_order_since is not None and (
                 loop.time() - out_of_order_since > _LOST_SEQUENCE_S
@@ -188,7 +193,9 @@ class SimulatedProducer:
             )
         )
 
-    def _acknowledged(self, process: str, names: list[str], base: int | None, leader: int) -> None:
+    def _acknowledged(
+        self, process: str, names: list[str], base: int | None, leader: int, sent: list[int]
+    ) -> None:
         plan, history = self._plan, self._history
         self._sequence += len(names)
         truth = self._oracle.named(plan.topic, plan.partition)
@@ -196,7 +203,7 @@ class SimulatedProducer:
         if base is not None and truth is not None:
             epoch = truth.epoch_of(leader, base)
             if plan.acks == -1:
-                truth.acknowledged(leader, base + len(names) - 1)
+                truth.acknowledged(leader, base + len(names) - 1, sent)
         now_ms, wall_ms = history.now()
         for number, name in enumerate(names):
             history.epochs[name] = epoch

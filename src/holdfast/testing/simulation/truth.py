@@ -9,11 +9,17 @@ what stands below another; a leader holds all that is committed. It must never l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 from typing import Final, Protocol
 
-from holdfast.testing.simulation.allowances import Allowances, Election, Forgiveness, allowed
+from holdfast.testing.simulation.allowances import (
+    Allowances,
+    Election,
+    Forgiveness,
+    Reason,
+    allowed,
+)
 from holdfast.testing.simulation.chain import Chain, Entry, Name
 
 POWER_CUT: Final = "power cut"
@@ -135,6 +141,25 @@ class PartitionTruth:
         self.replicas[replica.node] = replica
         if before is not None:
             self._compare(before, replica, cause)
+        if cause != DISK_FAULT and self._voters is None:
+            self._check_committed(replica)
+
+    def _check_committed(self, replica: Replica) -> None:
+        """What a process found below the high watermark that it found.
+
+        Where power took what was committed, what had been cut off there before may be back.
+        """
+        for entry in replica.chain.between(replica.start, replica.high_watermark):
+            known = self.committed.at(entry.base)
+            if known is not None and known.name in replica.lost:
+                continue
+            if known != entry and not self.allowances.covers(entry.epoch, entry.base):
+                self._fail(
+                    "what is below a high watermark is the same everywhere",
+                    f"{self.name}, node {replica.node}: [{entry}] was found below its high "
+                    f"watermark {replica.high_watermark}, [{known}] is committed\n{self}",
+                )
+                return
 
     def _compare(self, before: Replica, now: Replica, cause: str) -> None:
         """What a replica had before its process died, and has no more."""
@@ -257,6 +282,7 @@ class PartitionTruth:
         self._counts["logs begun anew"] += 1
         if offset < replica.chain.end:
             self.truncated(replica, offset)
+        self._check_start(replica, offset)
         replica.chain.clear()
         replica.start = replica.high_watermark = offset
 
@@ -315,12 +341,12 @@ class PartitionTruth:
         """Hold a batch below a high watermark against the others'. True: it is the first."""
         if self.allowances.given and self.allowances.covers(entry.epoch, entry.base):
             return False  # of a leader that does not know yet that it is none
+        known = self.committed.at(entry.base)
         late = self._may_be_lost.get(entry.name)
-        if late is not None and replica.epoch < late.epoch:
+        if known != entry and late is not None and replica.epoch < late.epoch:
             self.allowances.add(late)
             self._counts["committed by who no longer led, and lost as allowed"] += 1
             return False
-        known = self.committed.at(entry.base)
         if known is None and entry.base >= self.committed.end:
             self.committed.append(entry)
             self._committed_in[entry.name] = max(replica.epoch, entry.epoch)
@@ -395,7 +421,7 @@ class PartitionTruth:
             self._lacks(replica, epoch, lacking, election)
             return
         offset = min(lacking[0].base, replica.chain.end) if lacking else replica.chain.end
-        self.allowances.add(Forgiveness(epoch, offset, reason))
+        self.allowances.add(Forgiveness(epoch, offset, reason, self._lost_until(replica, reason)))
         if promised:
             self._counts[f"elections with loss: {reason}"] += 1
             self._counts["committed batches lost as allowed"] += len(promised)
@@ -403,6 +429,12 @@ class PartitionTruth:
         if self.committed.entries and self.committed.entries[-1].epoch < epoch:
             self.committed.truncate(offset)
             self.start_max = min(self.start_max, offset)
+
+    def _lost_until(self, replica: Replica, reason: Reason) -> float:
+        """Where it ends that a leader has lost: what it never had is forgiven by nothing else."""
+        if reason is Reason.UNCLEAN:
+            return inf
+        return max((self._known[name][0].last + 1 for name in replica.lost), default=0)
 
     def _may_lose(self, replica: Replica, epoch: int, election: Election) -> None:
         """The leader before it may not know yet, and may have counted what this one has lost since.
@@ -435,10 +467,11 @@ class PartitionTruth:
         same: it gives the offsets out again.
         """
         lacking: list[Entry] = []
+        deleted = min(replica.start, self.start_max)
         for entry in reversed(self.committed.entries):
             if self._committed_in[entry.name] >= epoch:
                 continue
-            if entry.last < replica.start or replica.chain.at(entry.base) == entry:
+            if entry.last < deleted or replica.chain.at(entry.base) == entry:
                 break
             lacking.append(entry)
         return lacking[::-1]
@@ -476,10 +509,23 @@ class PartitionTruth:
         entry = None if replica is None else replica.chain.at(offset)
         return None if entry is None else entry.epoch
 
-    def acknowledged(self, node: int, offset: int) -> None:
-        """A node has acknowledged, with acks=all, what it holds at this offset."""
+    def acknowledged(self, node: int, offset: int, sent: Collection[int]) -> None:
+        """A node has acknowledged, with acks=all, what it holds at this offset.
+
+        `sent`: the CRC of each batch that may be meant, for a retry has another time in it.
+        """
+        found = self.committed.at(offset)
+        if found is not None:
+            if found.crc not in sent and not self.allowances.reaches(offset):
+                crcs = ", ".join(f"{crc:08x}" for crc in sent)
+                self._fail(
+                    "what is acknowledged with acks=all is what was sent",
+                    f"{self.name}: node {node} acknowledged offset {offset}, where [{found}] is "
+                    f"committed; sent was {crcs}\n{self}",
+                )
+            return
         epoch = self.epoch_of(node, offset)
-        if epoch is None or self.committed.at(offset) is not None:
+        if epoch is None:
             return
         if not self.allowances.covers(epoch, offset):
             self._fail(
