@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 from tests.log.log_kit import (
@@ -17,7 +18,10 @@ from tests.log.log_kit import (
     bases,
     crash,
     everything,
+    make_batch,
+    memory_disk,
     new_log,
+    open_directories,
     reopened,
     small_settings,
     virtual,
@@ -27,6 +31,7 @@ from holdfast.log.checkpoints import RECOVERY_POINT
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
+from holdfast.testing.disk import MemoryDisk
 from holdfast.wire.batch import batches, crc_matches
 
 SETTINGS = small_settings(segment_bytes=700, index_interval_bytes=150, file_delete_delay_ms=50)
@@ -208,5 +213,72 @@ def test_a_checkpoint_under_way_does_not_undo_a_truncation() -> None:
         assert log.recovery_point <= 10
         text = runtime.disk.read(f"{LOGS}/{RECOVERY_POINT}").decode()
         assert f"t 0 {log.recovery_point}\n" in text
+
+    virtual(body)
+
+
+class DiesError(Exception):
+    """The process ends here."""
+
+
+async def beginning_anew(runtime: Runtime, offset: int, operations: int) -> tuple[MemoryDisk, bool]:
+    """A log of [50, 60), committed until 55, begins anew; the disk does so many things, no more."""
+    directories, log = new_log(runtime, small_settings())
+    log.reset_to(50)
+    append(log, 9)
+    append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.high_watermark = 55
+    await directories.close()  # leaves a snapshot of producers at the very end
+    directories, log = reopened(runtime)
+    disk = memory_disk(runtime)
+    left = operations
+
+    def count(path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise DiesError(path)
+
+    disk.watch = count
+    try:
+        log.reset_to(offset)
+    except DiesError:
+        return disk, False
+    finally:
+        disk.watch = None
+        crash(directories)
+    return disk, True
+
+
+@pytest.mark.parametrize("offset", [60, 100], ids=["at its end", "beyond its end"])
+@pytest.mark.parametrize("death", ["process", "power", "torn"])
+def test_who_dies_while_it_begins_anew_has_the_old_log_or_the_new_one(
+    offset: int, death: str
+) -> None:
+    """Wherever it stops: never one that begins at 0, never an old record that counts as committed.
+
+    Seen to fail: with the old files gone before the new one was durable; with checkpoints written
+    behind instead of before, when an old producer's batch counted as there.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        operations, done = 0, False
+        batch = make_batch(producer_id=7, producer_epoch=0, base_sequence=0)
+        while not done:
+            fresh = replace(runtime, disk=MemoryDisk(operations, now_ms=runtime.clock.wall_ms))
+            disk, done = await beginning_anew(fresh, offset, operations)
+            after = disk.crash() if death == "process" else disk.power_cut(torn=death == "torn")
+            found = open_directories(replace(runtime, disk=after)).get("t", 0)
+            assert found is not None
+            if done or found.start == offset:
+                assert (found.start, found.end, found.high_watermark) == (offset,) * 3
+                check = found.check_producer(memoryview(bytearray(batch)))
+                assert check.duplicate_offset is None, "it is in no log"
+            else:
+                assert found.start == 50, f"after {operations} operations"
+                assert found.end <= 60
+                assert found.high_watermark <= 55
+            operations += 1
+        assert operations > 10
 
     virtual(body)

@@ -515,20 +515,21 @@ class Log:
         # beyond the recovery point is not believed.
         self._flusher.truncated(max(offset - 1, 0))
         self.home.write_now()
-        self._begin_anew(offset)
+        self._forget_epochs_file()
+        self._segments.begin_anew(offset, self.settings)
         self._start = self._end = self.high_watermark = offset
         self._epochs.clear()
         self._producers.clear()
         self._snapshots.forget(lambda _: True)
+        self._flusher.sealed()  # a job under way may put files back that are of no use any more
 
-    def _begin_anew(self, offset: int) -> None:
+    def _forget_epochs_file(self) -> None:
+        """In a log without a record it would be believed."""
         disk = self.home.runtime.disk
-        epochs = f"{self.directory}/{epoch_files.FILE_NAME}"
+        path = f"{self.directory}/{epoch_files.FILE_NAME}"
         try:
-            if disk.exists(epochs):
-                disk.remove(epochs)  # with nothing in the log it would be believed
-            self._segments.begin_anew(offset, self.settings)
-            disk.sync_directory(self.directory)
+            if disk.exists(path):
+                disk.remove(path)
         except OSError as error:
             raise self.home.fail(error) from error
 

@@ -50,12 +50,28 @@ class Segments:
         self.bases.append(base)
 
     def begin_anew(self, base: int, settings: TopicSettings) -> None:
-        """Put one empty segment in the place of all."""
-        for segment in reversed(self.all):
+        """Put one empty segment in the place of all, durably.
+
+        It is there before the others go, for without any a replica would begin at 0; only where
+        one of them has its name must that go first. What goes on from nothing is not believed.
+        """
+        old, has_name = list(reversed(self.all)), base in self.bases
+        if not has_name:
+            self.active = self._create(base, settings)
+            self._sync_names()
+        for segment in old:
             self._discard(segment, settings)
-        self.active = self._create(base, settings)
+        if has_name:
+            self.active = self._create(base, settings)
+        self._sync_names()
         self.all[:] = [self.active]
         self.bases[:] = [base]
+
+    def _sync_names(self) -> None:
+        try:
+            self._home.runtime.disk.sync_directory(self._directory)
+        except OSError as error:
+            raise self._home.fail(error) from error
 
     def move_active(self, base: int, settings: TopicSettings) -> None:
         """Begin the active segment, which is empty, at another offset."""

@@ -297,7 +297,7 @@ class Controller:
         if loaded is not None:
             covered = loaded.identity.end_offset
             self.state.image = loaded.image
-            if not self.log.reaches(covered, loaded.identity.epoch):
+            if not self.log.goes_on_from(covered, loaded.identity.epoch):
                 # A crash came between a fetched snapshot and the log.
                 self.log.restart_at(covered, loaded.identity.epoch)
             if covered > self.log.committed:

@@ -229,6 +229,14 @@ class MetadataLog:
         known = self._log.epoch_at(offset - 1)
         return offset <= self._log.end and (known < 0 or known >= epoch)
 
+    def goes_on_from(self, offset: int, epoch: int) -> bool:
+        """Whether this log can go on behind a snapshot that ends at `offset` with `epoch`.
+
+        Not where all that is left of one that was thrown away is an epoch, perhaps a later one.
+        """
+        is_left_over = self.start == self.end == offset and self._log.latest_epoch > epoch
+        return self.reaches(offset, epoch) and not is_left_over
+
     def lacks(self, offset: int, epoch: int) -> bool:
         """Whether a log that ends at `offset` with `epoch` can't go on with ours.
 
