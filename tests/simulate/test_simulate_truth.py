@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.testing.simulation.allowances import Election, Reason, allowed
 from holdfast.testing.simulation.chain import Entry
-from holdfast.testing.simulation.truth import POWER_CUT, PartitionTruth, Replica
+from holdfast.testing.simulation.truth import DISK_FAULT, POWER_CUT, PartitionTruth, Replica
 
 
 class Disk:
@@ -527,4 +527,65 @@ def test_what_was_cut_off_may_be_back_where_power_took_what_was_committed() -> N
     world.truth.died(1)
     replica = Replica(1, world.disks[1])
     world.truth.opened(replica, (A, other), start=0, high_watermark=3, cause=POWER_CUT)
+    assert world.told == []
+
+
+@pytest.mark.parametrize("had", [True, False], ids=["had it once", "never had it"])
+def test_who_leads_again_without_what_was_deleted_gives_the_offsets_out_again(had: bool) -> None:
+    """Its log start was not durable, and others still have what lies before it.
+
+    Seen to fail: with a forgiveness that ends with what was lost and not deleted.
+    """
+    world = World(1, 2, 3)
+    world.elect(0, 1, (1, 2, 3))
+    for entry in (A, B):
+        world.write(entry, *((1, 2, 3) if had else (1, 3)))
+    world.commit(3, 1, 3, *((2,) if had else ()))
+    world.truth.died(3)
+    world.truth.started(world.replicas[1], 3)
+    if had:
+        world.truth.started(world.replicas[2], 3)
+    else:
+        world.truth.reset(world.replicas[2], 3)
+    world.truth.died(1)
+    world.lose_power(2, *((A,) if had else ()))
+    world.elect(1, 2, (2,))
+    replica = Replica(3, world.disks[3])
+    world.truth.opened(replica, (A, B), start=0, high_watermark=3, cause=POWER_CUT)
+    assert world.told == []
+
+
+def test_what_was_cut_off_may_be_back_below_what_is_deleted() -> None:
+    """Seen to fail: with what others have deleted not counted as lost."""
+    world = World(1, 2)
+    world.elect(0, 1, (1, 2))
+    world.write(A, 1, 2)
+    other = Entry(2, 2, 0, 98)
+    world.write(other, 1)
+    world.elect(1, 2, (1, 2))
+    world.truth.truncated(world.replicas[1], 2)
+    world.write(Entry(2, 2, 1, 97), 2, 1)
+    world.commit(3, 2, 1)
+    for node in (1, 2):
+        world.truth.started(world.replicas[node], 3)
+    world.truth.died(1)
+    replica = Replica(1, world.disks[1])
+    world.truth.opened(replica, (A, other), start=0, high_watermark=3, cause=POWER_CUT)
+    assert world.told == []
+
+
+def test_what_expired_on_a_disk_that_failed_is_not_missed() -> None:
+    """The segments went, and the process could say nothing any more.
+
+    Seen to fail: with a found log start believed of healthy disks only.
+    """
+    world = World(1)
+    world.elect(0, 1, (1,))
+    world.write(A, 1)
+    world.write(B, 1)
+    world.commit(3, 1)
+    world.truth.died(1)
+    replica = world.replicas[1] = Replica(1, world.disks[1])
+    world.truth.opened(replica, (), start=3, high_watermark=3, cause=DISK_FAULT)
+    world.elect(1, 1, (1,))
     assert world.told == []

@@ -137,6 +137,8 @@ class PartitionTruth:
             self._link(replica, entry)
             replica.chain.append(entry)
         self._check_start(replica, start)
+        if cause == DISK_FAULT:
+            self.start_max = max(self.start_max, start)  # it moved, and could not say so any more
         replica.start, replica.high_watermark = start, high_watermark
         self.replicas[replica.node] = replica
         if before is not None:
@@ -164,17 +166,18 @@ class PartitionTruth:
     def _compare(self, before: Replica, now: Replica, cause: str) -> None:
         """What a replica had before its process died, and has no more."""
         self._counts["recoveries"] += 1
-        start = max(before.start, now.start)
-        gone = [
+        missing = [
             entry
             for entry in before.chain.entries
-            if entry.last >= start and now.chain.at(entry.base) != entry
+            if entry.last >= now.start and now.chain.at(entry.base) != entry
         ]
+        gone = [entry for entry in missing if entry.last >= before.start]
         now.lost = {
             name: why
             for name, why in before.lost.items()
             if now.chain.at(name[1]) is None or now.chain.at(name[1]) != self._known[name][0]
         }
+        now.lost |= {entry.name: cause for entry in missing if cause}  # deleted ones, too
         now.ghost = before.chain if gone else before.ghost
         if not gone:
             return
@@ -189,7 +192,6 @@ class PartitionTruth:
                 "what was synced survives a power cut",
                 f"{self.name}: [{gone[0]}] was synced\nbefore: {before}\nnow: {now}",
             )
-        now.lost |= {entry.name: cause for entry in gone}
         self._counts["recoveries that lost records"] += 1
 
     def missed(self, node: int, cause: str) -> None:
@@ -421,7 +423,11 @@ class PartitionTruth:
             self._lacks(replica, epoch, lacking, election)
             return
         offset = min(lacking[0].base, replica.chain.end) if lacking else replica.chain.end
-        self.allowances.add(Forgiveness(epoch, offset, reason, self._lost_until(replica, reason)))
+        end = inf
+        if reason is not Reason.UNCLEAN:  # what it never had is forgiven by nothing else
+            ends = [self._known[name][0].last + 1 for name in replica.lost]
+            end = max([offset, *ends, *(entry.last + 1 for entry in lacking)])
+        self.allowances.add(Forgiveness(epoch, offset, reason, end))
         if promised:
             self._counts[f"elections with loss: {reason}"] += 1
             self._counts["committed batches lost as allowed"] += len(promised)
@@ -429,12 +435,6 @@ class PartitionTruth:
         if self.committed.entries and self.committed.entries[-1].epoch < epoch:
             self.committed.truncate(offset)
             self.start_max = min(self.start_max, offset)
-
-    def _lost_until(self, replica: Replica, reason: Reason) -> float:
-        """Where it ends that a leader has lost: what it never had is forgiven by nothing else."""
-        if reason is Reason.UNCLEAN:
-            return inf
-        return max((self._known[name][0].last + 1 for name in replica.lost), default=0)
 
     def _may_lose(self, replica: Replica, epoch: int, election: Election) -> None:
         """The leader before it may not know yet, and may have counted what this one has lost since.
