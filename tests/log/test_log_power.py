@@ -222,14 +222,21 @@ class DiesError(Exception):
 
 
 async def beginning_anew(runtime: Runtime, offset: int, operations: int) -> tuple[MemoryDisk, bool]:
-    """A log of [50, 60), committed until 55, begins anew; the disk does so many things, no more."""
-    directories, log = new_log(runtime, small_settings())
+    """A log of [50, 60), committed until 55, begins anew; the disk does so many things, no more.
+
+    At 58 it has been cut before, so that an empty segment begins there.
+    """
+    directories, log = new_log(runtime, small_settings(segment_bytes=100 if offset == 58 else 2000))
     log.reset_to(50)
-    append(log, 9)
+    for _ in range(9):
+        append(log)
     append(log, producer_id=7, producer_epoch=0, base_sequence=0)
     log.high_watermark = 55
     await directories.close()  # leaves a snapshot of producers at the very end
     directories, log = reopened(runtime)
+    if offset == 58:
+        log.truncate_to(offset)
+        assert not runtime.disk.size(f"{log.directory}/{offset:020d}.log")
     disk = memory_disk(runtime)
     left = operations
 
@@ -250,7 +257,7 @@ async def beginning_anew(runtime: Runtime, offset: int, operations: int) -> tupl
     return disk, True
 
 
-@pytest.mark.parametrize("offset", [60, 100], ids=["at its end", "beyond its end"])
+@pytest.mark.parametrize("offset", [58, 60, 100], ids=["at a cut", "at its end", "beyond its end"])
 @pytest.mark.parametrize("death", ["process", "power", "torn"])
 def test_who_dies_while_it_begins_anew_has_the_old_log_or_the_new_one(
     offset: int, death: str

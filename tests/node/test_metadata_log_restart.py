@@ -67,3 +67,22 @@ def test_a_later_epoch_of_what_was_thrown_away_is_not_left(settled: bool) -> Non
         assert log.end == 6
 
     virtual(body)
+
+
+@pytest.mark.parametrize(("epoch", "goes_on"), [(5, False), (6, True), (7, False)])
+def test_a_tail_that_was_never_committed_is_not_what_a_snapshot_says(
+    epoch: int, goes_on: bool
+) -> None:
+    """A crash came between the snapshot and the log. Of a later epoch, too: an ex-leader's.
+
+    Seen to fail: what it had written alone was taken for committed, and the controller ended with
+    an assertion as soon as its leader told it to cut that off, at every start.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        _, replica = new_log(runtime)
+        append(replica, epoch=3)
+        append(replica, epoch=epoch)
+        assert MetadataLog(runtime, replica).goes_on_from(2, 6) is goes_on
+
+    virtual(body)

@@ -49,7 +49,7 @@ class FlushPlan:
         for write in self.indexes:
             write_index(disk, write, sync=True)
         for path in self.logs:
-            _sync(disk, path)
+            sync_file(disk, path)
         for path in self.stale_snapshots.values():
             if disk.exists(path):
                 disk.remove(path)
@@ -57,15 +57,16 @@ class FlushPlan:
         # after a power cut does without it: older snapshots and the batches say the same.
         for path, entries in self.snapshots.values():
             disk.write_atomic(path, encode_snapshot(entries), sync=False)
-            _sync(disk, path)
+            sync_file(disk, path)
         if self.epochs is not None:
             disk.write_atomic(*self.epochs, sync=False)
-            _sync(disk, self.epochs[0])
+            sync_file(disk, self.epochs[0])
         for path in self.directories:
             disk.sync_directory(path)
 
 
-def _sync(disk: Disk, path: str) -> None:
+def sync_file(disk: Disk, path: str) -> None:
+    """Make a file's content durable, if it is there. OSError: it is not."""
     try:
         file = disk.open(path)
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directory import LogDirectory
-from holdfast.log.flusher import FlushPlan
+from holdfast.log.flusher import FlushPlan, sync_file
 from holdfast.log.index import IndexWrite
 from holdfast.log.recovery import DELETED_SUFFIX, jitter_of
 from holdfast.log.segment import Segment, prefix_of
@@ -52,20 +52,30 @@ class Segments:
     def begin_anew(self, base: int, settings: TopicSettings) -> None:
         """Put one empty segment in the place of all, durably.
 
-        It is there before the others go, for without any a replica would begin at 0; only where
-        one of them has its name must that go first. What goes on from nothing is not believed.
+        It is there before the others go, for without any a replica would begin at 0. What goes on
+        from nothing is not believed. Where one of the others has its name, that goes first.
         """
-        old, has_name = list(reversed(self.all)), base in self.bases
-        if not has_name:
+        old = list(reversed(self.all))
+        if base == self.active.base and not self.active.size:
+            old.remove(self.active)
+            self._sync(self.active.log_path)  # it may have been cut
+        else:
+            for segment in [segment for segment in old if segment.base == base]:
+                old.remove(segment)
+                self._discard(segment, settings)
             self.active = self._create(base, settings)
-            self._sync_names()
+        self._sync_names()
         for segment in old:
             self._discard(segment, settings)
-        if has_name:
-            self.active = self._create(base, settings)
         self._sync_names()
         self.all[:] = [self.active]
         self.bases[:] = [base]
+
+    def _sync(self, path: str) -> None:
+        try:
+            sync_file(self._home.runtime.disk, path)
+        except OSError as error:
+            raise self._home.fail(error) from error
 
     def _sync_names(self) -> None:
         try:

@@ -219,23 +219,17 @@ class MetadataLog:
         found = self.snapshot_epoch(offset)
         return found if found >= 0 else log.latest_epoch
 
-    def reaches(self, offset: int, epoch: int) -> bool:
-        """Whether what a snapshot says that ends at `offset` with `epoch` is in this log, too.
-
-        What has other records there has a tail of an older epoch, which was never committed.
-        """
-        if offset <= self._log.start:
-            return True
-        known = self._log.epoch_at(offset - 1)
-        return offset <= self._log.end and (known < 0 or known >= epoch)
-
     def goes_on_from(self, offset: int, epoch: int) -> bool:
-        """Whether this log can go on behind a snapshot that ends at `offset` with `epoch`.
+        """Whether this log goes on with what a snapshot says that ends at `offset` with `epoch`.
 
-        Not where all that is left of one that was thrown away is an epoch, perhaps a later one.
+        What has other records there has a tail of another epoch, which was never committed: of an
+        older one, or of a later one whose leader nobody followed. And of a log that was thrown away
+        there may be left nothing but such an epoch.
         """
-        is_left_over = self.start == self.end == offset and self._log.latest_epoch > epoch
-        return self.reaches(offset, epoch) and not is_left_over
+        log = self._log
+        if offset <= log.start:
+            return not (log.start == log.end == offset and log.latest_epoch > epoch)
+        return offset <= log.end and log.epoch_at(offset - 1) in {-1, epoch}
 
     def lacks(self, offset: int, epoch: int) -> bool:
         """Whether a log that ends at `offset` with `epoch` can't go on with ours.
