@@ -589,3 +589,39 @@ def test_what_expired_on_a_disk_that_failed_is_not_missed() -> None:
     world.truth.opened(replica, (), start=3, high_watermark=3, cause=DISK_FAULT)
     world.elect(1, 1, (1,))
     assert world.told == []
+
+
+def test_a_start_beyond_what_was_committed_is_not_believed_of_a_disk_that_failed() -> None:
+    """Seen to fail: with whatever start it found."""
+    world = World(1)
+    world.elect(0, 1, (1,))
+    world.write(A, 1)
+    world.commit(2, 1)
+    world.write(B, 1)
+    world.commit(3, 1)
+    world.replicas[1].high_watermark = 2
+    world.truth.died(1)
+    replica = world.replicas[1] = Replica(1, world.disks[1])
+    world.truth.opened(replica, (), start=3, high_watermark=3, cause=DISK_FAULT)
+    world.elect(1, 1, (1,))
+    assert world.told == ["a leader holds all that is committed"]
+
+
+def test_what_was_synced_and_deleted_is_not_replaced_by_what_was_cut_off() -> None:
+    """Seen to fail: with all that is missing excused by the power cut."""
+    world = World(1, 2)
+    world.elect(0, 1, (1, 2))
+    world.write(A, 1, 2)
+    other = Entry(2, 2, 0, 98)
+    world.write(other, 1)
+    world.elect(1, 2, (1, 2))
+    world.truth.truncated(world.replicas[1], 2)
+    world.write(Entry(2, 2, 1, 97), 2, 1)
+    world.commit(3, 2, 1)
+    world.disks[1].recovery_point = 3
+    for node in (1, 2):
+        world.truth.started(world.replicas[node], 3)
+    world.truth.died(1)
+    replica = Replica(1, world.disks[1])
+    world.truth.opened(replica, (A, other), start=0, high_watermark=3, cause=POWER_CUT)
+    assert world.told == ["what is below a high watermark is the same everywhere"]

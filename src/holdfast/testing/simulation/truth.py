@@ -133,12 +133,13 @@ class PartitionTruth:
     ) -> None:
         """A process has opened its log. `cause`: what may have taken some of it; "": nothing."""
         before = self.replicas.get(replica.node)
+        if cause == DISK_FAULT and before is not None:
+            # It may have moved, and could not say so any more.
+            self.start_max = max(self.start_max, min(start, before.high_watermark))
         for entry in entries:
             self._link(replica, entry)
             replica.chain.append(entry)
         self._check_start(replica, start)
-        if cause == DISK_FAULT:
-            self.start_max = max(self.start_max, start)  # it moved, and could not say so any more
         replica.start, replica.high_watermark = start, high_watermark
         self.replicas[replica.node] = replica
         if before is not None:
@@ -177,7 +178,11 @@ class PartitionTruth:
             for name, why in before.lost.items()
             if now.chain.at(name[1]) is None or now.chain.at(name[1]) != self._known[name][0]
         }
-        now.lost |= {entry.name: cause for entry in missing if cause}  # deleted ones, too
+        now.lost |= {  # deleted ones, too
+            entry.name: cause
+            for entry in missing
+            if cause and not (cause == POWER_CUT and entry.last < before.durable)
+        }
         now.ghost = before.chain if gone else before.ghost
         if not gone:
             return
