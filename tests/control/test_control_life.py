@@ -313,6 +313,29 @@ def test_the_refusal_names_file_and_offset() -> None:
         )
 
 
+@pytest.mark.parametrize("behind", ["nothing", "an empty segment", "a torn one", "a whole one"])
+def test_a_torn_end_may_have_segments_behind_it_that_hold_nothing(behind: str) -> None:
+    """A segment is sealed, and the next one there, before its end is synced.
+
+    Seen to fail: after a power cut in between a controller never started again.
+    """
+    disk = MemoryDisk("seed", now_ms=lambda: 0)
+    disk.make_directories("/data/__cluster_metadata-0")
+    batch = bytes(build_batch([Record(None, b"x" * 50)], leader_epoch=1))
+    following = bytes(build_batch([Record(None, b"x" * 50)], base_offset=1, leader_epoch=1))
+    disk.open(METADATA_FILE, create=True).append(batch[:52])
+    if behind != "nothing":
+        data = {"an empty segment": b"", "a torn one": following[:70], "a whole one": following}
+        path = METADATA_FILE.replace(f"{0:020d}", f"{1:020d}")
+        assert path != METADATA_FILE
+        disk.open(path, create=True).append(data[behind])
+    if behind == "a whole one":
+        with pytest.raises(MetadataLogError, match=r"\(offset 0\), and whole batches follow"):
+            check_metadata_log(disk, "/data")
+    else:
+        check_metadata_log(disk, "/data")
+
+
 def test_pages_that_were_never_written_are_a_torn_end_unless_they_were_synced() -> None:
     """Pages reach the disk in any order: after a power cut an unsynced end may have holes."""
     disk = MemoryDisk("seed", now_ms=lambda: 0)

@@ -14,7 +14,8 @@ from tests.control.control_world import controller, created, leads, play
 
 from holdfast.core.image import MetadataImage
 from holdfast.core.snapshot import SnapshotId, image_delta
-from holdfast.node.snapshots import SnapshotStore
+from holdfast.log.errors import StorageError
+from holdfast.node.snapshots import SnapshotMaker, SnapshotStore
 from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
 from holdfast.testing.disk import DiskFault
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -225,3 +226,24 @@ def test_a_snapshot_that_can_not_be_written_ends_the_controller() -> None:
         assert fault.struck
 
     play(story, metadata_log_max_snapshot_interval_ms="20000")
+
+
+def test_a_log_that_can_not_be_counted_ends_the_controller() -> None:
+    """Whether a snapshot is due is read from the disk, where nobody waits for an answer.
+
+    Seen to fail: with an error that nobody handled.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        await topics(cluster, "a")
+        active = controller(cluster)
+        assert active.log is not None
+        failures: list[StorageError] = []
+        maker = SnapshotMaker(active.log.replica, store(cluster), active.settings, failures.append)
+        fault = DiskFault(operations=["read"], prefix=DIRECTORY)
+        cluster.machine(CONTROLLER).disk.inject(fault)
+        maker.consider(active.image, active.log.committed)
+        assert fault.struck
+        assert len(failures) == 1
+
+    play(story, metadata_log_max_record_bytes_between_snapshots="100000")

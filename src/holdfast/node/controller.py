@@ -417,6 +417,8 @@ class Controller:
             self._catch_up_soon()
             return
         self._consider_snapshot()
+        if self._closed:
+            return  # the disk failed as it was read
         if self.quorum.leading and 0 <= self._epoch_start < self.log.committed:
             self._begin_deciding()
 

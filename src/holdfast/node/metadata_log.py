@@ -328,14 +328,15 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
     if not disk.exists(path):
         return
     names = [name for name in disk.list(path) if name.endswith(".log")]
-    for name in names:
+    for index, name in enumerate(names):
         file = f"{path}/{name}"
         data = memoryview(disk.read(file))
         position = _whole_until(data)
         if position == len(data):
             continue
         following = _whole_batch_after(data, position)
-        is_end = following < 0 and name == names[-1]
+        later = (memoryview(disk.read(f"{path}/{each}")) for each in names[index + 1 :])
+        is_end = following < 0 and all(_whole_batch_after(each, -1) < 0 for each in later)
         offset = _offset_at(data, position, name)
         durable = _durable_end(disk, directory)
         end = len(data) if following < 0 else following

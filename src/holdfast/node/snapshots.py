@@ -319,7 +319,12 @@ class SnapshotMaker:
         """
         if self._closed or self._task is not None:
             return
-        if self._taken is None and self._is_due(image):
+        try:
+            is_due = self._taken is None and self._is_due(image)
+        except StorageError as error:
+            self._failed(error)
+            return
+        if is_due:
             now_ms = self._runtime.clock.wall_ms()
             self._taken = _Taken(freeze(image), now_ms, *self._quorum_at(image.offset + 1))
         if self._taken is not None and self._taken.image.offset < committed:
