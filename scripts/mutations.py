@@ -207,7 +207,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "segments are not synced",
         "fsync",
         "log/flusher.py",
-        "        for path in self.logs:\n            _sync(disk, path)\n",
+        "        for path in self.logs:\n            sync_file(disk, path)\n",
         "",
     ),
     _one(
