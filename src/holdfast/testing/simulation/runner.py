@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -104,8 +105,21 @@ def run_seeds(seeds: Sequence[int], scale: str, jobs: int) -> Iterator[Row]:
         yield from map(_run_seed, tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
         yield from pool.map(_run_seed, tasks)
+
+
+def _end_with_parent() -> None:
+    """A batch that is killed leaves nobody behind: its processes would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 # -- a batch -----------------------------------------------------------------------------------
