@@ -11,11 +11,15 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from holdfast.core.quorum_events import Role
+from holdfast.node.quorum import QuorumMember
 from holdfast.testing.disk import DiskFault, Operation
 from holdfast.testing.links import Weather
 from holdfast.testing.simulation.admin import ADMIN
 from holdfast.testing.simulation.conductor import Conductor, Perform
 from holdfast.testing.simulation.plan import Event
+
+_ASKING: Final = (Role.PROSPECTIVE, Role.CANDIDATE)
 
 
 async def _kill(hand: Conductor, event: Event) -> bool:
@@ -123,17 +127,18 @@ async def _split_vote(hand: Conductor, event: Event) -> bool:
     draw = random.Random(event.amount)
     hand.kill(node)
     await asyncio.sleep(draw.uniform(0.2, 1.5))
+    wanted = False
     for _ in range(2 if event.detail == "killed" else 0):
         hand.start_held(node)
-        await _gather_requests(hand, node, draw.uniform(0.1, 0.4))
+        wanted |= await _gather_requests(hand, node, draw.uniform(0.1, 0.4))
         await hand.kill_at(node, "/quorum-state", draw.uniform(0.0, 0.01))
         await asyncio.sleep(draw.uniform(0.0, 0.3))
     hand.start_held(node)
-    await _gather_requests(hand, node, draw.uniform(0.1, 0.4))
+    wanted |= await _gather_requests(hand, node, draw.uniform(0.1, 0.4))
     hand.release(node)
     await asyncio.sleep(event.seconds)
     _mend_all(hand, between)
-    return True
+    return wanted
 
 
 def _take_active(hand: Conductor, event: Event) -> tuple[int, list[str], list[str]] | None:
@@ -150,18 +155,29 @@ def _both_ways(some: Sequence[str], others: Sequence[str]) -> list[tuple[str, st
     return links + [(other, one) for one, other in links]
 
 
-async def _gather_requests(hand: Conductor, node: int, seconds: float) -> None:
-    """Let requests for votes wait in the kernel, so that they are answered at one moment."""
+async def _gather_requests(hand: Conductor, node: int, seconds: float) -> bool:
+    """Let requests for votes wait in the kernel, so that they are answered at one moment.
+
+    True: two of the others or more were asking then.
+    """
     for _ in range(100):
-        made = hand.cluster.nodes.get(node)
-        quorum = None if made is None or made.controller is None else made.controller.quorum
+        quorum = _quorum(hand, node)
         if quorum is not None and quorum.serving:
             break
         await asyncio.sleep(0.005)
-    if hand.is_up(node):
-        hand.machine(node).pause()
-        await asyncio.sleep(seconds)
-        hand.machine(node).resume()
+    if not hand.is_up(node):
+        return False
+    hand.machine(node).pause()
+    await asyncio.sleep(seconds)
+    others = [_quorum(hand, each) for each in hand.cluster.controllers if each != node]
+    asking = [other for other in others if other is not None and other.state.role in _ASKING]
+    hand.machine(node).resume()
+    return len(asking) > 1
+
+
+def _quorum(hand: Conductor, node: int) -> QuorumMember | None:
+    made = hand.cluster.nodes.get(node)
+    return made.controller.quorum if made is not None and made.controller is not None else None
 
 
 async def _stop(hand: Conductor, event: Event) -> bool:
