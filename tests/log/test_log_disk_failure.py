@@ -43,7 +43,7 @@ def test_a_failed_append_leaves_the_log_as_it_was(code: int) -> None:
     async def body(runtime: Runtime) -> None:
         directories = open_directories(runtime, PATHS)
         seen: list[LogDirectory] = []
-        directories.on_offline = seen.append
+        directories.watch_offline(seen.append)
         log = directories.create("t", 0, bytes(16), small_settings())
         other = directories.create("t", 1, bytes(16), small_settings())
         assert log.home is not other.home

@@ -88,7 +88,7 @@ class LogDirectories:
         wants to watch what replicas do: it makes a kind of `Log`.
         """
         assert paths or metadata_path, "a node without a directory"
-        self.on_offline: Callable[[LogDirectory], None] | None = None  # called between handlers
+        self._watchers: list[Callable[[LogDirectory], None]] = []
         self._runtime = runtime
         self._node_id = node_id
         self._cluster_id = cluster_id
@@ -108,6 +108,10 @@ class LogDirectories:
         self._creations: set[str] = set()  # directories whose new names are not durable yet
         self._copies = Copies(runtime, self.directories)
         self._closed = False
+
+    def watch_offline(self, watcher: Callable[[LogDirectory], None]) -> None:
+        """Call `watcher` with each directory whose disk fails from now on, between handlers."""
+        self._watchers.append(watcher)
 
     # --- loading ---
 
@@ -511,8 +515,9 @@ class LogDirectories:
     # --- the end ---
 
     def _went_offline(self, directory: LogDirectory) -> None:
-        if self.on_offline is not None and not self._closed:
-            self.on_offline(directory)
+        if not self._closed:
+            for watcher in self._watchers:
+                watcher(directory)
 
     async def close(self, *, broker_epoch: int = -1) -> None:
         """Close every replica, write the checkpoints and the clean-shutdown marker, unlock."""

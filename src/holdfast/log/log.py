@@ -84,6 +84,9 @@ class Log:
         self.directory = directory  # the partition's own directory
         self.settings = settings  # replace it to change the configuration
         self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
+        # Nothing is written behind a segment's end, or a cut, before that is durable. So whatever a
+        # power cut leaves ends at its first bad batch. The metadata log's owner wants it.
+        self.in_order = False
         self.home = home
         self._clock = home.runtime.clock
         self._segments = Segments(
@@ -313,6 +316,8 @@ class Log:
     def _roll(self) -> None:
         """Seal the active segment and begin the next one at the end."""
         self._segments.active.seal()
+        if self.in_order:
+            self._segments.sync_active()
         self._segments.begin(self._end, self.settings)
         bases = set(self._segments.bases)
         self._snapshots.forget(lambda offset: offset not in bases)  # those of clean shutdowns
@@ -490,6 +495,8 @@ class Log:
         unflushed = self._flusher.truncated(min(offset, self._segments.active.base))
         if unflushed or kept != (self._start, self.high_watermark):
             self.home.write_now()
+        if self.in_order:
+            self._segments.sync_active()
 
     def _replay_producers(self) -> None:
         replay_producers(

@@ -58,7 +58,7 @@ class Segments:
         old = list(reversed(self.all))
         if base == self.active.base and not self.active.size:
             old.remove(self.active)
-            self._sync(self.active.log_path)  # it may have been cut
+            self.sync_active()  # it may have been cut
         else:
             for segment in [segment for segment in old if segment.base == base]:
                 old.remove(segment)
@@ -71,9 +71,10 @@ class Segments:
         self.all[:] = [self.active]
         self.bases[:] = [base]
 
-    def _sync(self, path: str) -> None:
+    def sync_active(self) -> None:
+        """Make the active segment's batches, and where they end, durable before this returns."""
         try:
-            sync_file(self._home.runtime.disk, path)
+            sync_file(self._home.runtime.disk, self.active.log_path)
         except OSError as error:
             raise self._home.fail(error) from error
 
@@ -109,6 +110,8 @@ class Segments:
         del self.bases[keep:]
         for segment in reversed(gone):
             self._discard(segment, settings)
+        if gone:
+            self._sync_names()  # or they would be back behind what is written here from now on
         self.active = self.all[-1]
         position, header = self.active.find(offset)
         if header is not None and header.base_offset < offset:

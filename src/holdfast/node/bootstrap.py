@@ -12,6 +12,7 @@ from holdfast.config.node import NodeSettings
 from holdfast.core.features import BOOTSTRAP
 from holdfast.core.image import MetadataImage
 from holdfast.core.snapshot import SnapshotId
+from holdfast.log.errors import StorageError
 from holdfast.node.metadata_log import MetadataLogError
 from holdfast.node.snapshot_format import SnapshotError, SnapshotReader, snapshot_batches
 from holdfast.runtime.ports import Disk
@@ -32,16 +33,18 @@ def bootstrap_file(levels: Mapping[str, int]) -> bytes:
 def bootstrap_levels(disk: Disk, settings: NodeSettings) -> Mapping[str, int]:
     """The levels that a new cluster begins with; the usual ones where no file says otherwise.
 
-    MetadataLogError: the file is damaged or can't be read.
+    MetadataLogError: the file is damaged. StorageError: the disk fails.
     """
     path = f"{settings.metadata_log_dir}/{BOOTSTRAP_FILE}"
-    if not disk.exists(path):
-        return BOOTSTRAP
     try:
+        if not disk.exists(path):
+            return BOOTSTRAP
         reader = SnapshotReader(SnapshotId(0, 0), path)
         reader.feed(disk.read(path))
         return reader.finish().features
-    except (OSError, SnapshotError) as error:
+    except OSError as error:
+        raise StorageError(settings.metadata_log_dir, str(error)) from error
+    except SnapshotError as error:
         raise MetadataLogError(
             f"{path} can't be used: {error}. Format the controller anew."
         ) from error

@@ -98,7 +98,7 @@ class Broker:
         self.lifecycle: Lifecycle | None = None  # from when the ports are bound
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._machine_name = machine_name
-        directories.on_offline = self._directory_failed
+        directories.watch_offline(self._directory_failed)
         self._current = False  # the image is at least as new as our registration
 
     def _make_partitions(self) -> Partitions:

@@ -24,7 +24,7 @@ from holdfast.core.quorum_view import Observers, QuorumView, ReplicaView
 from holdfast.core.state import ControllerState, Decision, Refusal
 from holdfast.core.voter_changes import Situation
 from holdfast.core.voters import ReplicaKey, VoterSet
-from holdfast.log.directories import LogDirectories
+from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.node.bootstrap import bootstrap_levels
 from holdfast.node.context import AllowAll, Authorizer, Deferred, RequestContext
@@ -110,6 +110,7 @@ class Controller:
         self.snapshots = SnapshotStore(log.replica)
         log.snapshot_epoch = self.snapshots.epoch_at
         self.log = log
+        self._directories.watch_offline(self._directory_failed)
         voters = VoterLog(
             static_voters(self.settings), self.settings.controller_listener_names, log.replica
         )
@@ -460,6 +461,11 @@ class Controller:
         if self.failed is not None and not self.failed.done():
             self.failed.set_exception(error)
         self.close()
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """Whoever met it, a checkpoint perhaps: without its log this is no controller."""
+        if self.log is not None and directory is self.log.replica.home and not self._closed:
+            self.fail(StorageError(directory.path, directory.failure))
 
     # -- acting by itself ----------------------------------------------------------------------
 

@@ -50,8 +50,8 @@ _VERSIONS: Final[dict[type, int]] = {}
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024  # Apache Kafka's replicas of this log take no larger one
 _RECORD_OVERHEAD_MAX: Final = 20  # what stands around a record's value
 
-_PAGE: Final = 4096  # what a kernel writes at once
-_LENGTH_END: Final = 12  # of a batch's header: its offset, then how long it is
+_SECTOR: Final = 512  # what a disk writes at once
+_OFFSET_SIZE: Final = 8  # what a batch begins with
 
 
 class MetadataLogError(Exception):
@@ -125,6 +125,7 @@ class MetadataLog:
         if log is None:
             log = directories.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, own)
         log.settings = own
+        log.in_order = True
         return cls(runtime, log)
 
     @property
@@ -321,12 +322,18 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
 
     Recovery cuts any log at its first bad batch, which is right for a tail that a crash has torn.
     But what stands before a batch that is whole was mostly synced, hence committed, and cutting it
-    would forget topics and configurations. Only where a page was never written, after a power cut,
-    there are zeros in its place; and never below the recovery point. Raises MetadataLogError.
+    would forget topics and configurations. Only where a sector was never written, after a power
+    cut, there are zeros in its place; and never below the recovery point. Raises MetadataLogError.
     """
     path = f"{directory}/{METADATA_TOPIC}-0"
-    if not disk.exists(path):
-        return
+    try:
+        if disk.exists(path):
+            _check_segments(disk, directory, path)
+    except OSError as error:
+        raise MetadataLogError(f"{path} can't be read: {error}") from error
+
+
+def _check_segments(disk: Disk, directory: str, path: str) -> None:
     names = [name for name in disk.list(path) if name.endswith(".log")]
     for index, name in enumerate(names):
         file = f"{path}/{name}"
@@ -359,15 +366,16 @@ def _durable_end(disk: Disk, directory: str) -> int:
 
 
 def _has_hole(data: memoryview, begin: int, end: int) -> bool:
-    """Whether a page between two positions was never written: it reads as zeros.
+    """Whether a sector between two positions was never written: it reads as zeros.
 
-    A batch has no dozen zeros where it begins, for its length is there.
+    The first may have begun with what was written before: then it is from `begin` on that there is
+    nothing, and no batch but the first of all begins with an offset of zeros.
     """
-    for page in range(begin // _PAGE, (end - 1) // _PAGE + 1):
-        part = data[max(begin, page * _PAGE) : min(end, (page + 1) * _PAGE)]
-        if len(part) >= _LENGTH_END and not any(part):
-            return True
-    return False
+    first = data[begin : min(end, begin - begin % _SECTOR + _SECTOR)]
+    if len(first) >= _OFFSET_SIZE and not any(first):
+        return True
+    sectors = range(begin // _SECTOR + 1, end // _SECTOR)
+    return any(not any(data[at * _SECTOR : (at + 1) * _SECTOR]) for at in sectors)
 
 
 def _whole_until(data: memoryview) -> int:

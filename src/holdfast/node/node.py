@@ -101,12 +101,13 @@ class Node:
         """
         roles = [role for role in (self.broker, self.controller) if role is not None]
         failures = [role.failed for role in roles if role.failed is not None]
+        for failed in failures:  # one disk may end both roles, and only one of them is told of
+            failed.add_done_callback(lambda done: done.cancelled() or done.exception())
         if self.broker is not None:
             await self._join(self.broker, failures)
         self.ready.set_result(None)
-        done, _ = await asyncio.wait(failures, return_when=asyncio.FIRST_COMPLETED)
-        for failed in done:
-            failed.result()
+        await asyncio.wait(failures, return_when=asyncio.FIRST_COMPLETED)
+        _raise_first(failures)
 
     @staticmethod
     async def _join(broker: Broker, failures: Sequence[asyncio.Future[None]]) -> None:
@@ -114,9 +115,7 @@ class Node:
         joining = asyncio.get_running_loop().create_task(broker.join())
         try:
             await asyncio.wait([joining, *failures], return_when=asyncio.FIRST_COMPLETED)
-            for failed in failures:
-                if failed.done():
-                    failed.result()
+            _raise_first(failures)
             await joining
         finally:
             joining.cancel()
@@ -157,3 +156,9 @@ class Node:
             self._controller_server.close()
         await self.directories.close(broker_epoch=broker_epoch)
         logger.info("node %d stopped", self.settings.node_id)
+
+
+def _raise_first(failures: Sequence[asyncio.Future[None]]) -> None:
+    for failed in failures:
+        if failed.done():
+            failed.result()

@@ -397,13 +397,16 @@ class QuorumMember:
         if self._syncing or self._closed or self.log.durable_end == self.log.end:
             return
         self._syncing = True
-        self.log.sync().add_done_callback(self._synced)
+        try:
+            self.log.sync().add_done_callback(self._synced)
+        except StorageError as error:  # the directory is offline: somebody else met its disk
+            self.listener.fail(error)
 
     def _synced(self, done: asyncio.Future[None]) -> None:
         self._syncing = False
+        error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        error = done.exception()
         if error is not None:
             self.listener.fail(error)
         elif self._look_at_log():
@@ -431,9 +434,9 @@ class QuorumMember:
 
     def _was_saved(self, version: int, done: asyncio.Future[None]) -> None:
         self._saving = False
+        error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        error = done.exception()
         if isinstance(error, WorkerFullError):
             self.listener.fail(StorageError(self._home.path, "too much waits for the disk"))
         elif isinstance(error, OSError):

@@ -181,7 +181,8 @@ class LeaderFetcher:
                 if not done:
                     await self._sign_of_life(connection, epoch)
         finally:
-            disk.cancel()
+            if not disk.cancel() and not disk.cancelled():
+                disk.exception()  # who stops us meanwhile has heard of it
         disk.result()
 
     async def _sign_of_life(self, connection: Connection, epoch: int) -> None:

@@ -64,6 +64,7 @@ class SnapshotStore:
         self._disk: Disk = log.home.runtime.disk
         self._directory = log.directory
         self._files: dict[SnapshotId, SnapshotFile] = {}
+        self._begun = 0  # so many were begun by this process
         self._home.check()
         try:
             self._list()
@@ -163,7 +164,12 @@ class SnapshotStore:
 
     def create(self, identity: SnapshotId) -> SnapshotWriter:
         """Begin to write a snapshot, made here or fetched from the leader."""
-        return SnapshotWriter(identity, self._path(identity), self._home, self._written)
+        self._begun += 1
+        path = self._path(identity)
+        # Each has a file of its own, as in Apache Kafka: the same snapshot may be made here while
+        # it is fetched, and half of one must not get the other's name.
+        part = f"{path.removesuffix(SNAPSHOT_SUFFIX)}-{self._begun}{SNAPSHOT_SUFFIX}{PART_SUFFIX}"
+        return SnapshotWriter(identity, path, part, self._home, self._written)
 
     def _written(self, file: SnapshotFile) -> None:
         self._files[file.identity] = file
@@ -212,31 +218,36 @@ class SnapshotWriter:
         self,
         identity: SnapshotId,
         path: str,
+        part: str,
         home: LogDirectory,
         written: Callable[[SnapshotFile], None],
     ) -> None:
         self.identity = identity
         self.position = 0  # so many bytes were written
         self._path = path
+        self._part = part  # until it is whole
         self._home = home
         self._disk = home.runtime.disk
         self._written = written
         self._file: File | None = None
+        self._is_part = False  # there may be a part of it
 
     async def append(self, data: bytes | bytearray | memoryview) -> None:
         """Write the next bytes; they must not change meanwhile."""
+        self._is_part = True
         await self._perform(lambda: self._append(data))
         self.position += len(data)
 
     async def finish(self, wall_ms: int) -> None:
         """Make it durable, and only then give it its name."""
         await self._perform(self._seal)
+        self._is_part = False
         self._written(SnapshotFile(self.identity, self.position, wall_ms))
 
     def abandon(self) -> None:
         """Write no more of it, and remove what there is. Nothing happens once it is finished."""
-        if self._file is not None and self._home.online:
-            # A job like the others: the step before it may still be under way.
+        if self._is_part and self._home.online:
+            # A job like the others: the step before it may still be under way, the first one too.
             job = self._home.submit(self._discard)
             job.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -249,24 +260,21 @@ class SnapshotWriter:
 
     def _append(self, data: bytes | bytearray | memoryview) -> None:
         if self._file is None:
-            part = self._path + PART_SUFFIX
-            if self._disk.exists(part):  # of an attempt that was given up
-                self._disk.remove(part)
-            self._file = self._disk.open(part, create=True)
+            self._file = self._disk.open(self._part, create=True)
         self._file.append(data)
 
     def _discard(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
-            self._disk.remove(self._path + PART_SUFFIX)
+            self._disk.remove(self._part)
 
     def _seal(self) -> None:
         assert self._file is not None, "a snapshot has at least a header and a footer"
         self._file.sync()
         self._file.close()
         self._file = None
-        self._disk.rename(self._path + PART_SUFFIX, self._path)
+        self._disk.rename(self._part, self._path)
         self._disk.sync_directory(self._path.rpartition("/")[0])
 
 
