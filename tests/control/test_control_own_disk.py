@@ -27,7 +27,7 @@ from holdfast.config.node import NodeSettings
 from holdfast.core.state import Decision
 from holdfast.log.directories import LogDirectories
 from holdfast.log.epochs import EpochEnd
-from holdfast.node.metadata_log import MetadataLog, check_metadata_log
+from holdfast.node.metadata_log import MetadataLog, MetadataLogError, check_metadata_log
 from holdfast.runtime.ports import Runtime
 from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
 from holdfast.testing.disk import DiskFault, MemoryDisk, Operation
@@ -118,6 +118,90 @@ def test_what_was_cut_off_does_not_come_back_behind_what_was_written_then(seed: 
     virtual(body, seed=seed)
 
 
+@pytest.mark.parametrize("past", [0, 1, 8, 11, 12])
+def test_the_next_batch_may_begin_with_the_last_zeros_of_such_a_sector(past: int) -> None:
+    """So many bytes of it: of its offset, and of its length, of which no CRC tells.
+
+    Seen to fail with 1, 8 and 11: the sector was not looked at to its end.
+    """
+    disk = MemoryDisk("seed", now_ms=lambda: 0)
+    disk.make_directories("/data/__cluster_metadata-0")
+    around = len(build_batch([Record(None, b"x" * 700)])) - 700
+    first = build_batch([Record(None, b"x" * (300 - around + 1))], leader_epoch=1)
+    second = build_batch(
+        [Record(None, b"x" * (1024 - past - len(first) - around))], base_offset=1, leader_epoch=1
+    )
+    third = build_batch([Record(None, b"x" * 70)], base_offset=2, leader_epoch=1)
+    whole = bytes(first + second + third)
+    assert len(first) + len(second) == 1024 - past, "the length of what is around it"
+    torn = whole[:512] + bytes(512 - max(0, past - 11)) + whole[1024 - max(0, past - 11) :]
+    disk.open(METADATA_FILE, create=True).append(torn)
+    if past < 12:
+        check_metadata_log(disk, "/data")
+    else:  # its length is there, and says that the sector was written
+        with pytest.raises(MetadataLogError, match=r"\(offset 1\), and whole batches follow"):
+            check_metadata_log(disk, "/data")
+
+
+@pytest.mark.parametrize("spoilt", ["a lower offset", "a higher offset", "a lower epoch"])
+@pytest.mark.parametrize("durable", [0, 4])
+def test_what_no_crc_covers_is_looked_at_too(spoilt: str, durable: int) -> None:
+    """Recovery cuts at an offset or an epoch that goes back, and keeps one that leaps.
+
+    Seen to fail below the recovery point: what was committed was forgotten, and nothing said so.
+    """
+    disk = MemoryDisk("seed", now_ms=lambda: 0)
+    disk.make_directories("/data/__cluster_metadata-0")
+    whole = [
+        build_batch([Record(None, b"x" * 50)], base_offset=offset, leader_epoch=3)
+        for offset in range(4)
+    ]
+    disk.open(METADATA_FILE, create=True).append(b"".join(whole))
+    at = 2 * len(whole[0])
+    byte, value = {
+        "a lower offset": (7, b"\x00"),
+        "a higher offset": (6, b"\x01"),
+        "a lower epoch": (15, b"\x01"),
+    }[spoilt]
+    disk.corrupt(METADATA_FILE, at + byte, value)
+    checkpoint = b"0\n1\n__cluster_metadata 0 %d\n"
+    disk.write_atomic("/data/recovery-point-offset-checkpoint", checkpoint % durable)
+    if durable == 0 and spoilt != "a higher offset":
+        check_metadata_log(disk, "/data")
+    else:
+        with pytest.raises(MetadataLogError, match=rf"byte {at} \(offset 2\)"):
+            check_metadata_log(disk, "/data")
+
+
+def test_no_power_cut_makes_an_offset_larger() -> None:
+    """Of the last batch, which nothing follows: recovery would keep it."""
+    disk = MemoryDisk("seed", now_ms=lambda: 0)
+    disk.make_directories("/data/__cluster_metadata-0")
+    leaping = build_batch([Record(None, b"x" * 50)], base_offset=1, leader_epoch=3)
+    disk.open(METADATA_FILE, create=True).append(leaping)
+    with pytest.raises(MetadataLogError, match=r"byte 0 \(offset 0\)"):
+        check_metadata_log(disk, "/data")
+
+
+def test_an_offset_that_was_torn_is_not_taken_for_what_was_synced() -> None:
+    """A batch lost the sector that holds just its offset, and a later one is torn for good.
+
+    Seen to fail: that offset, now 0, was below the recovery point.
+    """
+    disk = MemoryDisk("seed", now_ms=lambda: 0)
+    disk.make_directories("/data/__cluster_metadata-0")
+    batches = [
+        bytes(build_batch([Record(None, b"x" * 50)], base_offset=300 + n, leader_epoch=3))
+        for n in range(3)
+    ]
+    batches[1] = bytes(8) + batches[1][8:]
+    path = METADATA_FILE.replace(f"{0:020d}", f"{300:020d}")
+    disk.open(path, create=True).append(b"".join(batches)[:-7])
+    checkpoint = b"0\n1\n__cluster_metadata 0 %d\n"
+    disk.write_atomic("/data/recovery-point-offset-checkpoint", checkpoint % 301)
+    check_metadata_log(disk, "/data")
+
+
 @pytest.mark.parametrize("before", [0, 8, 11, 300])
 def test_a_sector_that_was_never_written_is_a_torn_end(before: int) -> None:
     """A batch that begins so many bytes before a sector's end, or with it, lost just that sector.
@@ -164,6 +248,20 @@ def test_a_controller_that_can_not_read_its_log_says_so_and_does_not_start() -> 
         cluster.start_node(CONTROLLER)
         await cluster.until(lambda: bool(cluster.exits), "the controller gives up")
         assert "__cluster_metadata-0 can't be read" in cluster.exits[0]
+
+    play(story)
+
+
+def test_a_controller_whose_first_sync_fails_ends() -> None:
+    """Seen to fail: who watches the disk ended it first, and nobody heard what the sync said."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        cluster.crash(CONTROLLER)
+        cluster.start_node(CONTROLLER)
+        fault = DiskFault(operations={"sync"}, prefix="/data/__cluster_metadata-0", times=1)
+        cluster.machine(CONTROLLER).disk.inject(fault)
+        await cluster.until(lambda: bool(cluster.exits), "the controller gives up")
+        assert "offline" in cluster.exits[0]
 
     play(story)
 

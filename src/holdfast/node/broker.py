@@ -97,6 +97,8 @@ class Broker:
         )
         self.lifecycle: Lifecycle | None = None  # from when the ports are bound
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # One disk may end both roles of a node, and one of the two is told of.
+        self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._machine_name = machine_name
         directories.watch_offline(self._directory_failed)
         self._current = False  # the image is at least as new as our registration

@@ -106,6 +106,8 @@ class Controller:
         written any more: the process must then end.
         """
         self.failed = asyncio.get_running_loop().create_future()
+        # Whoever starts us hears of it as an exception, and of the rest while we serve.
+        self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())
         log = MetadataLog.open(self.runtime, self.settings, self._directories)
         self.snapshots = SnapshotStore(log.replica)
         log.snapshot_epoch = self.snapshots.epoch_at

@@ -335,23 +335,24 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
 
 def _check_segments(disk: Disk, directory: str, path: str) -> None:
     names = [name for name in disk.list(path) if name.endswith(".log")]
+    durable = _durable_end(disk, directory)
+    epoch = -1
     for index, name in enumerate(names):
         file = f"{path}/{name}"
         data = memoryview(disk.read(file))
-        position = _whole_until(data)
-        if position == len(data):
+        bad, epoch = _first_bad(data, int(name.removesuffix(".log")), epoch)
+        if bad is None:
             continue
-        following = _whole_batch_after(data, position)
+        following = _whole_batch_after(data, bad.position)
         later = (memoryview(disk.read(f"{path}/{each}")) for each in names[index + 1 :])
         is_end = following < 0 and all(_whole_batch_after(each, -1) < 0 for each in later)
-        offset = _offset_at(data, position, name)
-        durable = _durable_end(disk, directory)
         end = len(data) if following < 0 else following
-        if offset >= durable and (is_end or _has_hole(data, position, end)):
-            continue
+        is_torn = bad.goes_back or is_end or _has_hole(data, bad.position, end)
+        if bad.offset >= durable and is_torn and not bad.leaps:
+            return  # nothing from there on was synced, and recovery cuts it off
         beyond = f"had been synced up to offset {durable}" if is_end else "whole batches follow"
         raise MetadataLogError(
-            f"{file} is damaged at byte {position} (offset {offset}), and {beyond}: "
+            f"{file} is damaged at byte {bad.position} (offset {bad.offset}), and {beyond}: "
             "the controller does not start, for what it committed there would be forgotten. "
             "Restore the file from a copy."
         )
@@ -374,35 +375,41 @@ def _has_hole(data: memoryview, begin: int, end: int) -> bool:
     first = data[begin : min(end, begin - begin % _SECTOR + _SECTOR)]
     if len(first) >= _OFFSET_SIZE and not any(first):
         return True
-    sectors = range(begin // _SECTOR + 1, end // _SECTOR)
-    return any(not any(data[at * _SECTOR : (at + 1) * _SECTOR]) for at in sectors)
+    # The batch at `end` may begin with the last of these zeros: no CRC covers its offset.
+    for at in range(begin // _SECTOR + 1, (end - 1) // _SECTOR + 1):
+        sector = data[at * _SECTOR : (at + 1) * _SECTOR]
+        if len(sector) >= _OFFSET_SIZE and not any(sector):
+            return True
+    return False
 
 
-def _whole_until(data: memoryview) -> int:
-    """Where the first bad batch begins; the length when there is none."""
+class _Bad(NamedTuple):
+    """The first batch that can't be the next one."""
+
+    position: int
+    offset: int  # that it should have
+    goes_back: bool = False  # whole, but its offset or its epoch is a lower one
+    leaps: bool = False  # whole, but its offset is a higher one; no power cut does that
+
+
+def _first_bad(data: memoryview, expected: int, epoch: int) -> tuple[_Bad | None, int]:
+    """Where a segment that begins at `expected`, after `epoch`, is bad; and its last epoch.
+
+    Recovery cuts there, or keeps what leaps, which must never be in this log.
+    """
     position = 0
-    try:
-        for found, header in batches(data):
-            if not crc_matches(data[found : found + header.size]):
-                return found
-            position = found + header.size
-    except WireError:
-        return _after_last_good(data)
-    return position
-
-
-def _after_last_good(data: memoryview) -> int:
-    """As `_whole_until`, where a header itself is nonsense."""
-    position = 0
-    while position + HEADER_SIZE <= len(data):
-        header = read_header(data, position)
-        end = position + header.size
-        if header.magic != MAGIC or header.size < HEADER_SIZE or end > len(data):
-            break
-        if not crc_matches(data[position:end]):
-            break
-        position = end
-    return position
+    while position < len(data):
+        header = read_header(data, position) if position + HEADER_SIZE <= len(data) else None
+        if header is None or header.magic != MAGIC or not crc_matches(data, position):
+            return _Bad(position, expected), epoch
+        behind = header.base_offset < expected or header.last_offset_delta < 0
+        if behind or header.leader_epoch < epoch:
+            return _Bad(position, expected, goes_back=True), epoch
+        if header.base_offset > expected:
+            return _Bad(position, expected, leaps=True), epoch
+        position += header.size
+        expected, epoch = header.next_offset, header.leader_epoch
+    return None, epoch
 
 
 def _whole_batch_after(data: memoryview, position: int) -> int:
@@ -416,12 +423,3 @@ def _whole_batch_after(data: memoryview, position: int) -> int:
         if plausible and header.record_count > 0 and crc_matches(data[start:end]):
             return start
     return -1
-
-
-def _offset_at(data: memoryview, position: int, name: str) -> int:
-    """The offset that the bad batch should have: what follows the last good one."""
-    offset = int(name.removesuffix(".log"))
-    for found, header in batches(data[:position]):
-        assert found < position, "a batch behind the damage"
-        offset = header.next_offset
-    return offset

@@ -101,8 +101,6 @@ class Node:
         """
         roles = [role for role in (self.broker, self.controller) if role is not None]
         failures = [role.failed for role in roles if role.failed is not None]
-        for failed in failures:  # one disk may end both roles, and only one of them is told of
-            failed.add_done_callback(lambda done: done.cancelled() or done.exception())
         if self.broker is not None:
             await self._join(self.broker, failures)
         self.ready.set_result(None)

@@ -158,9 +158,9 @@ class QuorumMember:
         self.log.sync().add_done_callback(self._begin)
 
     def _begin(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        error = done.exception()
         if error is not None:
             self.listener.fail(error)
             return
