@@ -10,6 +10,7 @@ was found goes to a file as it comes; a second call goes on where the first one 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import secrets
@@ -103,7 +104,7 @@ def hunt(mutation: Mutation, sane: Path, first: int, seeds: int, scale: str) -> 
     began = time.monotonic()
     row: dict[str, Any] = {
         "key": mutation.key, "name": mutation.name, "first": first, "scale": scale,
-        "caught": False, "not_ours": 0
+        "code": fingerprint(sane), "caught": False, "not_ours": 0
     }  # fmt: skip
     with copied(sane, mutation) as source:
         for number in range(1, seeds + 1):
@@ -130,12 +131,20 @@ def chosen(word: str, *, rare: bool) -> list[Mutation]:
     ]
 
 
-def read_results(path: Path) -> dict[str, dict[str, Any]]:
-    """Return what earlier calls have found, by the mutations' keys."""
+def read_results(path: Path, scale: str) -> dict[str, dict[str, Any]]:
+    """Return what earlier calls have found on this code, by the mutations' keys."""
     if not path.exists():
         return {}
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    return {row["key"]: row for row in rows}
+    code = fingerprint(ROOT / "src")
+    ours = [row for row in rows if (row.get("code"), row["scale"]) == (code, scale)]
+    return {row["key"]: row for row in ours}
+
+
+def fingerprint(source: Path) -> str:
+    """A name for the code as it is: what was found on other code says nothing of it."""
+    files = sorted(source.rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def check(mutations: Sequence[Mutation]) -> None:
@@ -166,7 +175,11 @@ def main() -> int:
     parser.add_argument("--rare", action="store_true", help="those as well that random faults miss")
     parser.add_argument("--check", action="store_true", help="only see whether all of them apply")
     options = parser.parse_args()
+    if options.seeds < 1:
+        parser.error("--seeds is at least 1")
     mutations = chosen(options.only, rare=options.rare or options.check)
+    if not mutations:
+        parser.error(f"--only {options.only}: no mutation has that in its name")
     try:
         check(mutations)
     except MutationError as error:
@@ -176,12 +189,12 @@ def main() -> int:
         print(f"{len(mutations)} mutations apply")
         return 0
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    known = read_results(options.results)
+    known = read_results(options.results, options.scale)
     rows = []
     with copied(ROOT / "src") as sane:  # the code may change while this runs
         for mutation in mutations:
             row = known.get(mutation.key)
-            if row is None:
+            if row is None or not (row["caught"] or row["seeds"] >= options.seeds):
                 first = secrets.randbelow(10**9) if options.first is None else options.first
                 row = hunt(mutation, sane, first, options.seeds, options.scale)
                 with options.results.open("a", encoding="utf-8") as file:
