@@ -172,6 +172,44 @@ def test_a_broker_is_emptied(run: Run, brokers: str, driver: Driver) -> None:
     assert "no broker 9 is alive" in unknown.errors
 
 
+def test_a_purpose_begun_before_is_gone_on_with_and_called_back_without_a_file(
+    run: Run, brokers: str, driver: Driver
+) -> None:
+    """Seen to fail: a second call said that nothing had to move; a file alone ended the first."""
+    at = ["reassign-partitions", "--bootstrap-server", brokers]
+    topic = made(driver, "twice", [0])
+    for _ in range(4):  # as below
+        produce(driver, topic, 1, size=900_000)
+    more = [*at, "--topic", topic, "--replication-factor", "2"]
+    begun = run(*more, "--throttle", "1", "--no-wait")
+    assert (begun.status, begun.errors) == (0, "")
+    assert "The throttle stays on until --verify clears it." in begun.output
+    again = run(*more, "--throttle", "2", "--no-wait")
+    assert f"set to 2 B/s\nUnder way already: {topic}-0.\n" in again.output
+    unfinished = run(*at, "--verify")
+    assert unfinished.status == 1
+    assert f"Reassignment of partition {topic}-0 is still in progress." in unfinished.output
+    arrived = run(*more, "--throttle", "100000000")
+    assert (arrived.status, arrived.errors) == (0, "")
+    assert arrived.output.endswith(f"Done: {topic}-0.\n")
+    assert [len(each) for each in held(driver, topic)] == [2]
+    assert "throttled" not in described(run, brokers, topic)
+
+    begun = run(*at, "--topic", topic, "--replication-factor", "3", "--throttle", "1", "--no-wait")
+    assert begun.status == 0, begun.errors
+    called = run(*at, "--cancel", "--topic", topic)
+    assert called.output.startswith(f"Successfully cancelled partition reassignment for: {topic}-0")
+    assert [len(each) for each in held(driver, topic)] == [2]
+    assert "throttled" not in described(run, brokers, topic)
+    idle = run(*at, "--verify")
+    assert idle.output.startswith("Status of partition reassignment:\n\nClearing")
+
+
+def described(run: Run, brokers: str, topic: str) -> str:
+    at = ["configs", "--bootstrap-server", brokers, "--describe"]
+    return run(*at, "--entity-type", "topics", "--entity-name", topic).output
+
+
 def test_a_move_is_called_back(run: Run, brokers: str, driver: Driver, tmp_path: Path) -> None:
     at = ["reassign-partitions", "--bootstrap-server", brokers]
     topic = made(driver, "back", [0])
@@ -238,6 +276,8 @@ def test_records_are_deleted(run: Run, brokers: str, driver: Driver, tmp_path: P
         (["delete-records", "--topic", "t"], "--all, or"),
         (["delete-records", "--topic", "t", "--before-offset", "3"], "--partition N"),
         (["delete-records", "--offset-json-file", "/nowhere"], "No such file"),
+        (["topics", "--create", "--topic", "t", "--partitions", str(1 << 31)], "larger than"),
+        (["cluster", "unregister", "--id", str(1 << 31)], "larger than the protocol can carry"),
     ],
 )
 def test_mistakes_are_told(run: Run, brokers: str, arguments: list[str], said: str) -> None:

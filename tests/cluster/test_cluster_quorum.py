@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 
+from holdfast.cluster import processes
+from holdfast.cluster.layout import NodeRecord
+from holdfast.cluster.nodes import node_status
 from holdfast.cluster.quorum import QuorumReplica, QuorumState, RefusedError, read, request
 from holdfast.wire.codec import decode, encode
 from holdfast.wire.errors import ErrorCode
@@ -73,3 +79,21 @@ def test_a_leader_that_is_no_voter_any_more() -> None:
     """Goal: no lag is made up. Method: a state whose leader has no row."""
     state = QuorumState(leader=1, epoch=1, high_watermark=0, voters=(), observers=())
     assert (state.leader_log_end, state.lag(1)) == (-1, None)
+
+
+def test_of_a_controller_that_is_dead_nothing_is_told() -> None:
+    """Seen to fail: the active one had last heard of it at the end, so it stayed in sync."""
+    voters = [replica(100, 44), replica(101, 44)]
+    state = read(answer(high_watermark=44, current_voters=voters))
+    own = processes.identify(os.getpid())
+    dead = NodeRecord(
+        id=100,
+        roles=("controller",),
+        host="127.0.0.1",
+        port=1,
+        log_file="log",
+        config_file="config",
+    )
+    alive = replace(dead, pid=os.getpid(), process=own)
+    lags = [node_status(each, None, [], state).lag for each in (dead, alive)]
+    assert lags == [None, 0]

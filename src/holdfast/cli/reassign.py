@@ -41,9 +41,16 @@ BrokerList = Annotated[
 Generate = Annotated[bool, typer.Option("--generate", help="Print a proposal, change nothing.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Begin the file's reassignment.")]
 Verify = Annotated[
-    bool, typer.Option("--verify", help="Say what is done; clear the throttle when all is.")
+    bool,
+    typer.Option(
+        "--verify",
+        help="Say what is done of the file, or without one of all that moves; clear the throttle "
+        "when all is.",
+    ),
 ]
-Cancel = Annotated[bool, typer.Option("--cancel", help="Call the file's partitions back.")]
+Cancel = Annotated[
+    bool, typer.Option("--cancel", help="Call back the file's partitions, or all that move.")
+]
 ListMoves = Annotated[bool, typer.Option("--list", help="Show what is being moved.")]
 Throttle = Annotated[
     int | None,
@@ -124,7 +131,14 @@ def reassign_partitions(
                 mover.propose(topics_to_move_json_file, broker_list)
             elif by_purpose:
                 plan = mover.plan(topic or [], replication_factor, remove_broker or [], spread)
-                mover.carry_out(plan, dry_run=dry_run, wait=not no_wait, additional=additional)
+                if not plan and not dry_run:
+                    mover.go_on(mover.under_way(topic or []), wait=not no_wait)
+                else:
+                    mover.carry_out(plan, dry_run=dry_run, wait=not no_wait, additional=additional)
+            elif reassignment_json_file is None and verify:
+                mover.verify(mover.under_way(topic or []), keep=preserve_throttles, topics=topic)
+            elif reassignment_json_file is None and cancel:
+                mover.cancel(mover.under_way(topic or []), keep=preserve_throttles, topics=topic)
             elif reassignment_json_file is None:
                 raise CommandError("--reassignment-json-file FILE is missing.", code=EXIT_USAGE)
             elif execute:
@@ -225,19 +239,40 @@ class Mover:
         if dry_run:
             print(written(plan))
             return
-        if not plan:
+        throttled = self._begin(plan, additional=additional)
+        self._say(f"Begun: {_names(plan)}.")
+        self._follow(plan, throttled, wait=wait)
+
+    def under_way(self, topics: Sequence[str]) -> Assignment:
+        """Where what is being moved will be; topics [] meaning all of them."""
+        moves = sorted(reassignments(self._driver).items())
+        return {key: move.target for key, move in moves if not topics or key[0] in topics}
+
+    def go_on(self, moving: Assignment, *, wait: bool) -> None:
+        """What is asked for has been begun before: set the throttle anew, and wait for that."""
+        if not moving:
             self._say("Nothing has to move.")
             if self._as_json:
                 _print_json([])
             return
-        throttled = self._begin(plan, additional=additional)
+        throttled: list[int] = []
+        if self._throttle is not None:
+            held = reassigning.assignment(self._driver, internal=True)
+            throttled = sorted({node for key in moving for node in held[key]})
+            reassigning.set_rates(self._driver, throttled, self._throttle)
+            self._say(f"The inter-broker throttle limit was set to {self._throttle} B/s")
+        self._say(f"Under way already: {_names(moving)}.")
+        self._follow(moving, throttled, wait=wait)
+
+    def _follow(self, plan: Assignment, throttled: Sequence[int], *, wait: bool) -> None:
+        """Wait until all has arrived, and take the throttle off; or say how to do both."""
+        note = " The throttle stays on until --verify clears it." if throttled else ""
         if not wait:
-            self._say(f"Begun: {_names(plan)}. `holdfast reassign-partitions --list` shows it.")
+            self._say(f"`holdfast reassign-partitions --list` shows it.{note}")
             return
         try:
             self._wait(plan)
         except KeyboardInterrupt:
-            note = " The throttle stays on: --verify clears it." if throttled else ""
             self._say(f"\nIt goes on; --list shows it, --cancel calls it back.{note}")
             raise
         if throttled:
@@ -306,8 +341,11 @@ class Mover:
 
     # -- after ---------------------------------------------------------------------------------
 
-    def verify(self, target: Assignment, *, keep: bool) -> None:
-        """Kafka's --verify: exit status 1 while anything of it is not done."""
+    def verify(self, target: Assignment, *, keep: bool, topics: Sequence[str] | None = ()) -> None:
+        """Kafka's --verify: exit status 1 while anything of it is not done.
+
+        The throttle is taken off these topics as well; None: off all.
+        """
         left = self._left(target)
         if self._as_json:
             _print_json(
@@ -325,10 +363,10 @@ class Mover:
         if left:
             raise typer.Exit(EXIT_FAILED)
         if not keep:
-            self._clear(target)
+            self._clear(target, topics)
 
-    def cancel(self, target: Assignment, *, keep: bool) -> None:
-        """Kafka's --cancel: those of the file that are being moved go back."""
+    def cancel(self, target: Assignment, *, keep: bool, topics: Sequence[str] | None = ()) -> None:
+        """Kafka's --cancel: those of the file that are being moved go back; `topics` as above."""
         moves = reassignments(self._driver)
         called = [key for key in sorted(target) if key in moves]
         if called:
@@ -339,11 +377,13 @@ class Mover:
         else:
             print("None of the specified partition moves are active.")
         if not keep:
-            self._clear(target)
+            self._clear(target, topics)
 
-    def _clear(self, target: Assignment) -> None:
+    def _clear(self, target: Assignment, more: Sequence[str] | None) -> None:
         brokers = sorted(reassigning.racks(self._driver))
-        topics = sorted({topic for topic, _ in target})
+        if more is None:
+            target = reassigning.assignment(self._driver, internal=True)
+        topics = sorted({*(topic for topic, _ in target), *(more or ())})
         reassigning.clear_throttle(self._driver, topics, brokers)
         self._say(f"\nClearing broker-level throttles on brokers {_ids(brokers)}")
         self._say(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")

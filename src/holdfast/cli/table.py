@@ -16,7 +16,14 @@ import typer.core
 import typer.main
 
 from holdfast import __version__
-from holdfast.cli import COMMANDS, EXIT_FAILED, EXIT_INTERRUPTED, CommandError, quick
+from holdfast.cli import (
+    COMMANDS,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    CommandError,
+    quick,
+)
 from holdfast.cluster import ClusterError
 
 HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves what it keeps.
@@ -122,6 +129,8 @@ def run(arguments: list[str]) -> int:
         return _fail(str(error), EXIT_FAILED)
     except _driver_errors() as error:
         return _fail(f"{error} (--bootstrap-server says whom to ask)", EXIT_FAILED)
+    except _too_large() as error:
+        return _fail(f"A number is larger than the protocol can carry: {error}", EXIT_USAGE)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -140,6 +149,15 @@ def _driver_errors() -> tuple[type[Exception], ...]:
     from holdfast.clients.driver import DriverError  # noqa: PLC0415 - see above
 
     return (DriverError,)
+
+
+def _too_large() -> tuple[type[Exception], ...]:
+    """Return the error of a request that can't be encoded, where one was made; as above."""
+    if "holdfast.wire.errors" not in sys.modules:
+        return ()
+    from holdfast.wire.errors import EncodeError  # noqa: PLC0415 - see above
+
+    return (EncodeError,)
 
 
 def _status(code: Any) -> int:

@@ -243,7 +243,9 @@ def node_status(
         else processes.resident_bytes(node.pid),
     )
     if node.is_controller and quorum is not None:
-        seen = replace(seen, active=node.id == quorum.leader, lag=quorum.lag(node.id))
+        # Of one that does not run the active controller knows only what it heard last.
+        lag = quorum.lag(node.id) if state is State.RUNNING else None
+        seen = replace(seen, active=node.id == quorum.leader, lag=lag)
     if not node.is_broker:
         return replace(seen, serving=state is State.RUNNING and is_serving(node))
     if snapshot is None:
