@@ -53,6 +53,8 @@ def test_settings_that_steps_rely_on_are_refused(name: str) -> None:
         ({"profile": "fast"}, "--profile"),
         ({"kills": 0}, "--kills"),
         ({"rate": 0.0}, "--rate"),
+        ({"rate": float("inf")}, "--rate"),
+        ({"duration_s": float("nan")}, "--duration"),
         ({"controllers": 0}, "--controllers"),
         ({"controllers": 5, "combined": True}, "3 brokers"),
         ({"racks": ("a",)}, "1 racks for 3 brokers"),

@@ -5,6 +5,7 @@ Owns what flags may be given and which of them make sense together. It knows no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -79,8 +80,8 @@ class Parameters:
             raise LabError(str(error)) from None
         if self.partitions < 1 or self.kills < 1 or self.count < 1:
             raise LabError("--partitions, --kills and --count are at least 1.")
-        if self.rate <= 0 or self.duration_s <= 0:
-            raise LabError("--rate and --duration are greater than 0.")
+        if not (0 < self.rate < math.inf and 0 < self.duration_s < math.inf):
+            raise LabError("--rate and --duration are greater than 0, and they end.")
 
     @property
     def idempotent(self) -> bool:
