@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.simulate.fresh import CHUNKS, FIRST, SEEDS
 
 from holdfast.cluster.processes import wait_until
 from holdfast.testing.simulation import report
@@ -26,16 +26,13 @@ from holdfast.testing.simulation.runner import MODULE, command, main, read_entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-CHUNKS, SEEDS = 8, 25
 BOUND_S = 60
-FIRST = random.SystemRandom().randrange(1 << 40)
 REGRESSIONS = json.loads((Path(__file__).parent / "regressions.json").read_text())
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_fresh_seeds_are_clean(chunk: int) -> None:
     first = FIRST + chunk * SEEDS
-    sys.stdout.write(f"seeds {first} to {first + SEEDS - 1}, scale light\n")
     for seed in range(first, first + SEEDS):
         outcome = run_plan(draw_plan(seed, LIGHT))
         if outcome.violation is not None:
@@ -83,12 +80,22 @@ def test_a_killed_batch_leaves_no_process_behind(tmp_path: Path) -> None:
         (["--seeds", "0"], "at least 1"),
         (["--results", "/nowhere/at/all"], "--results /nowhere/at/all"),
         (["--plan", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["--seed", "7", "--seeds", "3"], "--seed is one seed again"),
+        (["--plan", "FILE:5"], "no plan of a run"),
+        (["--results", "FILE:{}"], "no result of a seed"),
+        (["--regressions", "FILE:5"], "no list of plans"),
+        (["--regressions", "FILE:[{}]"], "no list of plans"),
+        (["--regressions", "FILE:[]"], "there is one at least"),
     ],
 )
 def test_what_makes_no_sense(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     """Goal: status 2, and a line that names the option. Method: each was a run or a traceback."""
+    if arguments[-1].startswith("FILE:"):
+        file = tmp_path / "given.json"
+        file.write_text(arguments[-1].removeprefix("FILE:") + "\n")
+        arguments = [*arguments[:-1], str(file)]
     try:
         status = main(arguments)
     except SystemExit as end:

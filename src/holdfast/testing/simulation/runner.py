@@ -35,6 +35,8 @@ _WALL_S: Final = 300  # of one run; more is a run that does not end
 _TRACE_LINES: Final = 400
 _SILENCE_MAX_S: Final = 60  # of a batch; at first it speaks sooner
 _SEED_MAX: Final = 1 << 40
+_SEEDS: Final = 20
+_NO_PLAN: Final = (ValueError, TypeError, KeyError, AttributeError)
 
 _HELP: Final = """Break a whole simulated cluster in many ways, each drawn from a seed, and check
 every promise all along. `make simulate SEEDS=n`, `SEED=s` and `ARGS="..."` pass their values here.
@@ -135,6 +137,8 @@ class Results:
         if path is not None and path.exists():
             for line in path.read_text().splitlines():
                 row = json.loads(line)
+                if not isinstance(row, dict) or not {"first", "seed"} & set(row):
+                    raise ValueError(f"no result of a seed: {line[:80]}")
                 if "first" in row:
                     self.first = row["first"]
                 else:
@@ -163,7 +167,7 @@ def batch(options: argparse.Namespace) -> int:
         if first is None:
             first = random.SystemRandom().randrange(_SEED_MAX)
         results.begin(first, options.scale)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError) as error:
         return _refuse(f"--results {options.results}: {error}")
     known = {row["seed"] for row in results.rows if row["scale"] == options.scale}
     seeds = [seed for seed in range(first, first + options.seeds) if seed not in known]
@@ -258,8 +262,8 @@ def _minimise(options: argparse.Namespace, plan: Plan, invariant: str) -> None:
 def regressions(options: argparse.Namespace) -> int:
     """Run every plan of a regression list."""
     status = 0
-    for entry in json.loads(options.regressions.read_text()):
-        outcome = _bounded(read_entry(entry))
+    for entry, plan in _entries(options.regressions):
+        outcome = _bounded(plan)
         verdict = "clean" if outcome.violation is None else f"BROKEN: {outcome.violation.invariant}"
         print(f"seed {outcome.plan.seed}: {verdict} ({entry['why']})", flush=True)
         if outcome.violation is not None:
@@ -267,6 +271,24 @@ def regressions(options: argparse.Namespace) -> int:
             print("\n".join(report.failure(outcome, again)))
             status = 1
     return status
+
+
+def _entries(path: Path) -> list[tuple[Row, Plan]]:
+    """The entries of a regression list. ValueError says what is wrong with the file."""
+    try:
+        found = [(entry, read_entry(entry)) for entry in json.loads(path.read_text())]
+    except _NO_PLAN as error:
+        raise ValueError(f"--regressions {path}: no list of plans ({error!r})") from error
+    if not found or not all("why" in entry for entry, _ in found):
+        raise ValueError(f"--regressions {path}: each entry says why, and there is one at least")
+    return found
+
+
+def _plan_in(path: Path) -> Plan:
+    try:
+        return read_entry({"plan": json.loads(path.read_text())})
+    except _NO_PLAN as error:
+        raise ValueError(f"--plan {path}: no plan of a run ({error!r})") from error
 
 
 def read_entry(entry: Mapping[str, Any]) -> Plan:
@@ -280,7 +302,7 @@ def read_entry(entry: Mapping[str, Any]) -> Plan:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=_HELP)
-    parser.add_argument("--seeds", type=int, default=20, help="how many fresh seeds")
+    parser.add_argument("--seeds", type=int, help=f"how many fresh seeds (default: {_SEEDS})")
     parser.add_argument("--first", type=int, help="the first of them (default: drawn)")
     parser.add_argument("--seed", type=int, help="one seed again, with its trace and hash")
     parser.add_argument("--plan", type=Path, help="a plan in a file instead of a seed")
@@ -293,6 +315,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--save", type=Path, help="where the smallest plan goes")
     parser.add_argument("--regressions", type=Path, help="run a regression list")
     options = parser.parse_args(arguments)
+    if options.seed is not None and (options.seeds, options.first) != (None, None):
+        parser.error("--seed is one seed again; --seeds and --first are many")
+    options.seeds = _SEEDS if options.seeds is None else options.seeds
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
     if options.minimise and options.seed is None and options.plan is None:
@@ -308,14 +333,12 @@ def main(arguments: Sequence[str]) -> int:
         if options.regressions is not None:
             return regressions(options)
         if options.plan is not None:
-            row = json.loads(options.plan.read_text())
-            return single(options, read_entry({"plan": row}))
+            return single(options, _plan_in(options.plan))
         if options.seed is not None:
             return single(options, draw_plan(options.seed, SCALES[options.scale]))
+        return batch(options)
     except (OSError, ValueError) as error:
         return _refuse(str(error))
-    try:
-        return batch(options)
     except KeyboardInterrupt:
         return _refuse("interrupted; with --results the same command goes on", status=130)
 
