@@ -98,6 +98,11 @@ def test_two_leaders_in_one_epoch() -> None:
     world.write(A, 1)
     world.write(A, 2)
     assert world.told == ["one leader an epoch"]
+    world = World(1, 2)
+    world.elect(0, 1, (1, 2))
+    assert world.told == []
+    world.truth.led(world.replicas[2], 0)
+    assert world.told[0] == "one leader an epoch"
 
 
 def test_one_name_for_two_batches() -> None:
@@ -404,6 +409,18 @@ def test_nothing_is_deleted_that_nobody_asked_for() -> None:
     world.truth.died(2)
     world.truth.opened(Replica(2, None), [], start=3, high_watermark=3, cause="")
     assert world.told.count("only what has expired, or was asked for, is deleted") == 2
+
+
+def test_nothing_is_deleted_that_was_not_committed() -> None:
+    world = World(1)
+    world.truth.start_bound = lambda: 9
+    world.write(A, 1)
+    world.write(B, 1)
+    world.commit(2, 1)
+    world.truth.started(world.replicas[1], 2)
+    assert world.told == []
+    world.truth.started(world.replicas[1], 3)
+    assert world.told == ["only what is committed is deleted"]
 
 
 @pytest.mark.parametrize("left", [(), (2,)])
