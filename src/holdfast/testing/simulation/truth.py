@@ -44,8 +44,8 @@ class Replica:
     """One node's copy, as the oracle has seen it."""
 
     __slots__ = (
-        "chain", "durable", "epoch", "ghost", "high_watermark", "log", "lost", "node", "settled",
-        "start",
+        "chain", "durable", "epoch", "ghost", "high_watermark", "kept", "log", "lost", "node",
+        "settled", "start",
     )  # fmt: skip
 
     def __init__(self, node: int, log: Durable | None) -> None:
@@ -57,12 +57,13 @@ class Replica:
         self.settled = False  # its process has taken up all that it found
         self.epoch = 0  # the last in which it has led
         self.durable = 0  # when its process died
+        self.kept = 0  # synced by an earlier process: this one may not know it yet
         self.ghost: Chain | None = None  # what it held before it lost some of it
         self.lost: dict[Name, str] = {}  # what it held, lost, and has not got back
 
     @property
     def synced(self) -> int:
-        return self.durable if self.log is None else self.log.recovery_point
+        return max(self.kept, self.durable if self.log is None else self.log.recovery_point)
 
     def holds(self, entry: Entry) -> bool:
         """Whether it has this batch, or had when its leader last heard of it."""
@@ -173,6 +174,7 @@ class PartitionTruth:
             if entry.last >= now.start and now.chain.at(entry.base) != entry
         ]
         gone = [entry for entry in missing if entry.last >= before.start]
+        now.kept = min([before.synced, *(entry.base for entry in missing)])
         now.lost = {
             name: why
             for name, why in before.lost.items()
@@ -269,6 +271,7 @@ class PartitionTruth:
         high_watermark = replica.high_watermark
         replica.high_watermark = min(high_watermark, end)
         replica.start = min(replica.start, end)
+        replica.kept = min(replica.kept, end)
         dropped = replica.chain.truncate(end)
         if not dropped:
             return
@@ -292,6 +295,7 @@ class PartitionTruth:
         self._check_start(replica, offset)
         replica.chain.clear()
         replica.start = replica.high_watermark = offset
+        replica.kept = min(replica.kept, offset)
 
     def started(self, replica: Replica, start: int) -> None:
         """Its log start moved."""
