@@ -259,10 +259,10 @@ def _minimise(options: argparse.Namespace, plan: Plan, invariant: str) -> None:
     print(f"  again: {_plan_command(path)}")
 
 
-def regressions(options: argparse.Namespace) -> int:
+def regressions(options: argparse.Namespace, entries: Sequence[tuple[Row, Plan]]) -> int:
     """Run every plan of a regression list."""
     status = 0
-    for entry, plan in _entries(options.regressions):
+    for entry, plan in entries:
         outcome = _bounded(plan)
         verdict = "clean" if outcome.violation is None else f"BROKEN: {outcome.violation.invariant}"
         print(f"seed {outcome.plan.seed}: {verdict} ({entry['why']})", flush=True)
@@ -330,15 +330,16 @@ def main(arguments: Sequence[str]) -> int:
     logging.disable(logging.CRITICAL)
     options = _options(arguments)
     try:
-        if options.regressions is not None:
-            return regressions(options)
-        if options.plan is not None:
-            return single(options, _plan_in(options.plan))
-        if options.seed is not None:
-            return single(options, draw_plan(options.seed, SCALES[options.scale]))
-        return batch(options)
+        entries = _entries(options.regressions) if options.regressions is not None else None
+        plan = _plan_in(options.plan) if options.plan is not None else None
     except (OSError, ValueError) as error:
         return _refuse(str(error))
+    if plan is None and options.seed is not None:
+        plan = draw_plan(options.seed, SCALES[options.scale])
+    try:  # a run's own mistakes keep their traces
+        if entries is not None:
+            return regressions(options, entries)
+        return single(options, plan) if plan is not None else batch(options)
     except KeyboardInterrupt:
         return _refuse("interrupted; with --results the same command goes on", status=130)
 
