@@ -29,6 +29,19 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far a table was behind its log: events acknowledged that it did not hold yet, over time.
+
+    A chart of steps: each point holds until the next one. A mark is a moment with its name.
+    """
+
+    title: str
+    points: Sequence[tuple[float, int]]  # (monotonic ms as in the history, events), in order
+    marks: Sequence[tuple[float, str]] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """A part of the page of the caller's own: tables, then charts of `evidence`, then checks.
 
@@ -41,6 +54,7 @@ class Section:
     checks: Sequence[Check] = ()
     tables: Sequence[Table] = ()
     evidence: Evidence | None = None
+    lag: Lag | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
