@@ -67,7 +67,7 @@ simulate: $(VENV)/.run ## a whole cluster broken in many ways, each from one see
 	@$(BIN)/python -m holdfast.testing.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESULTS),--results $(RESULTS)) $(ARGS)
 
-mutants: $(VENV)/.dev ## bugs put in on purpose, each to be found by the simulator (an hour; resumes)
+mutants: $(VENV)/.dev ## bugs put in on purpose, each to be found (an hour; resumes)
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
 bench: $(VENV)/.run ## the figures, into bench/results/ and a table

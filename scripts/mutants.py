@@ -1,10 +1,12 @@
-"""`make mutants`: bugs are put in on purpose, and the simulator has to find each of them.
+"""`make mutants`: bugs are put in on purpose, and each of them has to be found.
 
-Each mutation gets a copy of src, and the simulator runs fresh seeds on it until one breaks an
-invariant, or the bound is reached. A seed counts only if the code as it is stays clean on it. What
-was found goes to a file as it comes; a second call goes on where the first one ended.
+Each mutation gets a copy of the tree. One that names tests is found when one of them fails there
+and all pass without it. For any other the simulator runs fresh seeds until one breaks an invariant,
+or the bound is reached; a seed counts only if the code as it is stays clean on it. What was found
+goes to a file as it comes; a second call goes on where the first one ended.
 
-    python scripts/mutants.py [--only WORD] [--seeds 60] [--scale full] [--results FILE] [--check]
+    python scripts/mutants.py [--only WORD] [--by tests|simulator] [--seeds 60] [--scale full]
+                              [--results FILE] [--check]
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,11 +28,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from mutations import MUTATIONS, Mutation
+from mutation import Mutation
+from mutations import MUTATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED_SECONDS_MAX = 300.0  # a run that takes longer than that on the real clock hangs
+TESTS_SECONDS_MAX = 600.0  # so do tests of one mutation; several restarts of Spark fit
 HANGS = "it comes to an end"
+_LEFT_OUT = (".*", "runs", "build", "dist", "*.egg-info", "__pycache__")
+_TESTS_FAILED = 1  # as pytest says it; anything above is no verdict
 _RUN = """
 import json, logging, sys
 logging.disable(logging.CRITICAL)
@@ -64,21 +71,21 @@ def mutate(mutation: Mutation, source: Path, *, write: bool = True) -> None:
 
 
 @contextmanager
-def copied(source: Path, mutation: Mutation | None = None) -> Iterator[Path]:
-    """Yield a copy of a source folder, with the mutation in it."""
+def copied(root: Path, mutation: Mutation | None = None) -> Iterator[Path]:
+    """Yield a copy of a tree, with the mutation in it."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy = Path(folder) / "src"
-        shutil.copytree(source, copy)
+        copy = Path(folder) / "tree"
+        shutil.copytree(root, copy, ignore=shutil.ignore_patterns(*_LEFT_OUT))
         if mutation is not None:
-            mutate(mutation, copy)
+            mutate(mutation, copy / "src")
         yield copy
 
 
-def simulate(source: Path, seed: int, scale: str) -> tuple[str, str] | None:
+def simulate(root: Path, seed: int, scale: str) -> tuple[str, str] | None:
     """Run one seed on a copy; the invariant that broke and how, or None."""
     environment = {
         **os.environ,
-        "PYTHONPATH": str(source),
+        "PYTHONPATH": str(root / "src"),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "",  # what a copy has compiled once serves all its seeds
     }
@@ -99,72 +106,149 @@ def simulate(source: Path, seed: int, scale: str) -> tuple[str, str] | None:
     return None if row is None else (row[0], row[1])
 
 
-def hunt(mutation: Mutation, sane: Path, first: int, seeds: int, scale: str) -> dict[str, Any]:
-    """Run seeds until one catches the mutation; the row for the results."""
-    began = time.monotonic()
-    row: dict[str, Any] = {
-        "key": mutation.key, "name": mutation.name, "first": first, "scale": scale,
-        "code": fingerprint(sane), "caught": False, "not_ours": 0
-    }  # fmt: skip
-    with copied(sane, mutation) as source:
-        for number in range(1, seeds + 1):
-            seed = first + number - 1
-            row["seeds"] = number
-            found = simulate(source, seed, scale)
+def run_tests(root: Path, tests: Sequence[str]) -> tuple[str, str] | None:
+    """Run tests on a copy; the first one that failed and how, or None.
+
+    MutationError: they could not be run, so nothing is known.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    with subprocess.Popen(
+        command,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,  # its group is ended as a whole
+    ) as running:
+        try:
+            output, _ = running.communicate(timeout=TESTS_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            return HANGS, f"more than {TESTS_SECONDS_MAX:.0f} s"
+    if running.returncode == 0:
+        return None
+    if running.returncode != _TESTS_FAILED:
+        raise MutationError(f"pytest ended with {running.returncode}:\n{output[-2000:]}")
+    failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return failed[0].split(" - ")[0] if failed else "a test", output[-2000:]
+
+
+class Hunt:
+    """Looks for what finds a mutation. Owns what is known of the code as it is."""
+
+    def __init__(self, sane: Path, options: argparse.Namespace) -> None:
+        self.sane = sane
+        self.scale: str = options.scale
+        self.seeds: int = options.seeds
+        self.first: int | None = options.first
+        self._failing: dict[tuple[str, ...], bool] = {}  # which tests fail without any mutation
+
+    def run(self, mutation: Mutation) -> dict[str, Any]:
+        """Return the row for the results."""
+        began = time.monotonic()
+        row: dict[str, Any] = {
+            "key": mutation.key, "name": mutation.name, "scale": self.scale,
+            "code": fingerprint(self.sane, mutation), "caught": False, "not_ours": 0
+        }  # fmt: skip
+        with copied(self.sane, mutation) as root:
+            row |= self._by_tests(mutation, root) if mutation.tests else self._by_seeds(root)
+        return row | {"seconds": round(time.monotonic() - began, 1)}
+
+    def _by_seeds(self, root: Path) -> dict[str, Any]:
+        first = secrets.randbelow(10**9) if self.first is None else self.first
+        not_ours = 0
+        for seed in range(first, first + self.seeds):
+            found = simulate(root, seed, self.scale)
             if found is None:
                 continue
-            if simulate(sane, seed, scale) is not None:
-                row["not_ours"] += 1  # broken without the mutation too: it shows nothing
+            if simulate(self.sane, seed, self.scale) is not None:
+                not_ours += 1  # broken without the mutation too: it shows nothing
                 continue
-            row |= {"caught": True, "seed": seed, "invariant": found[0], "text": found[1]}
-            break
-    row["seconds"] = round(time.monotonic() - began, 1)
-    return row
+            return {
+                "caught": True, "first": first, "seeds": seed - first + 1, "seed": seed,
+                "invariant": found[0], "text": found[1], "not_ours": not_ours
+            }  # fmt: skip
+        return {"first": first, "seeds": self.seeds, "not_ours": not_ours}
+
+    def _by_tests(self, mutation: Mutation, root: Path) -> dict[str, Any]:
+        found = run_tests(root, mutation.tests)
+        if found is None:
+            return {}
+        if mutation.tests not in self._failing:
+            self._failing[mutation.tests] = run_tests(self.sane, mutation.tests) is not None
+        if self._failing[mutation.tests]:
+            return {"not_ours": 1}
+        return {"caught": True, "invariant": found[0], "text": found[1]}
 
 
-def chosen(word: str, *, rare: bool) -> list[Mutation]:
-    """Return the mutations with a word in their names."""
+def chosen(word: str, by: str) -> list[Mutation]:
+    """Return the mutations with a word in their names, that are found in one of the ways."""
     return [
         one
         for one in MUTATIONS
-        if word.lower() in f"{one.name} {one.known_as}".lower() and (rare or not one.rare)
+        if word.lower() in f"{one.name} {one.known_as}".lower()
+        and by in {"any", "tests" if one.tests else "simulator"}
     ]
 
 
-def read_results(path: Path, scale: str) -> dict[str, dict[str, Any]]:
-    """Return what earlier calls have found on this code, by the mutations' keys."""
+def read_results(path: Path, scale: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what earlier calls have found, by the mutations' keys and the code that it was."""
     if not path.exists():
         return {}
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    code = fingerprint(ROOT / "src")
-    ours = [row for row in rows if (row.get("code"), row["scale"]) == (code, scale)]
-    return {row["key"]: row for row in ours}
+    return {(row["key"], row["code"]): row for row in rows if row["scale"] == scale}
 
 
-def fingerprint(source: Path) -> str:
-    """A name for the code as it is: what was found on other code says nothing of it."""
-    files = sorted(source.rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+def fingerprint(root: Path, mutation: Mutation) -> str:
+    """A name for the code as it is: what was found on other code says nothing of it.
+
+    It covers src, and the folders of the tests that a mutation names.
+    """
+    folders = {root / test.split("::")[0] for test in mutation.tests}
+    files = set((root / "src").rglob("*.py"))
+    for folder in folders:
+        files |= set((folder if folder.is_dir() else folder.parent).rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:16]
 
 
 def check(mutations: Sequence[Mutation]) -> None:
-    """MutationError unless each of them applies to the code as it is."""
+    """MutationError unless each of them applies to the code as it is, and has its tests."""
     for mutation in mutations:
         mutate(mutation, ROOT / "src", write=False)
+        for test in mutation.tests:
+            file, *names = test.split("::")
+            name = names[-1].split("[")[0] if names else ""
+            path = ROOT / file
+            if not path.exists() or (name and f"def {name}(" not in path.read_text("utf-8")):
+                raise MutationError(f"{mutation.name!r} names a test that is not there: {test}")
 
 
 def describe(row: dict[str, Any]) -> str:
     """One line for a person."""
-    where = f"seed {row['seed']}: {row['invariant']}" if row["caught"] else "NOT CAUGHT"
+    where = row["invariant"] if row["caught"] else "NOT CAUGHT"
+    if "seeds" not in row:
+        extra = " (its tests fail without it, too)" if row["not_ours"] else ""
+        return f"{row['name']:<56} {'tests':>9}  {where}{extra}"
     seeds = "1 seed" if row["seeds"] == 1 else f"{row['seeds']} seeds"
     extra = f" ({row['not_ours']} broke without it)" if row["not_ours"] else ""
+    where = f"seed {row['seed']}: {where}" if row["caught"] else where
     return f"{row['name']:<56} {seeds:>9}{extra}  {where}"
 
 
-def main() -> int:
+def is_settled(row: dict[str, Any] | None, seeds: int) -> bool:
+    """Whether a row of an earlier call says enough."""
+    return row is not None and (row["caught"] or row.get("seeds", seeds) >= seeds)
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--only", default="", metavar="WORD", help="mutations with it in their name"
+    )
+    parser.add_argument(
+        "--by", choices=("any", "tests", "simulator"), default="any", help="what has to find them"
     )
     parser.add_argument("--seeds", type=int, default=60, help="at most so many for each")
     parser.add_argument(
@@ -172,38 +256,48 @@ def main() -> int:
     )
     parser.add_argument("--first", type=int, help="first seed; by default a fresh one")
     parser.add_argument("--results", type=Path, default=ROOT / "runs" / "mutants.jsonl")
-    parser.add_argument("--rare", action="store_true", help="those as well that random faults miss")
     parser.add_argument("--check", action="store_true", help="only see whether all of them apply")
     options = parser.parse_args()
     if options.seeds < 1:
         parser.error("--seeds is at least 1")
-    mutations = chosen(options.only, rare=options.rare or options.check)
-    if not mutations:
+    if not chosen(options.only, options.by):
         parser.error(f"--only {options.only}: no mutation has that in its name")
+    return options
+
+
+def main() -> int:
+    options = parse()
+    mutations = chosen(options.only, options.by)
     try:
         check(mutations)
+        if options.check:
+            print(f"{len(mutations)} mutations apply")
+            return 0
+        return hunt_all(mutations, options)
     except MutationError as error:
         print(error, file=sys.stderr)
         return 2
-    if options.check:
-        print(f"{len(mutations)} mutations apply")
-        return 0
+
+
+def hunt_all(mutations: Sequence[Mutation], options: argparse.Namespace) -> int:
+    """Hunt what no earlier call has settled; the status to end with."""
     options.results.parent.mkdir(parents=True, exist_ok=True)
     known = read_results(options.results, options.scale)
     rows = []
-    with copied(ROOT / "src") as sane:  # the code may change while this runs
+    with copied(ROOT) as sane:  # the code may change while this runs
+        hunt = Hunt(sane, options)
         for mutation in mutations:
-            row = known.get(mutation.key)
-            if row is None or not (row["caught"] or row["seeds"] >= options.seeds):
-                first = secrets.randbelow(10**9) if options.first is None else options.first
-                row = hunt(mutation, sane, first, options.seeds, options.scale)
+            row = known.get((mutation.key, fingerprint(sane, mutation)))
+            if row is None or not is_settled(row, options.seeds):
+                row = hunt.run(mutation)
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
             rows.append(row)
             print(describe(row), flush=True)
-    caught = [row["seeds"] for row in rows if row["caught"]]
+    caught = [row for row in rows if row["caught"]]
+    seeds = [row["seeds"] for row in caught if "seeds" in row]
     print(f"{len(caught)} of {len(rows)} mutations caught", end="")
-    print(f", in {median(caught):g} seeds in the median" if caught else "")
+    print(f", in {median(seeds):g} seeds in the median" if seeds else "")
     return 0 if len(caught) == len(rows) else 1
 
 

@@ -21,4 +21,4 @@ def test_every_mutation_applies() -> None:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, f"write it anew in scripts/mutations.py:\n{done.stderr}"
+    assert done.returncode == 0, f"write it anew in scripts/mutations_*.py:\n{done.stderr}"

@@ -1,0 +1,394 @@
+"""Bugs in what a node decides and writes: each is one that a Kafka-like system could have.
+
+Owns the list for the simulator. A text that is not found exactly once fails the run, so that no
+mutation is quietly lost when the code changes.
+"""
+
+from __future__ import annotations
+
+from mutation import Edit, Mutation, one
+
+REPLICATION = "core/replication.py"
+ELECTIONS = "core/elections.py"
+PARTITION = "node/partition.py"
+FETCHER = "node/fetcher.py"
+FETCH = "node/api/fetch.py"
+RECOVERY = "log/recovery.py"
+LOG = "log/log.py"
+QUORUM = "core/quorum.py"
+
+NODES: tuple[Mutation, ...] = (
+    # -- a leader, and what it counts -----------------------------------------------------------
+    one(
+        "a new leader does not enter its epoch",
+        "KIP-279, KAFKA-6361",
+        PARTITION,
+        "        self.log.start_epoch(decided.leader_epoch)\n",
+        "",
+    ),
+    one(
+        "the high watermark advances under min ISR",
+        "KIP-966, Jepsen 2013",
+        REPLICATION,
+        "        if len(self.isr) < self.min_insync:\n"
+        "            return False\n"
+        "        candidate = self.log_end\n",
+        "        candidate = self.log_end\n",
+    ),
+    one(
+        "whoever is about to be removed counts no more",
+        "KIP-497",
+        REPLICATION,
+        "        return node in self.isr or (self.pending is not None and node in"
+        " self.pending.isr)\n",
+        "        return node in (self.isr if self.pending is None else self.pending.isr)\n",
+    ),
+    one(
+        "an answer counts as an acknowledgement",
+        "the fetch at N is the acknowledgement",
+        REPLICATION,
+        "        follower.log_end = offset\n",
+        "        follower.log_end = self.log_end\n",
+    ),
+    one(
+        "a follower joins wherever it is",
+        "KAFKA-7128",
+        REPLICATION,
+        "        if follower.log_end < max(self.high_watermark, self.epoch_start):\n"
+        "            return False\n",
+        "",
+    ),
+    one(
+        "acks=all is answered by the leader alone",
+        "acks",
+        REPLICATION,
+        "        if self.high_watermark < required:\n",
+        "        if self.log_end < required:\n",
+    ),
+    Mutation(
+        "a fenced replica may be in the ISR",
+        "KIP-841",
+        (
+            Edit(
+                REPLICATION,
+                "        return self.eligible and (\n"
+                "            self.broker_epoch in (UNKNOWN_BROKER_EPOCH, self.registered_epoch)\n"
+                "        )\n",
+                "        return self.broker_epoch in (-1, self.registered_epoch)\n",
+            ),
+            Edit(
+                "core/isr.py",
+                "    if broker is None or not state.may_lead(partition, member.broker_id):\n",
+                "    if broker is None:\n",
+            ),
+        ),
+    ),
+    one(
+        "a leader that was voted out still acknowledges",
+        "KAFKA.md 4.7",
+        PARTITION,
+        "            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n"
+        "        return self.leader.acknowledgement(required)\n",
+        "            return ErrorCode.NONE\n        return self.leader.acknowledgement(required)\n",
+    ),
+    one(
+        "a duplicate is acknowledged before it is committed",
+        "Redpanda 3039",
+        PARTITION,
+        "Appended(ErrorCode.NONE, first, stamp, first + last_offset_delta + 1)\n",
+        "Appended(ErrorCode.NONE, first, stamp, last_offset_delta * 0)\n",
+    ),
+    # -- readers ----------------------------------------------------------------------------------
+    one(
+        "consumers see what is not committed",
+        "KAFKA.md 4.1",
+        FETCH,
+        "        return partition.log.end if self._replica is not None else"
+        " partition.high_watermark\n",
+        "        return partition.log.end\n",
+    ),
+    # -- a follower -------------------------------------------------------------------------------
+    one(
+        "followers truncate to their high watermark",
+        "KIP-101, KAFKA-1211",
+        PARTITION,
+        "        if leader_epoch != self.leader_epoch:\n"
+        '            logger.info("%s: follows %d in epoch %d", self, leader_id, leader_epoch)\n',
+        "        if leader_epoch != self.leader_epoch:\n"
+        "            if self.log is not None:\n"
+        "                self.truncate_to(self.log.high_watermark)\n",
+    ),
+    one(
+        "the rest of a diverging answer is taken in",
+        "KAFKA-14704",
+        FETCHER,
+        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n",
+        '            partition.append_fetched(memoryview(b""), data.high_watermark, 0)\n'
+        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n",
+    ),
+    one(
+        "a fetch does not say its last epoch",
+        "KAFKA-15510",
+        FETCHER,
+        "                    last_fetched_epoch=partition.log.latest_epoch,\n",
+        "                    last_fetched_epoch=-1,\n",
+    ),
+    one(
+        "stale answers are applied",
+        "KAFKA.md 4.2",
+        FETCHER,
+        "        if not self._is_assigned(following) or _log_end(following) != asked_at:\n",
+        "        if partition.log is None or partition.leader is not None:\n",
+    ),
+    one(
+        "followers truncate one record too far",
+        "KIP-101",
+        PARTITION,
+        "            target = min(own.end, end)\n",
+        "            target = max(0, min(own.end, end) - 1)\n",
+    ),
+    one(
+        "followers take the leader's end for their own epoch's",
+        "KIP-279",
+        PARTITION,
+        "            target = own.end  # an epoch that the leader lacks: ask again from there\n",
+        "            target = end\n",
+    ),
+    one(
+        "a follower's high watermark is its log end",
+        "KAFKA.md 4.2",
+        PARTITION,
+        "        committed = min(leader_high_watermark, self.log.end)\n",
+        "        committed = self.log.end\n",
+    ),
+    # -- the log ----------------------------------------------------------------------------------
+    one(
+        "indexes and ends are trusted after a crash",
+        "KAFKA.md 3.3",
+        RECOVERY,
+        "            trusted = remembered.clean or (\n"
+        "                following is not None and following <= remembered.recovery_point\n"
+        "            )\n",
+        "            trusted = True\n",
+    ),
+    one(
+        "segments are not synced",
+        "fsync",
+        "log/flusher.py",
+        "        for path in self.logs:\n            sync_file(disk, path)\n",
+        "",
+    ),
+    one(
+        "batches are not checked after a crash",
+        "KAFKA.md 3.3",
+        RECOVERY,
+        "        if not _crc_matches(files, segment.log_path, position, header, data, at):\n",
+        "        if header.size < 0:\n",
+    ),
+    one(
+        "all that a restart finds counts as committed",
+        "KAFKA.md 3.3",
+        RECOVERY,
+        "            high_watermark=min(max(remembered.high_watermark, start), end),\n",
+        "            high_watermark=end,\n",
+    ),
+    Mutation(
+        "epochs stay when a log is cut",
+        "KAFKA.md 4.5, KAFKA-15608",
+        (
+            Edit(
+                LOG,
+                "        self.high_watermark = min(self.high_watermark, offset)\n"
+                "        self._epochs.truncate_from_end(offset)\n",
+                "        self.high_watermark = min(self.high_watermark, offset)\n",
+            ),
+            Edit(
+                LOG,
+                "            # An epoch may have begun here in which nothing was written.\n"
+                "            self._epochs.truncate_from_end(offset)\n",
+                "",
+            ),
+        ),
+    ),
+    one(
+        "producers stay when a log is cut",
+        "KAFKA.md 6.2",
+        LOG,
+        "        if not self._producers.truncate(offset):\n            self._replay_producers()\n",
+        "",
+    ),
+    one(
+        "producers are forgotten by a restart",
+        "KAFKA.md 6.2",
+        RECOVERY,
+        "        replay_producers(self._runtime, self._directory, segments, snapshots, producers,"
+        " end)\n",
+        "",
+    ),
+    one(
+        "duplicates are taken for news",
+        "Redpanda 3039",
+        "log/producers.py",
+        "            if batch.last_sequence == last and batch.first_sequence == first:\n"
+        "                base = batch.last_offset - batch.offset_delta\n"
+        "                return ProducerCheck(ErrorCode.NONE, base, batch.timestamp)\n",
+        "            if batch.last_sequence == last and batch.first_sequence == first:\n"
+        "                return ACCEPTED\n",
+    ),
+    one(
+        "a producer's gaps are accepted",
+        "KAFKA.md 6.2",
+        "log/producers.py",
+        "        return ACCEPTED if first == expected else _OUT_OF_ORDER\n\n    def update",
+        "        return ACCEPTED if expected >= 0 else _OUT_OF_ORDER\n\n    def update",
+    ),
+    # -- the controller ---------------------------------------------------------------------------
+    one(
+        "unclean elections, though they are disabled",
+        "Jepsen 2013",
+        ELECTIONS,
+        "    if unclean_allowed or election is Election.UNCLEAN:\n",
+        "    if unclean_allowed or election is not Election.PREFERRED:\n",
+    ),
+    one(
+        "an unclean shutdown is taken for a clean one",
+        "KIP-966, last replica standing",
+        "core/brokers.py",
+        "lost=state.elr_enabled and not clean",
+        "lost=state.elr_enabled and not clean and epoch < 0",
+    ),
+    one(
+        "who was eligible stays so for ever",
+        "KIP-966",
+        ELECTIONS,
+        "    if min_insync is None or len(isr) >= min(min_insync, len(members.replicas)):\n",
+        "    if min_insync is None:\n",
+    ),
+    one(
+        "an old ISR replaces a newer one",
+        "KAFKA.md 4.6",
+        "core/isr.py",
+        "    if wanted.partition_epoch < partition.partition_epoch:\n"
+        "        return ErrorCode.INVALID_UPDATE_VERSION\n",
+        "",
+    ),
+    one(
+        "a broker is fenced and stays in its ISRs",
+        "KIP-841",
+        "core/brokers.py",
+        "        *leave_all(state, broker.broker_id),\n"
+        "        BrokerRegistrationChangeRecord(\n"
+        "            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE\n",
+        "        BrokerRegistrationChangeRecord(\n"
+        "            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE\n",
+    ),
+    # -- the quorum -------------------------------------------------------------------------------
+    one(
+        "a vote is answered before it is saved",
+        "KAFKA.md 5.6",
+        QUORUM,
+        "        if self._durable_version < self._version:\n            self._held",
+        "        if self._durable_version < -1:\n            self._held",
+    ),
+    one(
+        "votes are forgotten by a restart",
+        "KAFKA.md 5.6",
+        QUORUM,
+        "            self.leader_id, self.voted = saved.leader_id, saved.voted\n",
+        "            self.leader_id = saved.leader_id\n",
+    ),
+    one(
+        "a controller counts what it has not synced",
+        "durable metadata",
+        QUORUM,
+        "            self.durable_end if voter.is_replica(self.key)",
+        "            self.log_end.offset if voter.is_replica(self.key)",
+    ),
+    one(
+        "older epochs are committed without a record of the new one",
+        "Raft, figure 8",
+        QUORUM,
+        "            if offset > self.epoch_start:\n",
+        "            if offset >= 0:\n",
+    ),
+    Mutation(
+        "votes go to whoever asks first",
+        "Raft, 5.4.1",
+        (
+            Edit(
+                QUORUM,
+                "            return self.voted == candidate\n"
+                "        return log_end >= self.log_end\n",
+                "            return self.voted == candidate\n        return True\n",
+            ),
+            Edit(
+                QUORUM,
+                "            return False\n        return log_end >= self.log_end\n",
+                "            return False\n        return True\n",
+            ),
+        ),
+    ),
+    one(
+        "a vote is given twice",
+        "Raft, 5.2",
+        QUORUM,
+        "            return self.voted == candidate\n",
+        "            return log_end >= self.log_end\n",
+    ),
+    # -- too rare for random faults; each has a test of its own -----------------------------------
+    Mutation(
+        "the high watermark waits for nobody outside of the known ISR",
+        "KIP-497",
+        (
+            Edit(
+                REPLICATION,
+                "                self.is_counted(node)\n"
+                "                or (follower.may_count and now_ms - follower.caught_up_ms <="
+                " self.lag_ms_max)\n",
+                "                node in self.isr\n",
+            ),
+        ),
+        tests=("tests/replication/test_leader.py::test_a_replica_that_may_join_is_not_overtaken",),
+    ),
+    Mutation(
+        "a follower joins at the high watermark",
+        "KAFKA-7128",
+        (
+            Edit(
+                REPLICATION,
+                "        if follower.log_end < max(self.high_watermark, self.epoch_start):\n",
+                "        if follower.log_end < self.high_watermark:\n",
+            ),
+        ),
+        tests=(
+            "tests/simulation/test_sim_more_traps.py::test_a_follower_below_the_new_epoch_s_start_does_not_join",
+        ),
+    ),
+    Mutation(
+        "an old broker epoch is as good as the new one",
+        "KIP-903, KAFKA-14139",
+        (
+            Edit(
+                REPLICATION,
+                "        return self.eligible and (\n"
+                "            self.broker_epoch in (UNKNOWN_BROKER_EPOCH, self.registered_epoch)\n"
+                "        )\n",
+                "        return self.eligible\n",
+            ),
+            Edit(
+                "core/isr.py",
+                "    return member.broker_epoch in (UNCHECKED_EPOCH, broker.epoch)\n",
+                "    return True\n",
+            ),
+            Edit(
+                FETCH,
+                "    if broker_epoch != -1 and registered is not None and broker_epoch <"
+                " registered.epoch:\n",
+                "    if registered is None and broker_epoch < -1:\n",
+            ),
+        ),
+        tests=(
+            "tests/simulation/test_sim_more_traps.py::test_a_fetch_from_before_the_restart_counts_for_nothing",
+        ),
+    ),
+)
