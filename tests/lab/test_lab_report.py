@@ -14,9 +14,9 @@ import pytest
 
 from holdfast.judge.checker import Evidence, judge
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
-from holdfast.lab.drawing import Drawing
-from holdfast.lab.page import render_page, write_report
-from holdfast.lab.report import Check, ReportData, Section, Table
+from holdfast.lab.report import Check, PartReport, ReportData, Table
+from holdfast.lab.report.drawing import Drawing
+from holdfast.lab.report.page import render_page, write_report
 from holdfast.testing.histories import Story
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "line", "rect", "path"}
@@ -83,19 +83,25 @@ def data(evidence: Evidence | None, *, kept: bool | None = False) -> ReportData:
         verdict="Broken: 2 events.",
         promise="Nothing acknowledged is lost.",
         command="holdfast prove one-broker-down --config 'a=<b>'",
-        evidence=evidence,
-        checks=[Check(name="P0", expected="leader 0", seen="leader none", kept=False)],
-        sections=[
-            Section(
+        parts=[
+            PartReport(
+                title="main",
+                headline="2 lost.",
+                kept=kept,
+                evidence=evidence,
+                checks=[Check(name="P0", expected="leader 0", seen="leader none", kept=False)],
+                settings={"acks": "all"},
+            ),
+            PartReport(
                 title="The table",
-                text="What Spark wrote.",
+                headline="What Spark wrote.",
+                kept=True,
                 tables=[
                     Table(title="Rows", header=["name", "count"], rows=[["<i>x</i>", "1,200"]])
                 ],
                 checks=[Check(name="rows", expected="40", seen="40", kept=True)],
-            )
+            ),
         ],
-        configuration={"acks": "all"},
         forbidden=frozenset({"lost"}),
     )
 
@@ -188,7 +194,7 @@ def test_a_forbidden_anomaly_is_marked_and_an_allowed_one_differs() -> None:
     forbidden = render_page(data(evidence))
     allowed = render_page(
         ReportData(title="t", summary="", kept=True, verdict="", promise="", command="",
-                   evidence=evidence)
+                   parts=[PartReport(title="t", headline="", kept=True, evidence=evidence)])
     )  # fmt: skip
     assert '<td class="n bad">2</td>' in forbidden
     assert '<td class="n warn">2</td>' in allowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.lab.scales import Scale, duration, number, round_up, ticks
+from holdfast.lab.report.scales import Scale, duration, number, round_up, ticks
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from holdfast.judge.history import Acknowledged, Event, Fault, Refused, Send, Un
 from holdfast.judge.timeline import DOWN_ACTIONS, Timeline
 from holdfast.judge.verdict import Anomaly, Judgement
 from holdfast.lab.report import Check, Table
-from holdfast.lab.scales import duration
+from holdfast.lab.report.scales import duration
 
 FAULTS_MAX = 12  # in the table
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.lab.demo_check import DemoVerdict
 from holdfast.lab.demo_plan import DemoPlan, Places
-from holdfast.lab.page import write_report
-from holdfast.lab.report import ReportData, Section
+from holdfast.lab.report import PartReport, ReportData
+from holdfast.lab.report.page import write_report
 
 
 def verdict_sentence(plan: DemoPlan, verdict: DemoVerdict) -> str:
@@ -38,16 +38,18 @@ def report_data(plan: DemoPlan, verdict: DemoVerdict, command: str) -> ReportDat
         verdict=verdict_sentence(plan, verdict),
         promise=verdict.promise.text + " Each event is in the table exactly once.",
         command=command,
-        evidence=verdict.evidence,
-        checks=verdict.checks,
-        sections=[
-            Section(
-                title="The table",
+        parts=[
+            PartReport(
+                title="Log and table",
+                headline=verdict_sentence(plan, verdict),
+                kept=verdict.kept,
                 text=_table_text(plan),
+                evidence=verdict.evidence,
+                checks=verdict.checks,
                 tables=verdict.tables,
+                settings=_configuration(plan),
             )
         ],
-        configuration=_configuration(plan),
         forbidden=frozenset(str(each) for each in verdict.promise.forbids),
     )
 

@@ -21,9 +21,10 @@ from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import lost_check, recovery_table
 from holdfast.lab.evidence import events_of, evidence_of, history_files
-from holdfast.lab.page import write_report
 from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.report import Check, ReportData, Section, Table
+from holdfast.lab.prove_report import report_of
+from holdfast.lab.report import Check, Table
+from holdfast.lab.report.page import write_report
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 
@@ -265,43 +266,5 @@ def _write(outcome: Outcome, command: str) -> None:
     (outcome.directory / "verdict.json").write_text(text, encoding="utf-8")
     if outcome.report is None:
         return
-    promise = outcome.parameters.promise
-    first, *others = outcome.results
-    data = ReportData(
-        title=outcome.scenario.name,
-        summary=f"{outcome.scenario.summary} {outcome.scenario.text}",
-        kept={Exit.KEPT: True, Exit.BROKEN: False, Exit.NOT_MADE: None}[outcome.exit],
-        verdict=outcome.verdict,
-        promise=promise.text,
-        command=command,
-        evidence=first.evidence,
-        checks=first.checks,
-        sections=[
-            *(Section(title="", tables=first.tables) for _ in range(bool(first.tables))),
-            *(_section(result) for result in others),
-        ],
-        configuration=first.parameters.shown(),
-        forbidden=frozenset(each.value for each in promise.forbids),
-    )
-    write_report(outcome.report, data)
-
-
-def _section(result: PartResult) -> Section:
-    text = result.sentence()
-    if result.part.breaks_check is not None:
-        text = (
-            "The same steps where they can't go well. The promise must be kept, and these checks "
-            f"must fail, or the run proves nothing: “{result.part.breaks_check}”. {text}"
-        )
-    if result.part.breaks_with is not None:
-        text = (
-            "The same promise, held against settings that can't keep it. It must be broken, with "
-            f"{result.part.breaks_with.value} events, or the run proves nothing. {text}"
-        )
-    return Section(
-        title=result.part.title,
-        text=text,
-        checks=result.checks,
-        tables=result.tables,
-        evidence=result.evidence,
-    )
+    kept = {Exit.KEPT: True, Exit.BROKEN: False, Exit.NOT_MADE: None}[outcome.exit]
+    write_report(outcome.report, report_of(outcome, kept, command))

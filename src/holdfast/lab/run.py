@@ -22,9 +22,9 @@ from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DOWN_ACTIONS
 from holdfast.lab.observer import Observer, View
-from holdfast.lab.page import describe
 from holdfast.lab.parameters import TOPIC, LabError, Parameters
 from holdfast.lab.report import Check, Table
+from holdfast.lab.report.words import describe
 from holdfast.lab.wants import Want, lists_text, matches, names, preferred, want
 from holdfast.lab.workload import HistoryTail, Worker
 

@@ -11,22 +11,15 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Fault
 from holdfast.judge.series import Point
 from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, Timeline
-from holdfast.lab.drawing import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Drawing
-from holdfast.lab.scales import Scale, duration, number, round_up, ticks
+from holdfast.lab.report.drawing import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Drawing
+from holdfast.lab.report.scales import Scale, duration, number, round_up, ticks
+from holdfast.lab.report.words import ACTION_WORDS
 
 BINS_MAX = 220
 BIN_MS_MIN = 250.0
 PARTITIONS_DRAWN_MAX = 12
 LINES_MAX = 6
 ROW, BLOCK_GAP = 13, 9
-ACTION_WORDS = {
-    "KILL": "SIGKILL",
-    "TERM": "SIGTERM",
-    "STOP": "SIGSTOP",
-    "CONT": "SIGCONT",
-    "start": "start",
-    "exit": "exit",
-}
 
 
 @dataclass(frozen=True, slots=True)

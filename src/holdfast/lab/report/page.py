@@ -7,7 +7,6 @@ Every text from outside is escaped here; the frame brings the style and the litt
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -15,12 +14,13 @@ from pathlib import Path
 from string import Template
 
 from holdfast.judge.checker import Evidence
-from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
+from holdfast.judge.history import Event, Fault
 from holdfast.judge.timeline import UP_ACTIONS, Timeline
 from holdfast.judge.verdict import MEANING, Anomaly, Availability, Counts, Finding, Observed
-from holdfast.lab.charts import ACTION_WORDS, charts
-from holdfast.lab.report import Check, ReportData, Section, Table
-from holdfast.lab.scales import duration, number
+from holdfast.lab.report.charts import charts
+from holdfast.lab.report.scales import duration, number
+from holdfast.lab.report.values import Check, PartReport, ReportData, Table
+from holdfast.lab.report.words import described_moments, plain
 
 MOMENTS_MAX = 400
 FINDINGS_SHOWN_MAX = 12
@@ -35,23 +35,20 @@ def write_report(path: Path, data: ReportData) -> None:
 
 def render_page(data: ReportData) -> str:
     """The whole page. Pure but for reading the frame that stands beside this module."""
-    frame = files("holdfast.lab").joinpath("report.html").read_text(encoding="utf-8")
-    if data.evidence is not None:
-        main = _evidence(data.evidence, data.forbidden, checks=data.checks)
-    else:
-        main = _checks(data.checks)
+    frame = files("holdfast.lab.report").joinpath("report.html").read_text(encoding="utf-8")
+    first = next((part.evidence for part in data.parts), None)
     return Template(frame).substitute(
         title=escape(data.title),
         summary=escape(data.summary),
         state={True: "kept", False: "broken", None: "undecided"}[data.kept],
         word={True: "Promise kept", False: "Promise broken", None: "Undecided"}[data.kept],
         verdict=escape(data.verdict),
-        when=_when(data.evidence),
+        when=_when(first),
         promise=escape(data.promise),
-        cards=_cards(data.evidence) if data.evidence is not None else "",
-        main=main,
-        sections="".join(_section(section, data.forbidden) for section in data.sections),
-        configuration=_configuration(data.configuration),
+        cards=_cards(first) if first is not None else "",
+        main="",
+        sections="".join(_section(part, data.forbidden) for part in data.parts),
+        configuration=_configuration(data.parts[0].settings if data.parts else {}),
         command=escape(data.command),
     )
 
@@ -90,10 +87,10 @@ def _longest_gap(evidence: Evidence) -> float:
     )
 
 
-def _section(section: Section, forbidden: frozenset[str]) -> str:
+def _section(section: PartReport, forbidden: frozenset[str]) -> str:
     parts = [f"<h2>{escape(section.title)}</h2>"]
-    if section.text:
-        parts.append(f"<p>{escape(section.text)}</p>")
+    words = (section.control, section.headline, section.text)
+    parts += [f"<p>{escape(each)}</p>" for each in words if each]
     checks = section.checks
     if section.evidence is None:
         parts.append(_checks(checks, heading=False))
@@ -296,63 +293,10 @@ def _findings(findings: Sequence[Finding], timeline: Timeline) -> str:
 
 def _event_list(events: Iterable[Event], timeline: Timeline) -> str:
     lines = "\n".join(
-        f"{(event.at_ms - timeline.begin_ms) / 1000:9.3f} s  {event.process:<12} {_plain(event)}"
+        f"{(event.at_ms - timeline.begin_ms) / 1000:9.3f} s  {event.process:<12} {plain(event)}"
         for event in events
     )
     return f"<pre>{escape(lines)}</pre>"
-
-
-def _plain(event: Event) -> str:
-    """An event as its name and fields, on one line."""
-    assert is_dataclass(event)
-    skip = {"at_ms", "wall_ms", "process", "topic"}
-    values = ((each.name, getattr(event, each.name)) for each in fields(event))
-    shown = (f"{name}={value}" for name, value in values if name not in skip and value is not None)
-    return f"{event.KIND} {' '.join(shown)}"
-
-
-def describe(event: Event, previous: Event | None = None) -> str:
-    """A fault, a change or a note, as a person would say it."""
-    if isinstance(event, Fault):
-        words = ACTION_WORDS.get(event.action, event.action)
-        if event.action == "exit":
-            words = "clean exit of"
-        return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
-    if isinstance(event, LeaderChange):
-        place = f"{event.topic}-{event.partition}"
-        before = ""
-        if isinstance(previous, LeaderChange):
-            stays = previous.leader == event.leader
-            before = "stays " if stays else f"{_leader(previous.leader)} → "
-        return f"{place}: leader {before}{_leader(event.leader)}, epoch {event.epoch}"
-    if isinstance(event, IsrChange):
-        before = f"{_nodes(previous.isr)} → " if isinstance(previous, IsrChange) else ""
-        return f"{event.topic}-{event.partition}: ISR {before}{_nodes(event.isr)}"
-    return event.text if isinstance(event, Note) else event.KIND
-
-
-def _leader(node: int) -> str:
-    return "none" if node < 0 else str(node)
-
-
-def _nodes(nodes: Sequence[int]) -> str:
-    return "{" + ",".join(str(node) for node in nodes) + "}"
-
-
-def described_moments(timeline: Timeline) -> list[tuple[Event, str]]:
-    """Every moment with its sentence; changes say from what to what."""
-    latest: dict[tuple[str, str, int], Event] = {}
-    for table in (timeline.leaders, timeline.isrs):
-        for (topic, partition), changes in table.items():
-            latest[changes[0].KIND, topic, partition] = changes[0]
-    described = []
-    for event in timeline.moments():
-        previous = None
-        if isinstance(event, LeaderChange | IsrChange):
-            key = (event.KIND, event.topic, event.partition)
-            previous, latest[key] = latest.get(key), event
-        described.append((event, describe(event, previous)))
-    return described
 
 
 def timeline_table(timeline: Timeline) -> str:

@@ -42,33 +42,36 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A part of the page of the caller's own: tables, then charts of `evidence`, then checks.
+class PartReport:
+    """One part of a run, on a cluster of its own: its headline, charts, checks and tables.
 
-    A section with evidence shows charts and the consistency and availability tables of that
-    history: a control run, say.
+    A control says in `control` what must be seen broken in it; `as_it_must` is about that, and
+    `kept` is about the promise that the whole run is held against.
     """
 
     title: str
-    text: str = ""
-    checks: Sequence[Check] = ()
-    tables: Sequence[Table] = ()
+    headline: str  # one or two sentences: what was seen
+    kept: bool | None  # None: not decided
+    control: str = ""  # empty: a part to prove
+    as_it_must: bool = True
+    text: str = ""  # what else is to be known, under the headline
     evidence: Evidence | None = None
+    checks: Sequence[Check] = ()
     lag: Lag | None = None
+    tables: Sequence[Table] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)  # Kafka's names, and the lab's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportData:
-    """What one report says. Sections come after the main run's charts and tables, in order."""
+    """What one report says. Every part that was run is in it, in order."""
 
     title: str  # "one-broker-down", "demo"
     summary: str  # one sentence under the title: what was done
     kept: bool | None  # the promise; None: the run could not be made or judged
-    verdict: str  # one sentence: "Kept: 4,980 events acknowledged, none lost."
+    verdict: str  # one or two sentences: "Kept: 4,980 events acknowledged, none lost."
     promise: str  # as it was stated before the run
     command: str  # runs it again
-    evidence: Evidence | None = None
-    checks: Sequence[Check] = ()
-    sections: Sequence[Section] = ()
-    configuration: Mapping[str, str] = field(default_factory=dict)
+    parts: Sequence[PartReport] = ()
+    text: str = ""  # what happens in the run and what must be seen, at length
     forbidden: frozenset[str] = frozenset()  # anomalies that break the promise, by value

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from holdfast.judge.timeline import UP_ACTIONS, Timeline
-from holdfast.lab.scales import Scale, duration, number, ticks
+from holdfast.lab.report.scales import Scale, duration, number, ticks
 
 WIDTH = 980
 LEFT, RIGHT = 74, 14

@@ -1,0 +1,71 @@
+"""What happened, as a person would say it: faults, changes, notes, and events in full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+
+from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
+from holdfast.judge.timeline import Timeline
+
+ACTION_WORDS = {
+    "KILL": "SIGKILL",
+    "TERM": "SIGTERM",
+    "STOP": "SIGSTOP",
+    "CONT": "SIGCONT",
+    "start": "start",
+    "exit": "exit",
+}
+
+
+def describe(event: Event, previous: Event | None = None) -> str:
+    """A fault, a change or a note, as a person would say it."""
+    if isinstance(event, Fault):
+        words = ACTION_WORDS.get(event.action, event.action)
+        if event.action == "exit":
+            words = "clean exit of"
+        return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
+    if isinstance(event, LeaderChange):
+        place = f"{event.topic}-{event.partition}"
+        before = ""
+        if isinstance(previous, LeaderChange):
+            stays = previous.leader == event.leader
+            before = "stays " if stays else f"{_leader(previous.leader)} → "
+        return f"{place}: leader {before}{_leader(event.leader)}, epoch {event.epoch}"
+    if isinstance(event, IsrChange):
+        before = f"{_nodes(previous.isr)} → " if isinstance(previous, IsrChange) else ""
+        return f"{event.topic}-{event.partition}: ISR {before}{_nodes(event.isr)}"
+    return event.text if isinstance(event, Note) else event.KIND
+
+
+def _leader(node: int) -> str:
+    return "none" if node < 0 else str(node)
+
+
+def _nodes(nodes: Sequence[int]) -> str:
+    return "{" + ",".join(str(node) for node in nodes) + "}"
+
+
+def described_moments(timeline: Timeline) -> list[tuple[Event, str]]:
+    """Every moment with its sentence; changes say from what to what."""
+    latest: dict[tuple[str, str, int], Event] = {}
+    for table in (timeline.leaders, timeline.isrs):
+        for (topic, partition), changes in table.items():
+            latest[changes[0].KIND, topic, partition] = changes[0]
+    described = []
+    for event in timeline.moments():
+        previous = None
+        if isinstance(event, LeaderChange | IsrChange):
+            key = (event.KIND, event.topic, event.partition)
+            previous, latest[key] = latest.get(key), event
+        described.append((event, describe(event, previous)))
+    return described
+
+
+def plain(event: Event) -> str:
+    """An event as its name and fields, on one line."""
+    assert is_dataclass(event)
+    skip = {"at_ms", "wall_ms", "process", "topic"}
+    values = ((each.name, getattr(event, each.name)) for each in fields(event))
+    shown = (f"{name}={value}" for name, value in values if name not in skip and value is not None)
+    return f"{event.KIND} {' '.join(shown)}"
