@@ -114,7 +114,7 @@ def test_what_was_flushed_survives_a_sigkill(tmp_path: Path) -> None:
         said = [int(process.stdout.readline()) for _ in range(200)]
         process.send_signal(signal.SIGKILL)
         said += [int(line) for line in process.stdout.read().splitlines() if line]
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         found = [event.text for event in read_events(file) if isinstance(event, Note)]
     assert [int(text) for text in found[: len(said)]] == said
 

@@ -3,254 +3,240 @@
 Every process of a run writes a file of its own, in the order in which things happened to it;
 `merge` puts the files in the order of the monotonic clock, which all processes of one machine
 share. This module must never open a file or read a clock: lines come in, lines go out.
+
+A new field has a default, and a new kind of event excuses nothing by being absent, so that
+histories that were written before can still be judged.
 """
 
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import msgspec
 
 LINE_BYTES_MAX = 1 << 20
+NO_TIMESTAMP = -1
+
+Offset = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class HistoryError(ValueError):
     """A line that is no event. The last line of a killed process is not one of these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(
+    msgspec.Struct,
+    kw_only=True,
+    frozen=True,
+    gc=False,  # nothing in an event can be part of a cycle
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    tag_field="event",
+):
     """What every event says: when (both clocks, milliseconds) and which process saw it."""
 
-    KIND: ClassVar[str] = ""
+    KIND: ClassVar[str] = ""  # the tag, for whoever counts or prints
 
     at_ms: float  # monotonic, to order events and to measure
-    wall_ms: int  # since 1970, for people and for other machines' logs
+    wall_ms: int  # since 1970, for people, other machines' logs, and retention
     process: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEvent(Event):
+class PartitionEvent(Event, kw_only=True, frozen=True):
     topic: str
-    partition: int
+    partition: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send(PartitionEvent):
+class Expected(PartitionEvent, kw_only=True, frozen=True, tag="expected"):
+    """This partition belongs to the run: without a whole read of it nothing is decided."""
+
+
+class Retention(PartitionEvent, kw_only=True, frozen=True, tag="retention"):
+    """From now on the log's beginning may go by this policy, and by no earlier one.
+
+    Written by whoever configures it: before a policy is asked for that lets more go, and after one
+    that lets less go is in force everywhere. None: nothing goes by that.
+    """
+
+    retention_ms: Offset | None = None
+    retention_bytes: Offset | None = None
+
+
+class DeleteRecords(PartitionEvent, kw_only=True, frozen=True, tag="delete_records"):
+    """Somebody is about to ask for all before `offset` to be deleted, by name.
+
+    Written before the request. "All that is committed" (-1) must be asked for by its number.
+    """
+
+    offset: Offset
+
+
+class Send(PartitionEvent, kw_only=True, frozen=True, tag="send"):
     """A record is handed to the client. Its outcome follows under the same `id`."""
-
-    KIND: ClassVar[str] = "send"
 
     id: str  # unique in the run: "<process>:<number>", the number rises with each send
     digest: str  # of the value's bytes
     size: int  # bytes of the value
     key: str | None = None
+    # What the client was told to write: None: nothing, so the time of sending (`wall_ms`);
+    # NO_TIMESTAMP: the record carries none, so the time of the file that it is in; else this.
+    timestamp: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledged(PartitionEvent):
+class Acknowledged(PartitionEvent, kw_only=True, frozen=True, tag="acknowledged"):
     """The cluster said that it has the record; `offset` is None where none is told (acks=0)."""
 
-    KIND: ClassVar[str] = "acknowledged"
-
     id: str
-    offset: int | None
+    offset: Offset | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused(PartitionEvent):
+class Refused(PartitionEvent, kw_only=True, frozen=True, tag="refused"):
     """Certainly not in the log, and never will be (KAFKA.md 9, ambiguity rule)."""
 
-    KIND: ClassVar[str] = "refused"
-
     id: str
     error: str
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown(PartitionEvent):
+class Unknown(PartitionEvent, kw_only=True, frozen=True, tag="unknown"):
     """The record may be in the log or not: a time-out, a lost connection, codes 6, 7, 20."""
 
-    KIND: ClassVar[str] = "unknown"
-
     id: str
     error: str
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered(PartitionEvent):
+class Delivered(PartitionEvent, kw_only=True, frozen=True, tag="delivered"):
     """A reader received a record. `id` is None when the value carries none."""
 
-    KIND: ClassVar[str] = "delivered"
-
-    offset: int
-    id: str | None
+    offset: Offset
+    id: str | None = None
     digest: str
     key: str | None = None
     epoch: int | None = None  # the leader epoch in the record's batch
     committed_end: int | None = None  # the high watermark told in the same answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position(PartitionEvent):
+class Position(PartitionEvent, kw_only=True, frozen=True, tag="position"):
     """A reader's position was set, not reached by reading."""
-
-    KIND: ClassVar[str] = "position"
 
     offset: int
     reason: str
+    # The cluster said so: here its log begins, or the reader's position is none. It is held to that
+    # later. False: the reader's own wish, which needs no cause.
+    told: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadEnd(PartitionEvent):
+class ReadEnd(PartitionEvent, kw_only=True, frozen=True, tag="read_end"):
     """The reader has received everything in [begin, end): a whole read, made after healing."""
 
-    KIND: ClassVar[str] = "read_end"
+    begin: Offset
+    end: Offset
+    # When `end` was asked for, on the clock of `at_ms`. What is acknowledged later may be missing.
+    # None (an old history): when this reader first wrote anything of the partition.
+    asked_ms: float | None = None
 
-    begin: int
-    end: int
 
+class Replica(PartitionEvent, kw_only=True, frozen=True, tag="replica"):
+    """One replica as its files are after the nodes have settled: it holds [begin, end).
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaBatch(PartitionEvent):
-    """One record batch as it stands in one replica's files, after the nodes have settled."""
-
-    KIND: ClassVar[str] = "replica_batch"
+    Written also where it holds nothing. Its batches follow as events of their own.
+    """
 
     node: int
-    offset: int
-    last_offset: int
+    begin: Offset
+    end: Offset
+
+
+class ReplicaBatch(PartitionEvent, kw_only=True, frozen=True, tag="replica_batch"):
+    """One record batch as it stands in one replica's files."""
+
+    node: int
+    offset: Offset
+    last_offset: Offset
     epoch: int
     digest: str  # of the batch's bytes, header included
+    size: int = 0  # of those bytes; 0: an old history, which excuses nothing by size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault(Event):
+class Fault(Event, kw_only=True, frozen=True, tag="fault"):
     """Something was done to a node: KILL, TERM, STOP, CONT, start; or it did: exit after TERM."""
-
-    KIND: ClassVar[str] = "fault"
 
     action: str
     node: int
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderChange(PartitionEvent):
+class LeaderChange(PartitionEvent, kw_only=True, frozen=True, tag="leader"):
     """The cluster's metadata name another leader or epoch. -1: none."""
-
-    KIND: ClassVar[str] = "leader"
 
     leader: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChange(PartitionEvent):
-    KIND: ClassVar[str] = "isr"
-
+class IsrChange(PartitionEvent, kw_only=True, frozen=True, tag="isr"):
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note(Event):
+class Note(Event, kw_only=True, frozen=True, tag="note"):
     """A sentence for the timeline."""
-
-    KIND: ClassVar[str] = "note"
 
     text: str
 
 
-_CLASSES: tuple[type[Event], ...] = (
-    Send, Acknowledged, Refused, Unknown, Delivered, Position, ReadEnd, ReplicaBatch,
-    Fault, LeaderChange, IsrChange, Note,
+_AnyEvent = (
+    Expected | Retention | DeleteRecords | Send | Acknowledged | Refused | Unknown | Delivered
+    | Position | ReadEnd | Replica | ReplicaBatch | Fault | LeaderChange | IsrChange | Note
 )  # fmt: skip
-KINDS: dict[str, type[Event]] = {kind.KIND: kind for kind in _CLASSES}
-assert len(KINDS) == len(_CLASSES), "two events share a name"
+_CLASSES: tuple[type[Event], ...] = _AnyEvent.__args__
+KINDS: dict[str, type[Event]] = {}
+for _kind in _CLASSES:
+    _tag = _kind.__struct_config__.tag
+    assert isinstance(_tag, str)
+    assert _tag not in KINDS, "two events share a name"
+    _kind.KIND = _tag
+    KINDS[_tag] = _kind
 
-# What JSON gives for each annotation. bool is an int to Python, but never one of ours.
-_SHAPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (float, int),
-    "str": (str,),
-    "int | None": (int, type(None)),
-    "str | None": (str, type(None)),
-    "tuple[int, ...]": (list,),
-}
-_TABLE: dict[str, tuple[type[Event], dict[str, tuple[type, ...]], frozenset[str]]] = {
-    kind.KIND: (
-        kind,
-        {field.name: _SHAPES[str(field.type)] for field in fields(kind)},
-        frozenset(field.name for field in fields(kind) if field.type == "tuple[int, ...]"),
-    )
-    for kind in _CLASSES
-}
-_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_AnyEvent)
 
 
 def encode_event(event: Event) -> str:
     """One line, its end included."""
     assert event.KIND in KINDS, f"{type(event).__name__} is no event"
-    row: dict[str, object] = {"event": event.KIND}
-    for name in _TABLE[event.KIND][1]:
-        value = getattr(event, name)
-        if value is not None:
-            row[name] = value
-    return _encoder.encode(row) + "\n"
+    return _encoder.encode(event).decode() + "\n"
 
 
-def decode_event(line: str) -> Event:
+def decode_event(line: str | bytes) -> Event:
     """Raise HistoryError for anything that isn't one whole event."""
     try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise HistoryError(f"not JSON ({error}): {line[:120]!r}") from None
-    if not isinstance(row, dict):
-        raise HistoryError(f"not an object: {line[:120]!r}")
-    kind = row.pop("event", None)
-    found = _TABLE.get(kind) if isinstance(kind, str) else None
-    if found is None:
-        raise HistoryError(f"unknown event {kind!r}: {line[:120]!r}")
-    cls, shapes, lists = found
-    for name, value in row.items():
-        shape = shapes.get(name)
-        if shape is None or type(value) not in shape:
-            raise HistoryError(f"bad field {name!r} of {kind!r}: {line[:120]!r}")
-    for name in lists & row.keys():
-        if any(type(item) is not int for item in row[name]):
-            raise HistoryError(f"bad field {name!r} of {kind!r}: {line[:120]!r}")
-        row[name] = tuple(row[name])
-    if kind == Acknowledged.KIND:
-        row.setdefault("offset", None)
-    elif kind == Delivered.KIND:
-        row.setdefault("id", None)
-    try:
-        return cls(**row)
-    except TypeError as error:
-        raise HistoryError(f"{kind!r} is not whole ({error}): {line[:120]!r}") from None
+        return _decoder.decode(line)
+    except DECODE_ERRORS as error:
+        raise HistoryError(f"no event ({error}): {line[:120]!r}") from None
 
 
-def read_events(lines: Iterable[str], source: str = "history") -> Iterator[Event]:
+def read_events(lines: Iterable[bytes], source: str = "history") -> Iterator[Event]:
     """Events of one process's file, in its order.
 
     A last line without its end is what a SIGKILL leaves, and is passed over; anything else that
     does not parse raises HistoryError naming `source` and the line.
     """
+    decode = _decoder.decode
     for number, line in enumerate(lines, start=1):
-        if not line.endswith("\n"):
+        if not line.endswith(b"\n"):
             return
         if len(line) > LINE_BYTES_MAX:
-            raise HistoryError(f"{source}:{number}: line of {len(line)} characters")
+            raise HistoryError(f"{source}:{number}: line of {len(line)} bytes")
         try:
-            yield decode_event(line)
-        except HistoryError as error:
-            raise HistoryError(f"{source}:{number}: {error}") from None
+            event = decode(line)
+        except DECODE_ERRORS as error:
+            raise HistoryError(f"{source}:{number}: no event ({error}): {line[:120]!r}") from None
+        yield event
 
 
 def merge(*histories: Iterable[Event]) -> Iterator[Event]:

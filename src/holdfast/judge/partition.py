@@ -180,6 +180,7 @@ class PartitionFold:
             findings=tuple(self._findings),
             availability=self._availability.finish(),
             whole_read=final is not None,
+            undecided=() if final is not None else ("it was not read to its end",),
         )
 
     def _last_whole_reader(self) -> Reader | None:

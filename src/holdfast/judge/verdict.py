@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from holdfast.judge.history import Event
+from holdfast.judge.history import DeleteRecords, Event, Retention
 
 
 class Anomaly(StrEnum):
@@ -46,7 +46,15 @@ class Observed(StrEnum):
     AT_LEAST_ONCE = "at least once"
     AT_MOST_ONCE = "at most once"
     NEITHER = "neither: lost and duplicated"
-    UNDECIDED = "undecided: the log was not read to its end"
+    UNDECIDED = "undecided"
+
+
+class Excuse(StrEnum):
+    """What may take a log's beginning. Each needs an event that allows it."""
+
+    TIME = "retention.ms"
+    SIZE = "retention.bytes"
+    DELETED = "DeleteRecords"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +69,22 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """Acknowledged records that are gone because one event allowed it."""
+
+    excuse: Excuse
+    count: int
+    event: Retention | DeleteRecords
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.event, DeleteRecords):
+            return f"{self.excuse.value} before offset {self.event.offset:,}"
+        limit = self.event.retention_ms if self.excuse is Excuse.TIME else None
+        return f"{self.excuse.value}={self.event.retention_bytes if limit is None else limit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Sends by outcome, and what stands in the log. `unanswered`: the producer died first."""
 
@@ -72,7 +96,7 @@ class Counts:
     unknown_in_log: int = 0  # of `unknown` and `unanswered`
     in_log: int = 0  # records in the last whole read
     delivered: int = 0  # to readers other than that one
-    expired: int = 0  # acknowledged below the log's beginning
+    expired: int = 0  # acknowledged, gone with the log's beginning, and an event allows it
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -115,6 +139,8 @@ class PartitionJudgement:
     findings: tuple[Finding, ...]  # a bounded number of each anomaly, with evidence
     availability: Availability
     whole_read: bool  # somebody read it to its end after healing
+    expiries: tuple[Expiry, ...] = ()  # why `counts.expired` was allowed
+    undecided: tuple[str, ...] = ()  # why nothing can be said for certain; none: it is decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +161,33 @@ class Judgement:
         return tuple(finding for each in self.partitions for finding in each.findings)
 
     @property
+    def undecided(self) -> tuple[str, ...]:
+        """Why nothing can be said for certain about loss, partition by partition."""
+        if not self.partitions:
+            return ("the history speaks of no partition",)
+        return tuple(
+            f"{each.topic}-{each.partition}: {reason}"
+            for each in self.partitions
+            for reason in each.undecided
+        )
+
+    @property
     def decided(self) -> bool:
-        """Every partition was read to its end; without that nothing can be said about loss."""
-        return bool(self.partitions) and all(each.whole_read for each in self.partitions)
+        """Every partition was read to its end, and nothing was left open."""
+        return not self.undecided
+
+    @property
+    def expired_text(self) -> str:
+        """How many acknowledged records expired and why that was allowed; empty: none did."""
+        reasons: dict[str, int] = {}
+        for partition in self.partitions:
+            for expiry in partition.expiries:
+                reasons[expiry.text] = reasons.get(expiry.text, 0) + expiry.count
+        if not reasons:
+            return ""
+        total = sum(reasons.values())
+        words = ", ".join(f"{count:,} by {text}" for text, count in reasons.items())
+        return f"{total:,} expired as allowed ({words})"
 
     def count(self, anomaly: Anomaly) -> int:
         return sum(partition.anomalies.get(anomaly, 0) for partition in self.partitions)

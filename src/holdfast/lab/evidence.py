@@ -19,7 +19,7 @@ def history_files(directory: Path) -> list[Path]:
 def events_of(paths: Iterable[Path]) -> Iterator[Event]:
     """All events of these files in the order of the clock. HistoryError, OSError."""
     with ExitStack() as stack:
-        files = [(path, stack.enter_context(path.open(encoding="utf-8"))) for path in paths]
+        files = [(path, stack.enter_context(path.open("rb"))) for path in paths]
         yield from merge(*(read_events(file, source=path.name) for path, file in files))
 
 

@@ -53,7 +53,7 @@ class HistoryTail:
                     self._position += len(data)
                     *lines, self._rest = (self._rest + data).split(b"\n")
                     for line in lines:
-                        self._take(decode_event(line.decode()))
+                        self._take(decode_event(line))
         except FileNotFoundError:
             pass
         return self
