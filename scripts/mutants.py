@@ -12,7 +12,6 @@ goes to a file as it comes; a second call goes on where the first one ended.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import secrets
@@ -28,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from holdfast.lab.background import SIMULATOR, Results, ResultsError
 from mutation import Mutation
 from mutations import MUTATIONS
 
@@ -150,7 +150,7 @@ class Hunt:
         began = time.monotonic()
         row: dict[str, Any] = {
             "key": mutation.key, "name": mutation.name, "scale": self.scale,
-            "code": fingerprint(self.sane, mutation), "caught": False, "not_ours": 0
+            "caught": False, "not_ours": 0
         }  # fmt: skip
         with copied(self.sane, mutation) as root:
             row |= self._by_tests(mutation, root) if mutation.tests else self._by_seeds(root)
@@ -193,24 +193,13 @@ def chosen(word: str, by: str) -> list[Mutation]:
     ]
 
 
-def read_results(path: Path, scale: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what earlier calls have found, by the mutations' keys and the code that it was."""
-    if not path.exists():
-        return {}
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    return {(row["key"], row["code"]): row for row in rows if row["scale"] == scale}
-
-
-def fingerprint(root: Path, mutation: Mutation) -> str:
-    """A name for the code as it is: what was found on other code says nothing of it.
-
-    It covers src, and the folders of the tests that a mutation names.
-    """
-    folders = {root / test.split("::")[0] for test in mutation.tests}
-    files = set((root / "src").rglob("*.py"))
-    for folder in folders:
-        files |= set((folder if folder.is_dir() else folder.parent).rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:16]
+def exercised(mutation: Mutation) -> list[str]:
+    """Return the folders whose code a result is true of: an edit in them makes it nothing."""
+    if not mutation.tests:
+        return [f"src/{folder}" for folder in SIMULATOR]
+    paths = {ROOT / test.split("::")[0] for test in mutation.tests}
+    folders = {path if path.is_dir() else path.parent for path in paths}
+    return ["src", *sorted(str(folder.relative_to(ROOT)) for folder in folders)]
 
 
 def check(mutations: Sequence[Mutation]) -> None:
@@ -274,7 +263,7 @@ def main() -> int:
             print(f"{len(mutations)} mutations apply")
             return 0
         return hunt_all(mutations, options)
-    except MutationError as error:
+    except (MutationError, ResultsError) as error:
         print(error, file=sys.stderr)
         return 2
 
@@ -282,16 +271,16 @@ def main() -> int:
 def hunt_all(mutations: Sequence[Mutation], options: argparse.Namespace) -> int:
     """Hunt what no earlier call has settled; the status to end with."""
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    known = read_results(options.results, options.scale)
     rows = []
     with copied(ROOT) as sane:  # the code may change while this runs
         hunt = Hunt(sane, options)
         for mutation in mutations:
-            row = known.get((mutation.key, fingerprint(sane, mutation)))
-            if row is None or not is_settled(row, options.seeds):
-                row = hunt.run(mutation)
-                with options.results.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
+            with Results(options.results, exercised(mutation), sane) as results:
+                known = {row["key"]: row for row in results.rows if row["scale"] == options.scale}
+                row = known.get(mutation.key)
+                if row is None or not is_settled(row, options.seeds):
+                    row = hunt.run(mutation)
+                    results.add(row)
             rows.append(row)
             print(describe(row), flush=True)
     caught = [row for row in rows if row["caught"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 
 import pytest
 
@@ -13,6 +14,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what golden transcripts gave into their files; review it as a diff",
     )
+
+
+def pytest_configure() -> None:
+    # A shell's background job ignores SIGINT, and so would every process that a test interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

@@ -19,12 +19,13 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
 from holdfast.lab import soak_campaigns
 from holdfast.lab.aftermath import lost_check, recovery_table
+from holdfast.lab.background import LAB, fingerprint
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import Exit, Outcome, PartResult
 from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.soak import Campaign, read_results, soak
+from holdfast.lab.soak import Campaign, soak
 from holdfast.testing.histories import Story
 
 
@@ -218,7 +219,8 @@ def campaign(run: Callable[[Path], dict[str, Any]]) -> Campaign:
 
 
 def results(tmp_path: Path) -> list[dict[str, Any]]:
-    return read_results(tmp_path / "made-up.jsonl")
+    lines = (tmp_path / "made-up.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def quiet(_line: str) -> None:
@@ -232,7 +234,8 @@ def _runs_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_soak_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "made-up.jsonl"
-    path.write_text('{"run":1,"kept":true}\n{"run":2,"kept":tr')  # killed while it wrote
+    row = {"run": 1, "kept": True, "not_made_before": 0, "code": fingerprint(LAB)}
+    path.write_text(json.dumps(row) + '\n{"run":2,"kept":tr')  # killed while it wrote
     runs: list[Path] = []
 
     def run(directory: Path) -> dict[str, Any]:

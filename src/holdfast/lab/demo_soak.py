@@ -18,6 +18,7 @@ from typing import Any
 import sqlalchemy as sql
 
 from holdfast.cluster import ClusterError, LocalCluster
+from holdfast.lab.background import PIPELINE
 from holdfast.lab.demo_check import check_demo
 from holdfast.lab.demo_parts import (
     BROKERS,
@@ -182,6 +183,7 @@ CAMPAIGNS = (
         "started after each; every event must be in the table once.",
         runs=20 // KILLS,
         run=kill_drivers,
+        exercises=PIPELINE,
     ),
     Campaign(
         name="spark-append-control",
@@ -189,5 +191,6 @@ CAMPAIGNS = (
         "rows must be there twice.",
         runs=3,
         run=append_control,
+        exercises=PIPELINE,
     ),
 )

@@ -1,30 +1,28 @@
 """`make soak`: long campaigns of runs, in the background, resumable.
 
 Each campaign has a file of JSON lines, one a finished run, written as it goes; a campaign that was
-interrupted goes on where its file ends. Owns the counting and the files; what a run does is in the
-modules named below.
+interrupted goes on where its file ends. A run counts for the code that it exercised and no other.
+Owns the counting; the files are `background`'s, and what a run does is in the modules named below.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.lab import background
+from holdfast.lab.background import Results
 
 RESULTS = Path("docs") / "design" / "soak"
 # Each holds CAMPAIGNS, a sequence of `Campaign`.
@@ -37,13 +35,14 @@ class Campaign:
     """`run` gets an empty directory and returns a result that can be written as JSON.
 
     Its "kept" says whether the run showed what it had to: True, False, or None when the run could
-    not be made, which is repeated.
+    not be made, which is repeated. `exercises` are the folders of src that it tells something of.
     """
 
     name: str
     text: str
     runs: int
     run: Callable[[Path], dict[str, Any]]
+    exercises: tuple[str, ...] = background.LAB
 
 
 def campaigns() -> list[Campaign]:
@@ -53,17 +52,6 @@ def campaigns() -> list[Campaign]:
         if find_spec(name) is not None:
             found += import_module(name).CAMPAIGNS
     return found
-
-
-def read_results(path: Path) -> list[dict[str, Any]]:
-    """Every finished run; a last line that was cut off does not count."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    if len(whole) < len(lines):
-        path.write_text("".join(whole), encoding="utf-8")
-    return [json.loads(line) for line in whole]
 
 
 def soak(
@@ -76,12 +64,24 @@ def soak(
     """Bring a campaign to its number of runs. True if all of them, old and new, were kept."""
     wanted = campaign.runs if runs is None else runs
     results.mkdir(parents=True, exist_ok=True)
-    path = results / f"{campaign.name}.jsonl"
-    done = read_results(path)
-    say(f"{campaign.name}: {campaign.text} {len(done)} of {wanted} runs are done.")
+    with Results(results / f"{campaign.name}.jsonl", campaign.exercises) as done:
+        say(f"{campaign.name}: {campaign.text} {len(done.rows)} of {wanted} runs are done.")
+        if done.others:
+            say(f"  {done.others} runs of other code don't count for this one")
+        failures = _bring_to(campaign, wanted, done, say)
+    repeated = sum(row["not_made_before"] for row in done.rows) + failures
+    if repeated:
+        say(f"  {repeated} runs besides could not be made")
+    kept = sum(row["kept"] is True for row in done.rows)
+    say(f"{campaign.name}: {kept} of {len(done.rows)} runs kept what was promised.")
+    return kept == len(done.rows) >= wanted
+
+
+def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str], None]) -> int:
+    """Make the runs that are missing; return how many in a row could not be made at the end."""
     failures = 0
-    while len(done) < wanted and failures < FAILURES_MAX:
-        number = len(done) + 1
+    while len(done.rows) < wanted and failures < FAILURES_MAX:
+        number = len(done.rows) + 1
         directory = Path(tempfile.mkdtemp(prefix=f"holdfast-soak-{campaign.name}-"))
         begin_s = time.monotonic()
         result = campaign.run(directory / "run")
@@ -92,50 +92,21 @@ def soak(
             say(f"{campaign.name} {number}: what there is of it stays in {directory}")
             failures += 1
             continue
-        row = {
-            "run": number,
-            "at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
-            "version": holdfast.__version__,
-            "commit": commit(),
-            "seconds": round(seconds, 1),
-            "not_made_before": failures,
-            **result,
-        }
+        done.add(
+            {
+                "run": number,
+                "version": holdfast.__version__,
+                "seconds": round(seconds, 1),
+                "not_made_before": failures,
+                **result,
+            }
+        )
         failures = 0
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        done.append(row)
         if result["kept"]:
             shutil.rmtree(directory)
         else:
             say(f"{campaign.name} {number}: its history stays in {directory}")
-    kept = sum(row["kept"] is True for row in done)
-    commits = Counter(row.get("commit") or "unknown" for row in done)
-    repeated = sum(row.get("not_made_before", 0) for row in done) + failures
-    if repeated:
-        say(f"  {repeated} runs besides could not be made")
-    say("  on commit " + ", ".join(f"{name}: {count}" for name, count in commits.items()))
-    say(f"{campaign.name}: {kept} of {len(done)} runs kept what was promised.")
-    return kept == len(done) >= wanted
-
-
-def commit() -> str | None:
-    """Return the commit that runs, "+" behind it when files differ; None where there is no git.
-
-    Results count for the code that made them, and no other.
-    """
-    source = Path(holdfast.__file__).parent
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(source), *words]
-        found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-        return found.stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(source))
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    return failures
 
 
 def _word(result: dict[str, Any]) -> str:
@@ -169,8 +140,12 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         say("Interrupted; the next time it goes on from here.")
         return 130
+    except background.ResultsError as error:
+        say(f"error: {error}")
+        return 2
     return 0 if all(outcomes) else 1
 
 
 if __name__ == "__main__":
+    background.run_on_copy("holdfast.lab.soak", sys.argv[1:])  # edits go on beside it for hours
     sys.exit(main(sys.argv[1:]))

@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.lab.background import SIMULATOR, Results, ResultsError
 from holdfast.testing.simulation import report
 from holdfast.testing.simulation.drawing import FULL, LIGHT, Scale, draw_plan
 from holdfast.testing.simulation.minimise import minimise
@@ -127,55 +128,33 @@ def _end_with_parent() -> None:
 # -- a batch -----------------------------------------------------------------------------------
 
 
-class Results:
-    """Rows in a file, appended as they come, so that a batch can be gone on with."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self.rows: list[Row] = []
-        self.first: int | None = None
-        if path is not None and path.exists():
-            for line in path.read_text().splitlines():
-                row = json.loads(line)
-                if not isinstance(row, dict) or not {"first", "seed"} & set(row):
-                    raise ValueError(f"no result of a seed: {line[:80]}")
-                if "first" in row:
-                    self.first = row["first"]
-                else:
-                    self.rows.append(row)
-
-    def begin(self, first: int, scale: str) -> None:
-        if self.first is None:
-            self.first = first
-            self._write({"first": first, "scale": scale})
-
-    def add(self, row: Row) -> None:
-        self.rows.append(row)
-        self._write(row)
-
-    def _write(self, row: Row) -> None:
-        if self._path is not None:
-            with self._path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-
-
 def batch(options: argparse.Namespace) -> int:
     """Run many seeds; print each that fails, then totals."""
     try:
-        results = Results(options.results)
-        first = options.first if options.first is not None else results.first
-        if first is None:
-            first = random.SystemRandom().randrange(_SEED_MAX)
-        results.begin(first, options.scale)
-    except (OSError, ValueError) as error:
-        return _refuse(f"--results {options.results}: {error}")
-    known = {row["seed"] for row in results.rows if row["scale"] == options.scale}
+        results = Results(options.results, SIMULATOR)
+    except ResultsError as error:
+        return _refuse(f"--results {error}")
+    with results:
+        return _batch(options, results)
+
+
+def _batch(options: argparse.Namespace, results: Results) -> int:
+    # A file begins with where its seeds begin, so that the same command goes on.
+    begun = [row["first"] for row in results.rows if "first" in row]
+    first = options.first if options.first is not None else begun[0] if begun else None
+    if first is None:
+        first = random.SystemRandom().randrange(_SEED_MAX)
+    if not begun:
+        results.add({"first": first, "scale": options.scale})
+    rows = [row for row in results.rows if "seed" in row]
+    known = {row["seed"] for row in rows if row["scale"] == options.scale}
     seeds = [seed for seed in range(first, first + options.seeds) if seed not in known]
     _say(options, f"seeds {first} to {first + options.seeds - 1}, {len(known)} done before")
     began = told = time.monotonic()
     silence_s = 1.0
     for number, row in enumerate(run_seeds(seeds, options.scale, options.jobs), start=1):
         results.add(row)
+        rows.append(row)
         if options.json:
             print(json.dumps(row), flush=True)
         elif not row["clean"]:
@@ -183,10 +162,10 @@ def batch(options: argparse.Namespace) -> int:
         if not row["clean"] and options.until_broken:
             break
         if number == len(seeds) or time.monotonic() - told > silence_s:
-            _progress(options, number, len(seeds), results.rows, began)
+            _progress(options, number, len(seeds), rows, began)
             told = time.monotonic()
             silence_s = min(2 * silence_s, _SILENCE_MAX_S)
-    return _conclude(options, results.rows)
+    return _conclude(options, rows)
 
 
 def _progress(

@@ -1,0 +1,181 @@
+"""What takes long: results that are written as they come, gone on from, and true of one code only.
+
+Used by everything that runs for hours: `make soak`, `make simulate RESULTS=...`, `make mutants`,
+`make mutate`. Owns the file of results, the fingerprint that says which code they hold for, and the
+copy of the code that a long run works on. What is run, and what a row says, is each one's own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import holdfast
+
+Row = dict[str, Any]
+
+SOURCE: Final = Path(holdfast.__file__).parent.parent  # in a long run that of its copy
+COPIES: Final = Path("runs") / "code"
+_COPY: Final = "HOLDFAST_CODE_COPY"  # set where the program runs on one
+_COMMIT: Final = "HOLDFAST_CODE_COMMIT"  # what it was made of
+LEFT_OUT: Final = ("__pycache__", "*.pyc", "*.egg-info")
+
+# Folders of src that a proof exercises: an edit in one of them ends what its results are worth.
+NODE: Final = (
+    "holdfast/config",
+    "holdfast/core",
+    "holdfast/log",
+    "holdfast/node",
+    "holdfast/runtime",
+    "holdfast/wire",
+)
+SIMULATOR: Final = (*NODE, "holdfast/clients", "holdfast/judge", "holdfast/testing")
+LAB: Final = (*NODE, "holdfast/clients", "holdfast/cluster", "holdfast/judge", "holdfast/lab")
+PIPELINE: Final = (*LAB, "holdfast/pipelines", "pyspark_holdfast")
+
+
+class ResultsError(Exception):
+    """A file of results can't be used; the text says why."""
+
+
+def fingerprint(paths: Iterable[str], source: Path = SOURCE) -> str:
+    """Return a name for what is in these folders and files of `source` now.
+
+    Every name and every byte counts, but for what Python compiles and installs.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(source / path for path in set(paths)):
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            name = file.relative_to(source)
+            if file.is_dir() or any(fnmatch(part, one) for part in name.parts for one in LEFT_OUT):
+                continue
+            digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def commit(source: Path = SOURCE) -> str | None:
+    """Return the commit of the code, "+" behind it when files differ; None without git."""
+    if _COMMIT in os.environ:
+        return os.environ[_COMMIT] or None
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(source), *words]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+        return found.stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+class Results:
+    """A file of JSON lines, one a finished run, appended as they come by one process at a time.
+
+    `rows` are those that hold for this code; of the others only the count is known. A last line
+    that was cut off counts for nothing, and is taken away. A row is refused once the code has
+    changed, for then nobody knows what made it.
+    """
+
+    def __init__(self, path: Path | None, paths: Sequence[str], source: Path = SOURCE) -> None:
+        self._paths, self._source = paths, source
+        self.code = fingerprint(paths, source)
+        self._commit = commit()
+        self.rows: list[Row] = []
+        self.others = 0
+        self._file: int | None = None
+        if path is not None:
+            self._open(path)
+
+    def _open(self, path: Path) -> None:
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise ResultsError(f"{path}: another process is writing to it") from None
+        except OSError as error:
+            raise ResultsError(f"{path}: {error.strerror}") from None
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            os.ftruncate(self._file, len(whole))
+        for line in whole.splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict) or "code" not in row:
+                self.close()
+                raise ResultsError(f"{path}: no result: {line[:80].decode(errors='replace')}")
+            if row["code"] == self.code:
+                self.rows.append(row)
+            else:
+                self.others += 1
+
+    def add(self, row: Row) -> None:
+        """Keep a row. ResultsError when the code is not that any more which the rows are for."""
+        if fingerprint(self._paths, self._source) != self.code:
+            raise ResultsError("the code was changed while this ran: what it found is of neither")
+        at = f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+        whole = {**row, "at": at, "code": self.code, "commit": self._commit}
+        self.rows.append(whole)
+        if self._file is not None:
+            os.write(self._file, json.dumps(whole).encode() + b"\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)  # and with it goes the lock
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def run_on_copy(module: str, arguments: Sequence[str]) -> None:
+    """Start this program anew on a copy of the code, so that edits can go on beside it.
+
+    Returns in the new program at once. Copies lie in runs/code under the code's name, and serve
+    every run of that code.
+    """
+    if _COPY in os.environ:
+        return
+    copy = copied(COPIES)
+    path = os.pathsep.join([str(copy), *filter(None, [os.environ.get("PYTHONPATH")])])
+    stamp = {_COPY: str(copy), _COMMIT: commit() or ""}
+    environment = {**os.environ, "PYTHONPATH": path, **stamp}
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-m", module, *arguments], environment)  # noqa: S606
+
+
+def copied(folder: Path, source: Path = SOURCE) -> Path:
+    """Return a copy of all of src in `folder`, made unless it is there."""
+    copy = folder.absolute() / fingerprint(["."], source)
+    if not copy.exists():
+        unfinished = copy.with_name(f"{copy.name}.{os.getpid()}")
+        shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        try:
+            unfinished.rename(copy)
+        except OSError:  # another process was quicker
+            shutil.rmtree(unfinished)
+    return copy

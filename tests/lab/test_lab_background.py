@@ -1,0 +1,158 @@
+"""A long run's results: written as they come, gone on from, and true of the code that made them.
+
+Goal: nothing that other code showed counts for the code that is there. Method: made-up folders of
+code, files of results that were cut off, and a process that is killed amid its work; for the
+folders that are named in the module, what the programs import in truth.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+from holdfast.lab import background
+from holdfast.lab.background import Results, ResultsError, copied, fingerprint
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "src"
+    for name in ("one/a.py", "one/b/c.py", "two/d.py", "page.html"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"# {name}\n")
+    return folder
+
+
+def test_code_is_named_by_its_files_and_their_bytes(source: Path) -> None:
+    name = fingerprint(["one", "page.html"], source)
+    (source / "two" / "d.py").write_text("other")
+    (source / "one" / "__pycache__").mkdir()
+    (source / "one" / "__pycache__" / "a.cpython-311.pyc").write_text("compiled")
+    assert fingerprint(["page.html", "one", "one"], source) == name
+    (source / "one" / "b" / "c.py").rename(source / "one" / "b" / "e.py")
+    renamed = fingerprint(["one", "page.html"], source)
+    (source / "page.html").write_text("other")
+    assert len({name, renamed, fingerprint(["one", "page.html"], source)}) == 3
+
+
+def test_rows_of_other_code_do_not_count(source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    with Results(path, ["one"], source) as results:
+        results.add({"run": 1})
+        results.add({"run": 2})
+    with Results(path, ["one"], source) as again:
+        assert [row["run"] for row in again.rows] == [1, 2]
+        assert again.rows == results.rows
+    (source / "one" / "a.py").write_text("other")
+    with Results(path, ["one"], source) as other:
+        assert (other.rows, other.others) == ([], 2)
+        other.add({"run": 1})
+    with Results(path, ["two"], source) as apart:
+        assert (apart.rows, apart.others) == ([], 3)
+
+
+def test_what_was_made_while_the_code_changed_is_refused(source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    with Results(path, ["one"], source) as results:
+        (source / "one" / "a.py").write_text("other")
+        with pytest.raises(ResultsError, match="changed while this ran"):
+            results.add({"run": 1})
+    assert path.read_text() == ""
+
+
+def test_a_line_that_was_cut_off_is_taken_away(source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    with Results(path, ["one"], source) as results:
+        results.add({"run": 1})
+    with path.open("a") as file:
+        file.write('{"run": 2, "code"')  # killed while it wrote
+    with Results(path, ["one"], source) as results:
+        assert [row["run"] for row in results.rows] == [1]
+        results.add({"run": 2})
+    assert [json.loads(line)["run"] for line in path.read_text().splitlines()] == [1, 2]
+
+
+def test_one_process_writes_at_a_time(source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    with (
+        Results(path, ["one"], source),
+        pytest.raises(ResultsError, match="another process is writing"),
+    ):
+        Results(path, ["one"], source)
+    Results(path, ["one"], source).close()
+
+
+@pytest.mark.parametrize("text", ["5\n", "[]\n", '{"run": 1}\n', "text\n"])
+def test_a_file_of_something_else_is_refused_and_left_alone(
+    source: Path, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(text)
+    with pytest.raises(ResultsError, match="no result"):
+        Results(path, ["one"], source)
+    assert path.read_text() == text
+
+
+def test_a_copy_stays_what_it_was(source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copies"
+    copy = copied(folder, source)
+    assert copied(folder, source) == copy
+    (source / "one" / "a.py").write_text("other")
+    assert copied(folder, source) != copy
+    assert (copy / "one" / "a.py").read_text() == "# one/a.py\n"
+    assert len(list(folder.iterdir())) == 2, "nothing unfinished is left"
+
+
+def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
+    """Method: a program that says where its code lies, started as `make soak` is."""
+    program = tmp_path / "long_run.py"
+    program.write_text(
+        "import sys\n"
+        "from holdfast.lab import background\n"
+        "background.run_on_copy('long_run', sys.argv[1:])\n"
+        "print(background.SOURCE, sys.argv[1:], background.fingerprint(background.LAB))\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "HOLDFAST_CODE_COPY"}
+    done = subprocess.run(
+        [sys.executable, "-m", "long_run", "--runs", "3"],
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    where, *rest = done.stdout.split(maxsplit=1)
+    assert Path(where).parent == tmp_path / "runs" / "code"
+    assert rest == [f"['--runs', '3'] {fingerprint(background.LAB)}\n"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "programs"),
+    [
+        (background.NODE, ["holdfast.node.__main__"]),
+        (background.SIMULATOR, ["holdfast.testing.simulation.runner"]),
+        (background.LAB, ["holdfast.lab.soak_campaigns", "holdfast.node.__main__"]),
+        (
+            background.PIPELINE,
+            ["holdfast.lab.demo_soak", "holdfast.pipelines.driver", "holdfast.node.__main__"],
+        ),
+    ],
+)
+def test_the_folders_hold_all_that_a_proof_imports(
+    folders: tuple[str, ...], programs: list[str]
+) -> None:
+    """Goal: no edit leaves results standing that it made untrue."""
+    graph = grimp.build_graph("holdfast", "pyspark_holdfast")
+    needed = set(programs).union(*(graph.find_upstream_modules(name) for name in programs))
+    # The files and the counting, not what is proven.
+    needed -= {"holdfast", "holdfast.lab", "holdfast.lab.background"}
+    inside = tuple(folder.replace("/", ".") for folder in folders)
+    outside = {name for name in needed if not f"{name}.".startswith(tuple(f"{i}." for i in inside))}
+    assert not outside
