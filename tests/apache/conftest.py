@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.clients.driver import Driver, DriverError
-from holdfast.cluster.nodes import free_ports
+from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
 
 KAFKA = Path(__file__).resolve().parents[2] / "scripts" / "apache" / "kafka.sh"

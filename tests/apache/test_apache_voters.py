@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.nodes import free_ports
+from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
 from holdfast.cluster.quorum import QuorumState, ask_one
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cluster import probe
-from holdfast.cluster.nodes import free_ports, new_cluster_id
+from holdfast.cluster.nodes import new_cluster_id
+from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.clients.driver import Driver
 from holdfast.cluster import LocalCluster
-from holdfast.cluster.nodes import free_ports
+from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages.create_topics import (

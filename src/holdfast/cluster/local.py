@@ -18,6 +18,7 @@ from holdfast.cluster import layout, nodes, plan, probe, processes
 from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
 from holdfast.cluster.nodes import KILL_TIMEOUT_S, STOP_TIMEOUT_S, ClusterStatus, NodeStatus
 from holdfast.cluster.plan import LOCAL_PROFILE
+from holdfast.cluster.ports import free_ports
 from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
 
@@ -85,7 +86,7 @@ class LocalCluster:
             racks=racks,
             config=dict(config or {}),
         )
-        ports = plan.standard_ports(port, shape) if port else nodes.free_ports(shape.ports_needed)
+        ports = plan.standard_ports(port, shape) if port else free_ports(shape.ports_needed)
         path = Path(directory).absolute()
         nodes.claim(path)
         with layout.locked(path):

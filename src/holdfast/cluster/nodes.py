@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import random
 import shutil
 import signal as signals
 import socket
@@ -18,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cluster import layout, plan, probe, processes
+from holdfast.cluster import layout, probe, processes
 from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
+from holdfast.cluster.ports import is_free
 from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
 
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 15.0
 KILL_TIMEOUT_S = 5.0
 PORT_PATIENCE_S = 2.0  # with a node that was killed just now
-# Below the range from which Linux takes the ports of outgoing connections: a node that is killed
-# finds its port free again.
-FREE_PORTS = range(10_240, 32_000)
-FREE_PORT_ATTEMPTS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,30 +64,6 @@ class ClusterStatus:
     def running(self) -> bool:
         """True if any node's process is alive."""
         return any(node.state is not State.DEAD for node in self.nodes)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address on which nothing listens now."""
-    found: list[int] = []
-    for _ in range(FREE_PORT_ATTEMPTS):
-        port = random.choice(FREE_PORTS)  # noqa: S311 - a port is no secret
-        if port not in found and is_free(port):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise ClusterError(f"No {count} free ports were found in {FREE_PORT_ATTEMPTS} attempts.")
-
-
-def is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        # As a node does: a port whose last connections linger counts as free.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((plan.HOST, port))
-            listener.listen(1)
-        except OSError:
-            return False
-    return True
 
 
 def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
