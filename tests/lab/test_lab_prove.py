@@ -74,6 +74,10 @@ def test_acks_one_loses_exactly_what_only_the_dead_leader_had(tmp_path: Path) ->
     again = evidence_of(history_files(output / "control" / "history"))
     assert len(again.judgement.findings) == 7
     assert "Promise: Nothing acknowledged is lost" in found.stderr
+    command = [sys.executable, "-m", "holdfast.cli", "check", str(output), "--json"]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert checked.returncode == 0, checked.stderr
+    assert json.loads(checked.stdout) == verdict
 
 
 @pytest.mark.slow

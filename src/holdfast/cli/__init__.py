@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "start": ("holdfast.cli.cluster", "start", "Start nodes that are down."),
     "demo": ("holdfast.cli.demo", "demo", "Events, a crash, a Spark table: exactly once, proven."),
     "prove": ("holdfast.cli.prove", "prove", "Break a cluster on purpose and judge what it kept."),
+    "check": ("holdfast.cli.check", "check", "Judge the folder of a run again."),
     "topics": ("holdfast.cli.topics", "topics", "List, create, describe, alter, delete topics."),
     "configs": ("holdfast.cli.configs", "configs", "Show and change settings at run time."),
     "leader-election": (

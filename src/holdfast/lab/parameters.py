@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.plan import LOCAL_PROFILE, Shape
@@ -82,6 +83,16 @@ class Parameters:
             raise LabError("--partitions, --kills and --count are at least 1.")
         if not (0 < self.rate < math.inf and 0 < self.duration_s < math.inf):
             raise LabError("--rate and --duration are greater than 0, and they end.")
+
+    def as_json(self) -> dict[str, Any]:
+        """All of them, for a file that `from_json` reads."""
+        return {**asdict(self), "config": dict(self.config)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """LabError, TypeError: these are no parameters."""
+        racks = values.get("racks")
+        return cls(**{**values, "racks": None if racks is None else tuple(racks)})
 
     @property
     def idempotent(self) -> bool:

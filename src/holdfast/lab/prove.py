@@ -1,7 +1,8 @@
 """Proves a scenario: states the promise, runs every part, judges, writes verdict and report.
 
-The exit codes are those of `holdfast prove`: kept, broken, which includes a log that could not be
-read to its end, or the run could not be made, which includes a control that did not fail.
+The exit codes are those of `holdfast prove`: kept, broken, or the run could not be made, which
+includes a control that did not fail and a history that decides nothing. A part is judged by what
+it left in its folder, so that the folder says the same when it is judged again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,27 @@ from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import lost_check, recovery_table
 from holdfast.lab.evidence import events_of, evidence_of, history_files
+from holdfast.lab.journal import (
+    HISTORY,
+    JOURNAL,
+    KILLED,
+    MANIFEST,
+    Exit,
+    FolderError,
+    read_journal,
+    read_manifest,
+    write_manifest,
+)
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove_report import report_of
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.page import write_report
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import Part, Scenario, load_scenario
 
 # What a run can end with, through no fault of the cluster's promise.
-PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, OSError)
-
-
-class Exit(IntEnum):
-    KEPT = 0
-    BROKEN = 1
-    NOT_MADE = 2
+PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
+KIND = "proof"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +80,6 @@ class PartResult:
     @property
     def seen_broken(self) -> bool:
         """Whether a part to prove has broken its promise for certain, to its end or not."""
-        if self.broke_off is None:
-            return not self.as_it_must
         return bool(self.broken) or not all(check.kept for check in self.checks)
 
     def sentence(self) -> str:
@@ -169,13 +173,21 @@ def prove(
     error = None
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for part in scenario.parts:
-            if control or not part.is_control:
-                result = _run_part(part, parameters, directory / part.name, say)
-                results.append(result)
-                if result.broke_off is not None:
-                    error = result.broke_off
-                    break
+        parts = [part for part in scenario.parts if control or not part.is_control]
+        write_manifest(
+            directory,
+            KIND,
+            scenario=scenario.name,
+            parameters=parameters.as_json(),
+            parts=[part.name for part in parts],
+            command=command,
+        )
+        for part in parts:
+            result = _run_part(part, parameters, directory / part.name, say)
+            results.append(result)
+            if result.broke_off is not None:
+                error = result.broke_off
+                break
     except PROBLEMS as problem:
         error = str(problem)
     code, verdict = _verdict(results, error)
@@ -210,26 +222,71 @@ def _run_part(
         except PROBLEMS as problem:
             broke_off = str(problem)
             run.note(f"the run breaks off: {broke_off}")
-    paths = history_files(run.history)
-    evidence = evidence_of(paths)
-    checks = list(run.checks)
-    if run.lost_expected is not None and broke_off is None:
-        checks.append(lost_check(run.lost_expected, evidence.judgement))
-    table = recovery_table(events_of(paths), evidence.timeline)
-    result = PartResult(
-        part=part,
-        parameters=parameters,
-        evidence=evidence,
-        checks=tuple(checks),
-        tables=tuple(each for each in (*run.tables, table) if each is not None),
-        broken=evidence.judgement.broken(base.promise.forbids),
-        history=run.history,
-        broke_off=broke_off,
-    )
+    run.journal.end(directory.parent / MANIFEST, broke_off, run.tables, run.lost_expected)
+    result = judge_part(part, base, directory)
     say(f"   {result.sentence()}")
-    for finding in evidence.judgement.findings[:3]:
+    for finding in result.evidence.judgement.findings[:3]:
         say(f"   {finding.anomaly.value}: {finding.text}")
     return result
+
+
+def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
+    """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
+    recorded = read_journal(directory, directory.parent / MANIFEST)
+    paths = history_files(directory / HISTORY)
+    evidence = evidence_of(paths)
+    checks = list(recorded.checks)
+    if recorded.lost_expected is not None and recorded.broke_off is None:
+        checks.append(lost_check(recorded.lost_expected, evidence.judgement))
+    table = recovery_table(events_of(paths), evidence.timeline)
+    return PartResult(
+        part=part,
+        parameters=part.parameters(base),
+        evidence=evidence,
+        checks=tuple(checks),
+        tables=tuple(each for each in (*recorded.tables, table) if each is not None),
+        broken=evidence.judgement.broken(base.promise.forbids),
+        history=directory / HISTORY,
+        broke_off=recorded.broke_off,
+    )
+
+
+def judge_again(directory: Path) -> Outcome:
+    """Judge the folder of a proof, whatever became of its run. FolderError: it can't be read."""
+    manifest = read_manifest(directory)
+    try:
+        scenario = load_scenario(manifest["scenario"])
+        base = Parameters.from_json(manifest["parameters"])
+        known = {part.name: part for part in scenario.parts}
+        parts = [known[name] for name in manifest["parts"]]
+    except (LabError, KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise FolderError(f"{directory / MANIFEST} is damaged: {problem!r}.") from problem
+    results: list[PartResult] = []
+    error = None
+    for part in parts:
+        folder = directory / part.name
+        if not (folder / JOURNAL).exists():
+            error = f"{KILLED}: {part.title}"
+            break
+        try:
+            results.append(judge_part(part, base, folder))
+        except (HistoryError, OSError, ValueError, RecursionError) as problem:
+            raise FolderError(f"{folder / HISTORY} can't be read: {problem}") from problem
+        error = results[-1].broke_off
+        if error is not None:
+            break
+    code, verdict = _verdict(results, error)
+    report = directory / "report.html"
+    return Outcome(
+        scenario=scenario,
+        parameters=base,
+        exit=code,
+        verdict=verdict,
+        results=tuple(results),
+        directory=directory,
+        report=report if report.exists() else None,
+        error=error,
+    )
 
 
 def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, str]:
@@ -240,9 +297,14 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
         if result.seen_broken:
             names = ", ".join(each.value for each in result.broken) or "not all was as it must be"
             return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
-    if error is not None:
-        return Exit.NOT_MADE, f"The run could not be made: {error}"
+    if error is not None or not proofs:
+        return Exit.NOT_MADE, f"The run could not be made: {error or 'it has no part to prove'}"
     for result in proofs:
+        if not result.evidence.judgement.decided:
+            return Exit.NOT_MADE, (
+                f"Not decided: the log was not read to its end, so nobody can say what is lost "
+                f"({result.part.title}). {result.sentence()}"
+            )
         if not result.evidence.judgement.counts.acknowledged:
             return Exit.NOT_MADE, (
                 f"No event was acknowledged, so none could be lost: this run proves nothing "

@@ -21,6 +21,7 @@ from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DOWN_ACTIONS
+from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.observer import Observer, View
 from holdfast.lab.parameters import TOPIC, LabError, Parameters
 from holdfast.lab.report import Check, Table
@@ -48,7 +49,7 @@ class Run:
         """`directory` must be empty or absent; it keeps the cluster's files and the history."""
         self.parameters = parameters
         self.topic = TOPIC
-        self.history = directory / "history"
+        self.history = directory / HISTORY
         self.checks: list[Check] = []
         self.tables: list[Table] = []  # of what the steps have measured, for the report
         self.foretold: str | None = None  # checks with these words in their names must fail
@@ -61,6 +62,7 @@ class Run:
         self._previous: dict[tuple[str, int], LeaderChange | IsrChange] = {}
         try:
             self.history.mkdir(parents=True)
+            self.journal = Journal(directory)
             self.cluster = LocalCluster.create(
                 directory / "cluster",
                 brokers=parameters.brokers,
@@ -123,8 +125,13 @@ class Run:
         for watcher in self.watchers:
             watcher(change)
 
+    def record_check(self, check: Check) -> None:
+        """Keep a check, in the journal too: a run that breaks off is judged by what it has seen."""
+        self.checks.append(check)
+        self.journal.check(check)
+
     def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
-        self.checks.append(Check(name=name, expected=expected, seen=seen, kept=kept))
+        self.record_check(Check(name=name, expected=expected, seen=seen, kept=kept))
         if not kept:
             foretold = self.foretold is not None and self.foretold in name
             word = "fails, as it must" if foretold else "NOT AS IT MUST BE"

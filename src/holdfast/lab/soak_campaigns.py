@@ -12,8 +12,9 @@ from holdfast.cluster.layout import BROKER, CONTROLLER
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import evidence_of, history_files
+from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.prove import PROBLEMS, Exit, prove
+from holdfast.lab.prove import PROBLEMS, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.lab.soak import Campaign

@@ -201,7 +201,7 @@ def _law(run: Run) -> Law:
 def _conclude(run: Run, law: Law) -> None:
     law.close()
     for failures in FAILURES:
-        run.checks.append(check_of([each for each in law.ledgers if each.failures == failures]))
+        run.record_check(check_of([each for each in law.ledgers if each.failures == failures]))
     run.tables.append(law_table(law.ledgers))
     run.expect_lost(sum(each.lost for each in law.ledgers))
     conclude(run, law.topics)

@@ -1,0 +1,56 @@
+"""Judges the folder of any run again: by what the run left there, as it was judged at its end.
+
+Owns the table of what runs there are. Nothing is run, and nothing in the folder is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.lab.journal import Exit, FolderError, read_manifest
+from holdfast.lab.prove import KIND as PROOF
+from holdfast.lab.prove import Outcome, judge_again
+from holdfast.lab.report import Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """What was seen in one part of a run."""
+
+    title: str
+    text: str
+    checks: Sequence[Check]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What a folder proves. `values` is all of it for a program."""
+
+    exit: Exit
+    verdict: str
+    chapters: Sequence[Chapter]
+    values: dict[str, Any]
+
+
+def judge_folder(directory: Path) -> Judged:
+    """Judge the folder of a run. FolderError: it holds none, or not what the run left."""
+    kind = read_manifest(directory)["kind"]
+    if kind == PROOF:
+        return judged_proof(judge_again(directory))
+    raise FolderError(f"{directory}: holdfast knows no run of the kind {kind!r}.")
+
+
+def judged_proof(outcome: Outcome) -> Judged:
+    chapters = [
+        Chapter(title=result.part.title, text=result.sentence(), checks=result.checks)
+        for result in outcome.results
+    ]
+    return Judged(
+        exit=outcome.exit,
+        verdict=outcome.verdict,
+        chapters=chapters,
+        values=outcome.as_json(),
+    )
