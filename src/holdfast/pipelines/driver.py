@@ -2,7 +2,7 @@
 
 Owns the process's life: SIGTERM and SIGINT stop the query, a driver that was replaced ends with
 exit status 3. What happens is told as JSON lines, one event each, so that whoever started the
-process can follow it: session, started, committed, stopped, failed.
+process can follow it: session, started, committed, held, stopped, failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -47,10 +49,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--cores", type=int, default=2)
     add("--heap-mb", type=int, default=HEAP_MB)
     add("--nice", type=int, default=0, help="lower the priority: others share this machine")
+    add("--hold", type=Path, metavar="FILE", help="while it is there, wait after a table's commit")
 
 
 def say(event: str, **values: Any) -> None:
-    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+    """Tell it on standard output, with the monotonic clock that this machine's processes share."""
+    at_ms = time.monotonic_ns() // 1000 / 1000
+    sys.stdout.write(json.dumps({"event": event, "at_ms": at_ms, **values}) + "\n")
     sys.stdout.flush()
 
 
@@ -67,7 +72,8 @@ def run(
 ) -> int:
     """Run the query until it is stopped, fenced, done (`--once`) or fails. Returns exit status.
 
-    `on_commit` is called when a batch is on disk and before Spark knows.
+    `on_commit` is called when a batch is on disk and before Spark knows. While the file of `--hold`
+    is there the driver stays at that point, so that it can be killed between the two commits.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     os.nice(options.nice)
@@ -84,7 +90,7 @@ def run(
     if stopping:
         return STOPPED
     try:
-        sink = _sink(options, recipe, on_commit)
+        sink = _sink(options, recipe, _holding(options.hold, on_commit))
     except FencedError as error:
         say("failed", error=str(error))
         return FENCED
@@ -96,6 +102,19 @@ def run(
     status = _follow(query, sink, stopping)
     sink.close()
     return status
+
+
+def _holding(hold: Path | None, on_commit: OnCommit) -> OnCommit:
+    """Call `on_commit`, and then stay there for as long as the file `hold` is there."""
+
+    def committed(batch: int, rows: int) -> None:
+        on_commit(batch, rows)
+        if hold is not None and hold.exists():
+            say("held", batch=batch, rows=rows)
+            while hold.exists():
+                time.sleep(LOOK_S)
+
+    return committed
 
 
 def _sink(
