@@ -145,3 +145,55 @@ def test_a_batch_has_a_million_records_at_most() -> None:
         ready, problem = prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
         assert (ready is None) is (expected is not None)
         assert (problem.error if problem else None) is expected
+
+
+def with_claim(stamps: list[int], claim: int, *, codec: Codec = Codec.NONE) -> bytearray:
+    """Return a batch of records with these timestamps, whose header claims another largest one."""
+    data = build_batch([Record(value=b"v", timestamp=stamp) for stamp in stamps], codec=codec)
+    pack_into(">q", data, 35, claim)
+    pack_into(">I", data, 17, crc32c(data[21:]))
+    return data
+
+
+@pytest.mark.parametrize(
+    ("stamps", "claim", "largest"),
+    [
+        ([-1, -1], 0, -1),  # as librdkafka sends what has no timestamps
+        ([-1, -1], -1, -1),
+        ([NOW_MS, NOW_MS], 0, NOW_MS),
+        ([NOW_MS, NOW_MS], -1, NOW_MS),
+        ([0, 0], 0, 0),  # 1970, and said so
+        ([-1, NOW_MS], NOW_MS, NOW_MS),
+        ([5, NOW_MS], NOW_MS, NOW_MS),
+        ([NOW_MS, NOW_MS - 9], NOW_MS, NOW_MS),
+        ([NOW_MS - 9, NOW_MS - 9], NOW_MS, NOW_MS),  # only a walk of the records can tell
+    ],
+)
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_the_largest_timestamp_is_what_the_records_bear_out(
+    stamps: list[int], claim: int, largest: int, codec: Codec
+) -> None:
+    """Goal: no claim of a header makes records older than they are. Method: claims by hand."""
+    data = with_claim(stamps, claim, codec=codec)
+    records = read_records(data)
+    ready, problem = prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
+    assert problem is None
+    assert ready is not None
+    assert read_header(ready).max_timestamp == largest
+    assert crc_matches(ready)
+    assert read_records(ready) == records
+
+
+@pytest.mark.parametrize("claim", [0, -1, NOW_MS])
+def test_what_is_recompressed_has_the_largest_timestamp_of_its_records(claim: int) -> None:
+    settings = TopicSettings(compression_type="zstd")
+    stamps = [NOW_MS - 9, NOW_MS - 3, -1]
+    ready, _ = prepare(memoryview(with_claim(stamps, claim)), settings, 9, NOW_MS)
+    assert ready is not None
+    assert read_header(ready).max_timestamp == NOW_MS - 3
+
+
+def test_a_claim_from_the_past_hides_no_timestamp_of_the_future() -> None:
+    """Method: the first record's timestamp is in the header, too."""
+    future = NOW_MS + HOUR_MS + 1
+    assert refused(with_claim([future], 5), TopicSettings()) is ErrorCode.INVALID_TIMESTAMP

@@ -27,6 +27,7 @@ from holdfast.log.recovery import (
     Loaded,
     replay_producers,
 )
+from holdfast.log.retention import why_due
 from holdfast.log.search import FoundRecord, find_max_timestamp, find_timestamp
 from holdfast.log.segment import Segment
 from holdfast.log.segments import Segments
@@ -582,20 +583,34 @@ class Log:
     def retention(self, now_ms: int, upper_bound: int) -> int:
         """Delete old segments by time, size and log start, all below `upper_bound`.
 
-        Returns how many went.
+        Returns how many went. Each is logged with why it was due.
         """
         self._check()
-        count = 0
-        total = self.size
+        count, size = 0, self.size
         try:
-            while self._may_go(now_ms, upper_bound, total):
+            while why := why_due(
+                self._segments,
+                self.settings,
+                self.home.runtime.disk,
+                start=self._start,
+                end=self._end,
+                size=size,
+                upper_bound=upper_bound,
+                now_ms=now_ms,
+            ):
                 if len(self._segments.all) == 1:
                     self._roll()
                 segment = self._segments.drop_first(self.settings)
-                total -= segment.size
-                count += 1
+                logger.info(
+                    "%s-%d: offsets %d to %d (%d bytes) are deleted: %s",
+                    self.topic, self.partition, segment.base, self._segments.bases[0] - 1,
+                    segment.size, why,
+                )  # fmt: skip
+                count, size = count + 1, size - segment.size
         except OSError as error:
             raise self.home.fail(error) from error
+        except CorruptFileError as error:
+            raise StorageError(self.home.path, str(error)) from error
         if count:
             first = self._segments.bases[0]
             if first > self._start:
@@ -605,25 +620,6 @@ class Log:
             self._cursors.clear()
             self._snapshots.forget(lambda snapshot: snapshot < first)
         return count
-
-    def _may_go(self, now_ms: int, upper_bound: int, total: int) -> bool:
-        """Whether the oldest segment may be deleted now (KAFKA.md 3.4)."""
-        segment, settings = self._segments.all[0], self.settings
-        is_active = segment is self._segments.active
-        end = self._end if is_active else self._segments.bases[1]
-        if end > upper_bound or (is_active and not segment.size):
-            return False
-        if not is_active and end <= self._start:
-            return True
-        if "delete" not in settings.cleanup_policy:
-            return False
-        if settings.retention_ms >= 0:
-            newest = segment.max_timestamp[0]
-            if newest < 0:
-                newest = self.home.runtime.disk.modified_ms(segment.log_path)
-            if now_ms - newest > settings.retention_ms:
-                return True
-        return 0 <= settings.retention_bytes <= total - segment.size
 
     # --- flushing ---
 

@@ -13,12 +13,13 @@ from holdfast.config.topic import TopicSettings
 from holdfast.wire.batch import (
     Codec,
     assign_log_append_time,
+    assign_max_timestamp,
     build_batch,
     read_header,
     read_records,
     validate_producer_batch,
 )
-from holdfast.wire.batch_header import CODEC_MASK, TRANSACTIONAL
+from holdfast.wire.batch_header import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
 from holdfast.wire.errors import ErrorCode, WireError
 
 _FROM_ATTRIBUTES = Struct(">hiqq")  # attributes, last offset delta, timestamps: from byte 21 on
@@ -66,7 +67,8 @@ def prepare(
             ErrorCode.INVALID_RECORD,
             f"A batch of {last_delta + 1} records; {RECORDS_MAX} are taken: make smaller batches.",
         )
-    problem = _check_timestamp(base_timestamp, max_timestamp, settings, now_ms)
+    largest = largest_timestamp(base_timestamp, max_timestamp)
+    problem = _check_timestamp(base_timestamp, largest, settings, now_ms)
     if problem is not None:
         return None, problem
     wanted = CODECS.get(settings.compression_type)
@@ -75,19 +77,33 @@ def prepare(
             batch = memoryview(_recompressed(batch, wanted))
         except WireError as damage:
             return None, Problem(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
+    elif largest != max_timestamp:
+        assign_max_timestamp(batch, largest)
     if settings.message_timestamp_type == "LogAppendTime":
         assign_log_append_time(batch, now_ms)
     return batch, None
 
 
+def largest_timestamp(base: int, claimed: int) -> int:
+    """Return the largest timestamp of a batch's records, as far as its header tells.
+
+    Apache Kafka computes it from the records and writes it into the header, and so must whoever
+    walks them: this is the one place where a header's claim is believed. Retention, the time index
+    and look-ups by timestamp, on this broker and on all that copy from it, count with the outcome.
+
+    Two claims are seen to be wrong without a walk. Clients that send no timestamps (-1) leave 0
+    there: taken for 1970, the records would be deleted at the next look. And the base timestamp is
+    the first record's.
+    """
+    if base < 0 and claimed <= 0:
+        return NO_TIMESTAMP
+    return max(base, claimed)
+
+
 def _check_timestamp(
     base_timestamp: int, max_timestamp: int, settings: TopicSettings, now_ms: int
 ) -> Problem | None:
-    """Hold the batch's own claim of its largest timestamp against the bounds.
-
-    Kafka looks at each record; the header's claim costs nothing, and a client that lies there
-    only shortens what its own records are kept for.
-    """
+    """Hold the batch's timestamps against the bounds. Kafka looks at each record."""
     if settings.message_timestamp_type == "LogAppendTime":
         return None
     latest = now_ms + settings.message_timestamp_after_max_ms

@@ -204,6 +204,11 @@ def assign_log_append_time(view: bytearray | memoryview, now_ms: int) -> None:
     """
     (attributes,) = _ATTRIBUTES.unpack_from(view, 21)
     _ATTRIBUTES.pack_into(view, 21, attributes | LOG_APPEND_TIME)
-    _MAX_TIMESTAMP.pack_into(view, 35, now_ms)
+    assign_max_timestamp(view, now_ms)
+
+
+def assign_max_timestamp(view: bytearray | memoryview, timestamp: int) -> None:
+    """Write the largest timestamp of the batch's records in place, and correct its CRC."""
+    _MAX_TIMESTAMP.pack_into(view, 35, timestamp)
     _base, length = _OFFSET_AND_LENGTH.unpack_from(view, 0)
     _CRC.pack_into(view, 17, crc32c(memoryview(view)[CRC_START : LENGTH_END + length]))
