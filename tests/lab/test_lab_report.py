@@ -1,21 +1,23 @@
 """Goal: a report says what the run showed, stands alone, and lets nothing in unescaped.
 
-Method: pages made from hand-made histories are parsed; what is looked for is text and structure.
+Method: pages made from made-up histories are parsed; what is looked for is text and structure.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.lab import made_up
 
 from holdfast.judge.checker import Evidence, judge
-from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
-from holdfast.lab.report import Check, PartReport, ReportData, Table
-from holdfast.lab.report.drawing import Drawing
+from holdfast.judge.history import DeleteRecords, Event, Fault
+from holdfast.judge.verdict import Excuse, Expiry
+from holdfast.lab.report import Check, PartReport, ReportData
 from holdfast.lab.report.page import render_page, write_report
 from holdfast.testing.histories import Story
 
@@ -31,6 +33,7 @@ class Parsed(HTMLParser):
         self.attributes: list[tuple[str, str, str]] = []
         self.words: list[str] = []
         self.scripts: list[str] = []
+        self.header: list[str] = []
         self.feed(page)
         self.close()
         assert not self.open, self.open
@@ -49,129 +52,160 @@ class Parsed(HTMLParser):
             self.scripts.append(data)
         elif self.open and self.open[-1] != "style":
             self.words.append(data)
+            if "header" in self.open:
+                self.header.append(data)
 
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.words).split())
 
-
-def history(*, lost: bool = True) -> list[Event]:
-    story = Story()
-    for number in range(40):
-        story.send(number).ack(number, number).pause(20)
-    numbers = [number for number in range(40) if not (lost and number >= 38)]
-    events = story.final(*numbers).events
-    common = {"wall_ms": 1_700_000_000_000, "process": "lab"}
-    place = {"topic": "foo", "partition": 0}
-    events += [
-        LeaderChange(at_ms=1000.5, leader=1, epoch=0, **common, **place),  # type: ignore[arg-type]
-        IsrChange(at_ms=1000.6, isr=(1, 0), replicas=(1, 0), **common, **place),  # type: ignore[arg-type]
-        Fault(at_ms=1200.0, action="KILL", node=1, **common),  # type: ignore[arg-type]
-        LeaderChange(at_ms=1400.0, leader=0, epoch=1, **common, **place),  # type: ignore[arg-type]
-        IsrChange(at_ms=1400.1, isr=(0,), replicas=(1, 0), **common, **place),  # type: ignore[arg-type]
-        Fault(at_ms=1500.0, action="start", node=1, **common),  # type: ignore[arg-type]
-        Note(at_ms=1600.0, text="<b>a note</b> & more", **common),  # type: ignore[arg-type]
-    ]
-    return sorted(events, key=lambda event: event.at_ms)
+    @property
+    def first_screen(self) -> str:
+        return " ".join(" ".join(self.header).split())
 
 
-def data(evidence: Evidence | None, *, kept: bool | None = False) -> ReportData:
-    return ReportData(
-        title="one-broker-down <1>",
-        summary="A summary.",
-        kept=kept,
-        verdict="Broken: 2 events.",
-        promise="Nothing acknowledged is lost.",
-        command="holdfast prove one-broker-down --config 'a=<b>'",
-        parts=[
-            PartReport(
-                title="main",
-                headline="2 lost.",
-                kept=kept,
-                evidence=evidence,
-                checks=[Check(name="P0", expected="leader 0", seen="leader none", kept=False)],
-                settings={"acks": "all"},
-            ),
-            PartReport(
-                title="The table",
-                headline="What Spark wrote.",
-                kept=True,
-                tables=[
-                    Table(title="Rows", header=["name", "count"], rows=[["<i>x</i>", "1,200"]])
-                ],
-                checks=[Check(name="rows", expected="40", seen="40", kept=True)],
-            ),
-        ],
-        forbidden=frozenset({"lost"}),
-    )
+def whole(evidence: Evidence | None, *, kept: bool | None = False) -> ReportData:
+    """A report of one part."""
+    part = PartReport(title="main", headline="", kept=kept, evidence=evidence,
+                      checks=[Check(name="P0", expected="a", seen="b", kept=False)])  # fmt: skip
+    return ReportData(title="t", summary="", kept=kept, verdict="", promise="what is promised",
+                      command="", parts=[part], forbidden=frozenset({"lost"}))  # fmt: skip
 
 
 WORDS = [
-    "Promise broken",
-    "Nothing acknowledged is lost.",
-    "at most once",
-    "acknowledged, of 40",
     "leader none",
     "SIGKILL node 1",
-    "foo-0: leader 1 → 0, epoch 1",
-    "foo-0: ISR {1,0} → {0}",
-    "What Spark wrote.",
-    "p:38 was acknowledged at offset 38",
-    "<b>a note</b> & more",
+    "foo-1: leader 1 → 2, epoch 1",
+    "foo-0: ISR {0,1} → {0}",
+    "was acknowledged at offset",
+    "<whole>",
     "<i>x</i>",
     "holdfast prove one-broker-down --config 'a=<b>'",
+    "What this run does",
+    "Only leadership moves.",
+    "Table behind its log",
+    "driver killed",
+    "1 of 2 as they must be",
+    "It must be broken, with lost events, or the run proves nothing.",
 ]
 
 
 def test_a_page_is_whole_and_says_what_was_found() -> None:
-    page = Parsed(render_page(data(judge(history()))))
+    page = Parsed(render_page(made_up.report(lost=3)))
     for words in WORDS:
         assert words in page.text, words
 
 
 def test_nothing_is_fetched_from_anywhere() -> None:
-    text = render_page(data(judge(history())))
+    text = render_page(made_up.report())
     page = Parsed(text)
-    assert not re.search(r"https?:|//[a-z]|@import|url\(", text)
-    assert not [found for found in page.attributes if found[1] in {"src", "href"}]
+    assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", text)
+    links = [value for _tag, name, value in page.attributes if name in {"src", "href"}]
+    assert [each for each in links if not each.startswith("#part-")] == []
 
 
-def test_drawings_show_faults_leaders_and_rates() -> None:
-    page = Parsed(render_page(data(judge(history()))))
+FIRST_SCREEN = [
+    "Promise broken",
+    "Broken: 3 lost.",
+    "Promised Nothing acknowledged is lost: each event is on every in-sync replica.",
+    "Broken on purpose One broker down: SIGKILL of node 1.",
+    "Control: acks=1: SIGKILL of node 1.",
+    "One broker down ✗ Promise broken",
+    "✗ 3 lost",
+    "Control: acks=1 ✓ control failed, as it must",
+    "✗ 20 lost",
+    "Expired None",
+    "2 parts",
+]
+
+
+def test_the_first_screen_speaks_of_all_parts() -> None:
+    said = Parsed(render_page(made_up.report(lost=3))).first_screen
+    for words in FIRST_SCREEN:
+        assert words in said, (words, said)
+
+
+def test_each_part_has_its_own_headline_figures_and_charts() -> None:
+    text = render_page(made_up.report(lost=3))
+    first, second = re.split(r'<section class="part', text)[1:]
+    assert "All is well." in first
+    assert "Twenty were lost." in second
+    assert '<b class="bad">✗ 3</b>' in first
+    assert '<b class="bad">✗ 20</b>' in second
+    assert second.startswith(' control"')
+    for part in (first, second):
+        assert "acknowledged events a second" in part
+        assert 'aria-label="Leaders and in-sync replicas' in part
+
+
+def test_a_control_that_did_not_fail_is_not_dressed_as_one_that_did() -> None:
+    report = made_up.report()
+    control = replace(report.parts[1], as_it_must=False)
+    text = Parsed(render_page(replace(report, parts=[report.parts[0], control]))).first_screen
+    assert "? control did not fail as it must" in text
+
+
+def test_what_expired_is_told_with_its_reason() -> None:
+    evidence = made_up.run()
+    first, *others = evidence.judgement.partitions
+    asked = DeleteRecords(at_ms=1, wall_ms=1, process="lab", topic="foo", partition=0, offset=12)
+    expiry = Expiry(excuse=Excuse.DELETED, event=asked, count=12)
+    judgement = replace(
+        evidence.judgement,
+        partitions=(
+            replace(first, expiries=(expiry,), counts=replace(first.counts, expired=12)),
+            *others,
+        ),
+    )
+    page = Parsed(render_page(whole(replace(evidence, judgement=judgement), kept=True)))
+    assert "Expired 12 expired as allowed (12 by DeleteRecords before offset 12)" in (
+        page.first_screen
+    )
+
+
+def test_what_is_not_decided_is_said_with_its_reason() -> None:
+    evidence = judge(Story().send(0).ack(0, 0).events)
+    page = Parsed(render_page(whole(evidence, kept=None)))
+    assert "? Not decided" in page.first_screen
+    assert "lost: ?" in page.first_screen
+    assert f"Not decided: {evidence.judgement.undecided[0]}" in page.text
+
+
+def test_drawings_have_signs_and_words_for_whoever_sees_no_colours() -> None:
+    page = Parsed(render_page(made_up.report(lost=3)))
     kinds = {value for tag, name, value in page.attributes if tag in {"rect", "path", "line"}
              and name == "class"}  # fmt: skip
-    assert {"line", "leaderless", "noleader", "leads", "insync", "outsync", "node-down"} <= kinds
+    assert {"line s0", "line s1", "leaderless", "noleader", "leads", "insync", "outsync",
+            "node-down", "standstill", "cross anomaly", "peak"} <= kinds  # fmt: skip
     labels = {value for _tag, name, value in page.attributes if name == "aria-label"}
-    assert labels == {
-        "faults",
-        "acknowledged events a second over time",
-        "latency over time",
-        "leaders and in-sync replicas over time",
-        "nodes over time",
-    }
-
-
-def test_a_point_alone_is_drawn() -> None:
-    drawing = Drawing(judge(history()).timeline, 100, "points")
-    drawing.path([(1, 2), None, (3, 4), (5, 6), None, None, (7, 8)], "line")
-    dot = "m-1.5 0h3"
-    assert f'd="M1.0 2.0 {dot} M3.0 4.0 L5.0 6.0 M7.0 8.0 {dot}"' in drawing.render()
+    begins = {label.split(" over time")[0].split(":")[0] for label in labels}
+    assert {
+        "What was done and went wrong",
+        "Acknowledged events a second",
+        "Latency",
+        "Table behind its log",
+        "Leaders and in-sync replicas",
+        "Nodes",
+        "as it must be",
+        "not as it must be",
+    } == begins
 
 
 def test_the_cursor_gets_the_same_values() -> None:
-    page = Parsed(render_page(data(judge(history()))))
-    rates, latencies = (json.loads(text) for text in page.scripts if text.startswith("{"))
-    assert rates["names"] == ["partition 0"]
-    assert len(rates["rows"][0]) == 2
+    page = Parsed(render_page(made_up.report()))
+    rates, latencies, behind, *_ = (json.loads(t) for t in page.scripts if t.startswith("{"))
+    assert rates["names"] == ["P0", "P1", "P2"]
+    assert len(rates["rows"][0]) == 4
     assert latencies["names"] == ["max", "p99", "p50"]
+    assert max(row[1] for row in behind["rows"]) == 40 * 39
 
 
 @pytest.mark.parametrize(
-    ("kept", "words"), [(True, "Promise kept"), (False, "Promise broken"), (None, "Undecided")]
+    ("kept", "words"), [(True, "Promise kept"), (False, "Promise broken"), (None, "Not decided")]
 )
 def test_the_verdict_stands_first(kept: bool | None, words: str) -> None:
-    text = Parsed(render_page(data(None, kept=kept))).text
-    assert 0 < text.index(words) < text.index("The promise, stated before the run")
+    text = Parsed(render_page(whole(None, kept=kept))).first_screen
+    assert 0 < text.index(words) < text.index("what is promised")
 
 
 @pytest.mark.parametrize(
@@ -186,22 +220,22 @@ def test_the_verdict_stands_first(kept: bool | None, words: str) -> None:
     ids=["nothing", "an empty log", "one refusal", "no offset, no read", "a fault alone"],
 )
 def test_a_poor_history_makes_a_page_too(events: list[Event]) -> None:
-    assert "What had to be seen" in Parsed(render_page(data(judge(events)))).text
+    assert "What had to be seen" in Parsed(render_page(whole(judge(events)))).text
 
 
 def test_a_forbidden_anomaly_is_marked_and_an_allowed_one_differs() -> None:
-    evidence = judge(history())
-    forbidden = render_page(data(evidence))
-    allowed = render_page(
-        ReportData(title="t", summary="", kept=True, verdict="", promise="", command="",
-                   parts=[PartReport(title="t", headline="", kept=True, evidence=evidence)])
-    )  # fmt: skip
-    assert '<td class="n bad">2</td>' in forbidden
+    data = whole(made_up.run(lost=2))
+    forbidden = render_page(data)
+    allowed = render_page(replace(data, forbidden=frozenset()))
+    assert '<td class="n bad">✗ 2</td>' in forbidden
     assert '<td class="n warn">2</td>' in allowed
+    assert "(not forbidden here)" in Parsed(allowed).text
+    assert "cross anomaly allowed" in allowed
+    assert "cross anomaly allowed" not in forbidden
 
 
 def test_a_report_is_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    write_report(path, data(judge(history())))
+    write_report(path, made_up.report())
     assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]

@@ -1,10 +1,36 @@
-"""Goal: axes end and tick at round values, and values are said as people say them. Tables."""
+"""Goal: axes end and tick at round values, hold all data or leave out what can be named. Tables."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdfast.lab.report.scales import Scale, duration, number, round_up, ticks
+from holdfast.judge.series import Point
+from holdfast.lab.report.bins import bins_of, highest, peaks_above, rates_of
+from holdfast.lab.report.scales import (
+    Scale,
+    axis_end,
+    decades,
+    duration,
+    number,
+    round_up,
+    ticks,
+)
+
+
+def point(index: int, *rates: float) -> Point:
+    """A tenth of a second of acknowledgements, one rate a partition."""
+    return Point(
+        at_ms=1000 + 100 * index,
+        sent=0.0,
+        refused=0.0,
+        unknown=0.0,
+        acknowledged={("foo", number): rate for number, rate in enumerate(rates)},
+        latency_ms_p50=None,
+        latency_ms_p99=None,
+        latency_ms_max=None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,6 +52,85 @@ def test_ticks(low: float, high: float, about: int, expected: list[float]) -> No
 )
 def test_an_axis_ends_above_its_values(value: float, expected: float) -> None:
     assert round_up(value) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("usual", "greatest", "expected"),
+    [
+        ([], 0.0, 1.0),
+        ([100] * 20, 120.0, 150.0),
+        ([100] * 20, 490.0, 500.0),  # high, and the rest can still be seen
+        ([1300] * 20, 12_460.0, 3000.0),
+        ([0] * 90 + [100] * 10, 400.0, 400.0),  # silence says nothing of what is usual
+    ],
+)
+def test_an_axis_ends_below_a_peak_only_when_that_would_flatten_the_rest(
+    usual: list[float], greatest: float, expected: float
+) -> None:
+    assert axis_end(usual, greatest) == pytest.approx(expected)
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=2, max_size=2),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_every_value_is_inside_the_axis_or_under_a_peak_that_is_named(
+    values: list[list[float]],
+) -> None:
+    points = [point(index, *rates) for index, rates in enumerate(values)]
+    rates = rates_of(points)
+    bins, _width = bins_of(points, 100.0, rates)
+    found = highest(points, rates)
+    assert (found.value if found else 0.0) == max(max(each) for each in values)
+    top = axis_end((reach.mean for each in bins for reach in each.rates),
+                   found.value if found else 0.0)  # fmt: skip
+    peaks = peaks_above(points, rates, top)
+    assert (peaks[0] if peaks else None) == (found if found and found.value > top else None)
+    for rate in rates:
+        for each in points:
+            if rate.of(each) > top:
+                near = [p for p in peaks if p.name == rate.name and p.value >= rate.of(each)]
+                assert near, (rate.name, each.at_ms)
+
+
+def test_a_stretch_above_the_axis_is_one_peak_with_its_place() -> None:
+    values = [10.0] * 20 + [50.0, 90.0, 70.0] + [10.0] * 20 + [60.0] + [10.0] * 5
+    points = [point(index, value, 5.0) for index, value in enumerate(values)]
+    peaks = peaks_above(points, rates_of(points), 30.0)
+    assert [(peak.name, peak.value, peak.at_ms) for peak in peaks] == [
+        ("P0", 90.0, 1000 + 100 * 21),
+        ("P0", 60.0, 1000 + 100 * 43),
+    ]
+
+
+def test_a_bin_keeps_the_extremes_of_its_points() -> None:
+    points = [point(index, rate) for index, rate in enumerate([10.0, 30.0, 0.0, 50.0, 40.0])]
+    bins, width_ms = bins_of(points, 100.0, rates_of(points))
+    assert width_ms == 200.0
+    reaches = [each.rates[0] for each in bins]
+    assert [(each.mean, each.low, each.high) for each in reaches] == [
+        (20.0, 10.0, 30.0),
+        (25.0, 0.0, 50.0),
+        (40.0, 40.0, 40.0),  # the last one is shorter, and no lower for that
+    ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (3, 20, [1, 10, 100]),
+        (1, 10, [1, 10]),
+        (5, 5, [1, 10]),
+        (0.02, 4_000_000, [10.0**power for power in range(-2, 8)]),
+    ],
+)
+def test_a_logarithmic_axis_holds_all_its_values(
+    low: float, high: float, expected: list[float]
+) -> None:
+    assert decades(low, high) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

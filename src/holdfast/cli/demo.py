@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.lab.demo_check import DemoVerdict
     from holdfast.lab.demo_plan import DemoPlan
 
-NEEDED = ("pyspark", "pyarrow", "pandas", "sqlalchemy")
+NEEDED = ("pyspark", "pyarrow", "pandas", "sqlalchemy", "jinja2")
 RUNS = Path("runs")
 
 
@@ -102,7 +102,8 @@ def demo(
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"The demo needs {', '.join(missing)}: pip install 'holdfast[spark]'.", code=EXIT_USAGE
+            f"The demo needs {', '.join(missing)}: pip install 'holdfast[spark,lab]'.",
+            code=EXIT_USAGE,
         )
     from holdfast.lab.demo import DemoOptions  # noqa: PLC0415 - SQLAlchemy and Kafka's client
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shlex
@@ -89,6 +90,8 @@ def prove(
         parameters = found.with_flags(given)
     except LabError as error:
         fail(str(error))
+    if importlib.util.find_spec("jinja2") is None:
+        fail("The report needs jinja2: pip install 'holdfast[lab]'.")
     directory = output_directory(output, scenario)
     from holdfast.lab.prove import prove as run_proof  # noqa: PLC0415 - `--list` needs none of it
 

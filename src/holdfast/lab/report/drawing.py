@@ -1,29 +1,61 @@
 """One drawing as inline SVG: lines, boxes, words, axes, and the marks that all drawings share.
 
-All of one history's drawings share one time axis and are as wide as each other, so that a fault
-stands in one line through all of them. Colours are the page's CSS variables.
+A chart is drawn once for each layout, and the page shows the one that fits: text that is scaled
+down with its drawing is not text any more. All drawings of one layout share one time axis, so that
+a fault stands in one line through all of them. Colours and patterns are the page's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
-from holdfast.judge.timeline import UP_ACTIONS, Timeline
-from holdfast.lab.report.scales import Scale, duration, number, ticks
+from holdfast.lab.report.scales import Scale, number, ticks
 
-WIDTH = 980
-LEFT, RIGHT = 74, 14
-TOP, BOTTOM = 12, 26
+TOP, BOTTOM = 14, 26
+LETTER = 7.0  # how wide a letter of a drawing is at most, about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A width to draw for. The page shows it from where it is as wide as that, or nearly."""
+
+    name: str  # of the class in the page's style
+    width: int
+    left: int
+    right: int
+    time_ticks: int
+
+
+LAYOUTS = (
+    Layout(name="wide", width=1040, left=74, right=16, time_ticks=12),
+    Layout(name="middle", width=640, left=62, right=12, time_ticks=8),
+    Layout(name="narrow", width=340, left=52, right=10, time_ticks=5),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The time that all drawings of one part show, in monotonic milliseconds."""
+
+    begin_ms: float
+    end_ms: float
+
+    def seconds(self, at_ms: float) -> float:
+        """Since the beginning, as the axis counts."""
+        return (at_ms - self.begin_ms) / 1000
 
 
 class Drawing:
-    """One SVG with a time axis below, faults and leaderless time drawn in."""
+    """One SVG of one layout. `label` says in words what is seen, for whoever can't see it."""
 
-    def __init__(self, timeline: Timeline, height: float, label: str) -> None:
-        self.timeline = timeline
+    def __init__(self, frame: Frame, layout: Layout, height: float, label: str) -> None:
+        self.frame = frame
+        self.layout = layout
         self.height = height
-        self.x = Scale(timeline.begin_ms, timeline.end_ms, LEFT, WIDTH - RIGHT)
+        self.left, self.right = layout.left, layout.width - layout.right
+        self.x = Scale(frame.begin_ms, frame.end_ms, self.left, self.right)
         self._parts: list[str] = []
         self._label = label
 
@@ -46,9 +78,7 @@ class Drawing:
             f'height="{max(0.0, y2 - y1):.1f}" class="{kind}">{inside}</rect>'
         )
 
-    def path(
-        self, places: Sequence[tuple[float, float] | None], kind: str, style: str = ""
-    ) -> None:
+    def path(self, places: Sequence[tuple[float, float] | None], kind: str) -> None:
         """A line through these places, interrupted where there is none."""
         commands = []
         for before, place, after in zip([None, *places], places, [*places[1:], None], strict=False):
@@ -57,56 +87,74 @@ class Drawing:
             commands.append(f"{'M' if before is None else 'L'}{place[0]:.1f} {place[1]:.1f}")
             if before is None and after is None:
                 commands.append("m-1.5 0h3")  # alone between gaps: a dot, or nothing is seen
-        extra = f' style="{style}"' if style else ""
-        self.add(f'<path d="{" ".join(commands)}" class="{kind}"{extra}/>')
+        if commands:
+            self.add(f'<path d="{" ".join(commands)}" class="{kind}"/>')
+
+    def band(
+        self, upper: Sequence[tuple[float, float]], lower: Sequence[tuple[float, float]], kind: str
+    ) -> None:
+        """The area between two lines."""
+        around = [*upper, *reversed(lower)]
+        if around:
+            places = " ".join(f"{x:.1f} {y:.1f}" for x, y in around)
+            self.add(f'<path d="M{places}Z" class="{kind}"/>')
+
+    def cross(self, x: float, y: float, kind: str, title: str = "") -> None:
+        """A mark of something wrong: a cross, so that it is seen without its colour, too."""
+        inside = f"<title>{escape(title)}</title>" if title else ""
+        self.add(
+            f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" class="cross {kind}">{inside}</path>'
+        )
+
+    def pointer(self, x: float, y: float, kind: str) -> None:
+        """A small triangle that points up: there is more above."""
+        self.add(f'<path d="M{x:.1f} {y:.1f}l-5 8h10z" class="{kind}"/>')
 
     def time_axis(self, bottom: float) -> None:
-        total_s = (self.timeline.end_ms - self.timeline.begin_ms) / 1000
-        self.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis")
-        for tick in ticks(0, total_s, 10):
-            at = self.x(self.timeline.begin_ms + tick * 1000)
+        total_s = (self.frame.end_ms - self.frame.begin_ms) / 1000
+        self.line(self.left, bottom, self.right, bottom, "axis")
+        for tick in ticks(0, total_s, self.layout.time_ticks):
+            at = self.x(self.frame.begin_ms + tick * 1000)
             self.line(at, bottom, at, bottom + 4, "axis")
-            self.text(at, bottom + 17, f"{number(tick)} s", "tick", "middle")
+            # The last one would stand half out of a drawing that ends there.
+            anchor = "end" if at > self.layout.width - 3 * LETTER else "middle"
+            self.text(at, bottom + 18, f"{number(tick)} s", "tick", anchor)
 
-    def value_axis(self, scale: Scale, marks: Sequence[float], unit: str) -> None:
+    def value_axis(self, scale: Scale, marks: Sequence[float], unit: str = "") -> None:
         for mark in marks:
             at = scale(mark)
-            self.line(LEFT, at, WIDTH - RIGHT, at, "grid")
-            self.text(LEFT - 8, at + 4, number(mark), "tick", "end")
-        middle = (scale.start + scale.end) / 2
-        self.add(
-            f'<text x="14" y="{middle:.1f}" class="unit" text-anchor="middle" '
-            f'transform="rotate(-90 14 {middle:.1f})">{escape(unit)}</text>'
-        )
-
-    def leaderless(self, top: float, bottom: float) -> None:
-        """Shade the time in which any partition had no working leader."""
-        for begin, end in union(
-            span
-            for partition in self.timeline.partitions
-            for span in self.timeline.leaderless(partition)
-        ):
-            self.box(
-                self.x(begin),
-                top,
-                max(self.x(end), self.x(begin) + 1.5),
-                bottom,
-                "leaderless",
-                f"a partition without leader for {duration(end - begin)}",
-            )
-
-    def faults(self, top: float, bottom: float) -> None:
-        for fault in self.timeline.faults:
-            at = self.x(fault.at_ms)
-            kind = "mark-up" if fault.action in UP_ACTIONS else "mark-down"
-            self.line(at, top, at, bottom, f"mark {kind}")
+            self.line(self.left, at, self.right, at, "grid")
+            self.text(self.left - 7, at + 4, f"{number(mark)}{unit}", "tick", "end")
 
     def render(self) -> str:
+        width, height = self.layout.width, self.height
         return (
-            f'<svg class="chart" viewBox="0 0 {WIDTH} {self.height:.0f}" role="img" '
-            f'aria-label="{escape(self._label)}" data-left="{LEFT}" data-right="{WIDTH - RIGHT}" '
-            f'data-width="{WIDTH}">{"".join(self._parts)}</svg>'
+            f'<svg class="chart {self.layout.name}" viewBox="0 0 {width} {height:.0f}" role="img" '
+            f'aria-label="{escape(self._label)}" data-left="{self.left}" '
+            f'data-right="{self.right}">{"".join(self._parts)}</svg>'
         )
+
+
+class Lanes:
+    """Puts labels into rows in which they don't overlap; None where no row has room."""
+
+    def __init__(self, count_max: int) -> None:
+        self._ends: list[float] = []
+        self._count_max = count_max
+
+    def place(self, begin: float, end: float) -> int | None:
+        for index, occupied in enumerate(self._ends):
+            if occupied <= begin:
+                self._ends[index] = end
+                return index
+        if len(self._ends) == self._count_max:
+            return None
+        self._ends.append(end)
+        return len(self._ends) - 1
+
+    @property
+    def count(self) -> int:
+        return len(self._ends)
 
 
 def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

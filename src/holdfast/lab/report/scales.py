@@ -1,9 +1,14 @@
-"""Axes: from values to places on a drawing, and where ticks stand. Arithmetic only."""
+"""Axes: where they end, from values to places on a drawing, and where ticks stand. Arithmetic."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+# An axis that ends at a peak so many times the usual value would show that peak and nothing else.
+FLATTENS = 5.0
+ROUND = (1, 1.5, 2, 3, 4, 5, 8, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,34 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def round_up(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten: where an axis may end."""
+    """The next round value: where an axis may end."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(factor * power for factor in (1, 1.5, 2, 3, 4, 5, 8, 10) if factor * power >= value)
+    return next(factor * power for factor in ROUND if factor * power >= value * (1 - 1e-12))
+
+
+def axis_end(usual: Iterable[float], greatest: float) -> float:
+    """Where a straight axis from 0 ends: above `greatest`, or far below it.
+
+    Below only where that value would flatten all the rest: a backlog that comes in at once, say.
+    Whoever draws on such an axis names what stands out of it (`peaks_above`).
+    """
+    ordered = sorted(value for value in usual if value > 0)
+    if not ordered:
+        return round_up(greatest)
+    typical = ordered[int(len(ordered) * 0.9)]
+    if greatest <= typical * FLATTENS:
+        return round_up(greatest)
+    return round_up(typical * 2.2)
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Powers of ten from `low` or below it to `high` or above it; two at least."""
+    assert 0 < low <= high, (low, high)
+    first = math.floor(math.log10(low) + 1e-9)
+    last = max(first + 1, math.ceil(math.log10(high) - 1e-9))
+    return [10.0**power for power in range(first, last + 1)]
 
 
 def number(value: float) -> str:

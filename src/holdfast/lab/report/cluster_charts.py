@@ -1,0 +1,235 @@
+"""What a report draws over time from the cluster's side: faults, leaders, replicas, nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.judge.history import Fault
+from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
+from holdfast.lab.report.drawing import BOTTOM, LETTER, TOP, Drawing, Lanes, Layout
+from holdfast.lab.report.scales import Scale, duration
+from holdfast.lab.report.scene import Figure, Key, Scene, direction, drawn
+from holdfast.lab.report.words import ACTION_WORDS
+
+PARTITIONS_DRAWN_MAX = 12
+ROW, BLOCK_GAP, LANE = 16, 10, 17
+LANES_MAX = 8
+SHORT_NAME = 4  # letters that fit beside the numbers of replicas
+
+
+def strip(scene: Scene) -> Figure | None:
+    """Faults and anomalies in words, above all other charts; labels never overlap."""
+    labels: list[tuple[float, str, str]] = [
+        (fault.at_ms, f"{ACTION_WORDS.get(fault.action, fault.action)} node {fault.node}",
+         f"fault fault-{direction(fault)}")
+        for fault in scene.timeline.faults
+    ]  # fmt: skip
+    labels += [
+        (mark.at_ms, f"✗ {mark.words(scene.place(mark.partition))}",
+         "anomaly" if mark.forbidden else "anomaly allowed")
+        for mark in scene.marks
+    ]  # fmt: skip
+    labels.sort(key=lambda label: label[0])
+    if not labels:
+        return None
+
+    def draw(layout: Layout) -> Drawing:
+        x = Scale(
+            scene.frame.begin_ms, scene.frame.end_ms, layout.left, layout.width - layout.right
+        )
+        lanes = Lanes(LANES_MAX)
+        placed = []
+        for at_ms, words, kind in labels:
+            width = LETTER * len(words) + 12
+            begin = max(0.0, min(x(at_ms), layout.width - width))
+            placed.append((x(at_ms), begin, lanes.place(begin, begin + width), words, kind))
+        said = "; ".join(
+            f"{words} at {scene.frame.seconds(at):.1f} s" for at, words, _ in labels[:20]
+        )
+        drawing = Drawing(
+            scene.frame, layout, LANE * lanes.count + 6, f"What was done and went wrong: {said}"
+        )
+        for at, begin, lane, words, kind in placed:
+            top = 4 if lane is None else LANE * lane + 4
+            drawing.line(at, top, at, drawing.height, f"mark {_line_kind(kind)}")
+            if lane is not None:
+                drawing.text(begin + 4, LANE * lane + 15, words, kind)
+        return drawing
+
+    return Figure(title="", note="", drawings=drawn(draw))
+
+
+def _line_kind(kind: str) -> str:
+    return kind if kind.startswith("anomaly") else kind.replace("fault fault-", "mark-")
+
+
+def cluster_state(scene: Scene) -> Figure | None:
+    """Each partition's replicas: in sync or not, who leads, where nobody does, what went wrong."""
+    timeline = scene.timeline
+    partitions = _drawn_partitions(scene)
+    if not partitions:
+        return None
+    long_names = any(len(scene.place(each)) > SHORT_NAME for each in partitions)
+
+    def draw(layout: Layout) -> Drawing:
+        rows = sum(max(1, len(timeline.replicas(partition))) for partition in partitions)
+        rows += len(partitions) * long_names
+        height = TOP + rows * ROW + len(partitions) * BLOCK_GAP + BOTTOM
+        label = "Leaders and in-sync replicas over time, one row a replica."
+        drawing = Drawing(scene.frame, layout, height, label)
+        y = float(TOP)
+        for partition in partitions:
+            name = scene.place(partition)
+            if long_names:
+                drawing.text(2, y + ROW - 4, name, "name")
+                y += ROW
+            y = _draw_partition(drawing, scene, partition, "" if long_names else name, y)
+            y += BLOCK_GAP
+        for fault in timeline.faults:
+            at = drawing.x(fault.at_ms)
+            drawing.line(at, TOP - 8, at, y, f"mark mark-{direction(fault)}")
+        drawing.time_axis(y)
+        return drawing
+
+    left_out = len(timeline.partitions) - len(partitions)
+    return Figure(
+        title="Leaders and in-sync replicas",
+        note="one row a replica, in the order of the replica list"
+        + (f"; {left_out} more partitions are not drawn" if left_out else ""),
+        legend=_state_legend(scene),
+        drawings=drawn(draw),
+    )
+
+
+def _drawn_partitions(scene: Scene) -> list[TopicPartition]:
+    """As many as can be drawn: those with anomalies first, then in their order."""
+    wrong = {mark.partition for mark in scene.marks}
+    ordered = sorted(scene.timeline.partitions, key=lambda each: each not in wrong)
+    return sorted(ordered[:PARTITIONS_DRAWN_MAX])
+
+
+def _state_legend(scene: Scene) -> list[Key]:
+    legend = [
+        Key("leader", "leads"),
+        Key("in sync", "insync"),
+        Key("out of sync", "outsync"),
+        Key("no leader", "noleader"),
+    ]
+    if scene.standstills:
+        legend.append(Key("has a leader, acknowledges nothing", "standstill"))
+    if any(mark.forbidden for mark in scene.marks):
+        legend.append(Key("anomaly", "cross anomaly"))
+    if any(not mark.forbidden for mark in scene.marks):
+        legend.append(Key("anomaly, not forbidden here", "cross anomaly allowed"))
+    return legend
+
+
+def _draw_partition(
+    drawing: Drawing, scene: Scene, partition: TopicPartition, name: str, top: float
+) -> float:
+    """Draw one partition's block; return where it ends."""
+    timeline = scene.timeline
+    replicas = timeline.replicas(partition) or (-1,)
+    bottom = top + ROW * len(replicas)
+    if name:
+        drawing.text(2, (top + bottom) / 2 + 4, name, "name")
+    for index, replica in enumerate(replicas):
+        y1, y2 = top + index * ROW + 1, top + (index + 1) * ROW - 1
+        drawing.text(drawing.left - 7, y2 - 2, "-" if replica < 0 else str(replica), "tick", "end")
+        _draw_replica(drawing, scene, partition, replica, (y1, y2))
+    place = scene.place(partition)
+    for begin, end in timeline.leaderless(partition):
+        x1, x2 = drawing.x(begin), max(drawing.x(end), drawing.x(begin) + 1.5)
+        title = f"{place}: no leader for {duration(end - begin)}"
+        drawing.box(x1, top, x2, bottom, "noleader", title)
+    for each in scene.standstills:
+        if each.partition == partition:
+            title = f"{place}: nothing acknowledged for {duration(each.end_ms - each.begin_ms)}"
+            x1, x2 = drawing.x(each.begin_ms), drawing.x(each.end_ms)
+            drawing.box(x1, top, x2, bottom, "standstill", title)
+    for mark in scene.marks:
+        if mark.partition == partition:
+            kind = "anomaly" if mark.forbidden else "anomaly allowed"
+            x = drawing.x(mark.at_ms)
+            drawing.line(x, top, x, bottom, f"mark {kind}")
+            drawing.cross(x, (top + bottom) / 2, kind, mark.words(place))
+    return bottom
+
+
+def _draw_replica(
+    drawing: Drawing,
+    scene: Scene,
+    partition: TopicPartition,
+    replica: int,
+    rows: tuple[float, float],
+) -> None:
+    """Draw when one replica was in sync, and when it led."""
+    timeline = scene.timeline
+    changes = timeline.isrs.get(partition, [])
+    for change, following in zip(changes, [*changes[1:], None], strict=True):
+        if change.replicas and replica not in change.replicas:
+            continue  # it doesn't hold the partition then
+        end_ms = following.at_ms if following else timeline.end_ms
+        kind = "insync" if replica in change.isr else "outsync"
+        drawing.box(drawing.x(change.at_ms), rows[0], drawing.x(end_ms), rows[1], kind)
+    for span in timeline.spans(partition):
+        if span.leader == replica:
+            took = duration(span.end_ms - span.begin_ms)
+            title = f"{scene.place(partition)}: {replica} leads in epoch {span.epoch} for {took}"
+            x1, x2 = drawing.x(span.begin_ms), drawing.x(span.end_ms)
+            drawing.box(x1, rows[0], x2, rows[1], "leads", title)
+
+
+def node_state(scene: Scene) -> Figure | None:
+    """When each node was up, stopped or down; nothing when no fault was done."""
+    timeline = scene.timeline
+    nodes = sorted(
+        {fault.node for fault in timeline.faults}
+        | {replica for partition in timeline.partitions for replica in timeline.replicas(partition)}
+    )
+    if not timeline.faults or not nodes:
+        return None
+
+    def draw(layout: Layout) -> Drawing:
+        drawing = Drawing(
+            scene.frame,
+            layout,
+            TOP + len(nodes) * (ROW + 4) + BOTTOM,
+            "Nodes over time: up, stopped or down.",
+        )
+        y = float(TOP)
+        for node in nodes:
+            drawing.text(drawing.left - 7, y + ROW - 4, f"node {node}", "tick", "end")
+            _draw_node(drawing, [f for f in timeline.faults if f.node == node], y)
+            y += ROW + 4
+        drawing.time_axis(y)
+        return drawing
+
+    return Figure(
+        title="Nodes",
+        note="processes, by what was done to them",
+        legend=[
+            Key("up", "node-up"),
+            Key("stopped", "node-stopped"),
+            Key("down", "node-down"),
+        ],
+        drawings=drawn(draw),
+    )
+
+
+def _draw_node(drawing: Drawing, faults: Sequence[Fault], y: float) -> None:
+    since, kind = drawing.frame.begin_ms, "node-up"
+    for at_ms, following in [
+        *((fault.at_ms, _kind_after(fault, kind)) for fault in faults),
+        (drawing.frame.end_ms, ""),
+    ]:
+        if following == kind:
+            continue
+        drawing.box(drawing.x(since), y, drawing.x(at_ms), y + ROW, kind)
+        since, kind = at_ms, following
+
+
+def _kind_after(fault: Fault, before: str) -> str:
+    if fault.action in DOWN_ACTIONS:
+        return "node-stopped" if fault.action == "STOP" else "node-down"
+    return "node-up" if fault.action in UP_ACTIONS else before

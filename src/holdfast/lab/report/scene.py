@@ -1,0 +1,93 @@
+"""What all charts of one part share: the time they show, what went wrong in it, and the figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.judge.history import Fault
+from holdfast.judge.timeline import UP_ACTIONS, Timeline, TopicPartition
+from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Layout, union
+from holdfast.lab.report.marks import Mark
+from holdfast.lab.report.scales import duration
+from holdfast.lab.report.standstill import Standstill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One part's time, with its faults, anomalies and standstills."""
+
+    frame: Frame
+    timeline: Timeline
+    marks: Sequence[Mark] = ()
+    standstills: Sequence[Standstill] = ()
+
+    def place(self, partition: TopicPartition) -> str:
+        """A partition's name in drawings: short where there is one topic."""
+        topics = {topic for topic, _ in self.timeline.partitions}
+        topics |= {mark.partition[0] for mark in self.marks}
+        return f"P{partition[1]}" if len(topics) <= 1 else f"{partition[0]}-{partition[1]}"
+
+    def leaderless(self, drawing: Drawing, top: float, bottom: float) -> None:
+        """Shade the time in which any partition had no working leader."""
+        timeline = self.timeline
+        for begin, end in union(
+            span for partition in timeline.partitions for span in timeline.leaderless(partition)
+        ):
+            drawing.box(
+                drawing.x(begin),
+                top,
+                max(drawing.x(end), drawing.x(begin) + 1.5),
+                bottom,
+                "leaderless",
+                f"a partition without leader for {duration(end - begin)}",
+            )
+
+    def lines(self, drawing: Drawing, top: float, bottom: float) -> None:
+        """Draw every fault and every anomaly through a chart; anomalies have a cross on top."""
+        for fault in self.timeline.faults:
+            at = drawing.x(fault.at_ms)
+            drawing.line(at, top, at, bottom, f"mark mark-{direction(fault)}")
+        for mark in self.marks:
+            at = drawing.x(mark.at_ms)
+            kind = "anomaly" if mark.forbidden else "anomaly allowed"
+            drawing.line(at, top, at, bottom, f"mark {kind}")
+            drawing.cross(at, top, kind, mark.words(self.place(mark.partition)))
+
+
+def direction(fault: Fault) -> str:
+    """Whether a fault takes a node away or brings it back."""
+    return "up" if fault.action in UP_ACTIONS else "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One entry of a legend: a name, and the style's class of its sample."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One chart: its words, and one drawing a layout. `data` is what the cursor shows."""
+
+    title: str
+    note: str
+    drawings: tuple[str, ...]
+    legend: Sequence[Key] = ()
+    said: Sequence[str] = ()  # under the chart: what its axis leaves out
+    data: Mapping[str, object] | None = None
+
+    @property
+    def payload(self) -> str:
+        """The data as JSON that may stand inside a script element."""
+        if self.data is None:
+            return ""
+        return json.dumps(self.data, separators=(",", ":")).replace("</", "<\\/")
+
+
+def drawn(draw: Callable[[Layout], Drawing]) -> tuple[str, ...]:
+    """The same chart in every layout."""
+    return tuple(draw(layout).render() for layout in LAYOUTS)

@@ -1,0 +1,319 @@
+"""What the page shows, part by part: every figure reckoned and put into words, no markup."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from holdfast.judge.checker import Evidence
+from holdfast.judge.history import Fault
+from holdfast.judge.timeline import DOWN_ACTIONS, TopicPartition
+from holdfast.judge.verdict import Anomaly, Observed, PartitionJudgement
+from holdfast.lab.report.charts import lag_chart, latency, throughput
+from holdfast.lab.report.cluster_charts import cluster_state, node_state, strip
+from holdfast.lab.report.drawing import Frame
+from holdfast.lab.report.marks import marks_of, not_marked
+from holdfast.lab.report.scales import duration, number
+from holdfast.lab.report.scene import Figure, Scene
+from holdfast.lab.report.standstill import standstills, where, why
+from holdfast.lab.report.tables import (
+    Found,
+    Moment,
+    TableView,
+    anomalies,
+    availability,
+    findings,
+    moments,
+    outcomes,
+    table_view,
+)
+from holdfast.lab.report.values import Lag, PartReport, ReportData
+from holdfast.lab.report.words import ACTION_WORDS
+
+FAULTS_SAID_MAX = 6
+HURTS = (DOWN_ACTIONS | {"TERM"}) - {"exit"}  # an exit is what SIGTERM leads to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Badge:
+    """A verdict in a word, a sign and a tone: it is never told by its colour alone."""
+
+    tone: str  # kept, broken, undecided
+    sign: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One figure of a part. `tone`: good, bad, warn or nothing."""
+
+    name: str
+    value: str
+    tone: str = ""
+    note: str = ""
+    said: str = ""  # on the first screen; empty: it is not there
+
+    @property
+    def sign(self) -> str:
+        return "✗ " if self.tone == "bad" else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartView:
+    """One part as the page shows it. `report` is what the caller filled in."""
+
+    report: PartReport
+    anchor: str
+    badge: Badge
+    tables: Sequence[TableView]
+    differs: Mapping[str, str]  # settings that are not those of the first part
+    is_first: bool
+    # What follows comes of the part's evidence, and is empty without.
+    broken_on_purpose: str = ""
+    cards: Sequence[Card] = ()
+    findings: Sequence[Found] = ()
+    notes: Sequence[str] = ()  # what the judge says of the whole history
+    figures: Sequence[Figure] = ()
+    total_ms: float = 0.0
+    unmarked: str = ""  # anomalies that no chart can mark
+    why_still: str = ""  # why partitions with a leader stood still; empty: none did
+    stills: Sequence[str] = ()
+    moments: Sequence[Moment] = ()
+    observed: str = ""
+    outcomes: TableView | None = None
+    anomalies: TableView | None = None
+    availability: TableView | None = None
+
+
+def badge_of(kept: bool | None) -> Badge:
+    """The promise of a whole run, or of a part to prove."""
+    if kept is None:
+        return Badge(tone="undecided", sign="?", word="Not decided")
+    if kept:
+        return Badge(tone="kept", sign="✓", word="Promise kept")
+    return Badge(tone="broken", sign="✗", word="Promise broken")
+
+
+def part_badge(part: PartReport) -> Badge:
+    """A control that fails as it must is what the proof needs."""
+    if not part.control:
+        return badge_of(part.kept)
+    if part.as_it_must:
+        return Badge(tone="kept", sign="✓", word="control failed, as it must")
+    return Badge(tone="undecided", sign="?", word="control did not fail as it must")
+
+
+def part_views(data: ReportData) -> list[PartView]:
+    """Every part, in order."""
+    first = data.parts[0].settings if data.parts else {}
+    views = []
+    for index, part in enumerate(data.parts):
+        differs = {
+            name: value
+            for name, value in part.settings.items()
+            if index == 0 or first.get(name) != value
+        }
+        view = PartView(
+            report=part,
+            anchor=f"part-{index + 1}",
+            badge=part_badge(part),
+            tables=[table_view(table) for table in part.tables],
+            differs=differs,
+            is_first=index == 0,
+        )
+        if part.evidence is not None:
+            view = _with_evidence(view, part.evidence, data.forbidden)
+        views.append(view)
+    return views
+
+
+def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]) -> PartView:
+    part, judgement = view.report, evidence.judgement
+    scene = scene_of(evidence, part.settings, part.lag, forbidden)
+    begin_ms = scene.frame.begin_ms
+    return replace(
+        view,
+        broken_on_purpose=broken_on_purpose(evidence.timeline.faults),
+        cards=cards_of(evidence, forbidden, control=bool(part.control)),
+        findings=findings(evidence, forbidden),
+        notes=[*judgement.notes, *(f"Not decided: {each}." for each in judgement.undecided)],
+        figures=figures_of(evidence, scene, part.lag),
+        total_ms=scene.frame.end_ms - begin_ms,
+        unmarked=_unmarked(evidence),
+        why_still=why(part.settings) if scene.standstills else "",
+        stills=[where(each, scene.place(each.partition), begin_ms) for each in scene.standstills],
+        moments=moments(evidence.timeline),
+        observed=judgement.observed.value,
+        outcomes=outcomes(evidence),
+        anomalies=anomalies(evidence, forbidden),
+        availability=availability(evidence),
+    )
+
+
+def scene_of(
+    evidence: Evidence, settings: Mapping[str, str], lag: Lag | None, forbidden: Iterable[str]
+) -> Scene:
+    """The time that all charts of a part share, and what is marked in all of them."""
+    timeline = evidence.timeline
+    times = [at_ms for at_ms, _value in lag.points] if lag is not None else []
+    frame = Frame(
+        min([timeline.begin_ms, *times]) if timeline.started else min(times, default=0.0),
+        max([timeline.end_ms, *times]),
+    )
+    return Scene(
+        frame=frame,
+        timeline=timeline,
+        marks=marks_of(evidence.judgement, frame.end_ms - frame.begin_ms, forbidden),
+        standstills=standstills(evidence, settings),
+    )
+
+
+def figures_of(evidence: Evidence, scene: Scene, lag: Lag | None) -> list[Figure]:
+    """All charts of one part, one below the other."""
+    if scene.frame.end_ms <= scene.frame.begin_ms:
+        return []
+    figures = [strip(scene)]
+    if evidence.points:
+        figures += [throughput(evidence, scene), latency(evidence, scene)]
+    if lag is not None:
+        figures.append(lag_chart(lag, scene))
+    figures += [cluster_state(scene), node_state(scene)]
+    return [figure for figure in figures if figure is not None]
+
+
+def _unmarked(evidence: Evidence) -> str:
+    """Say which anomalies stand in no chart: the judge keeps evidence of a bounded number."""
+    left_out = not_marked(evidence.judgement)
+    if not left_out:
+        return ""
+    said = ", ".join(f"{count:,} more {anomaly.value}" for anomaly, count in left_out.items())
+    return f"Marked are those with evidence in this page; counted beside them: {said}."
+
+
+# -- what was done, and what was seen --------------------------------------------------------------
+
+
+def broken_on_purpose(faults: Iterable[Fault]) -> str:
+    """What was done to nodes, in one line."""
+    hurts = Counter((fault.action, fault.node) for fault in faults if fault.action in HURTS)
+    if not hurts:
+        return "no node was hurt"
+    if len(hurts) <= FAULTS_SAID_MAX:
+        return ", ".join(
+            f"{ACTION_WORDS.get(action, action)} of node {node}"
+            + (f" ({count} times)" if count > 1 else "")
+            for (action, node), count in hurts.items()
+        )
+    actions: dict[str, list[int]] = {}
+    for (action, node), count in hurts.items():
+        actions.setdefault(action, []).extend([node] * count)
+    return ", ".join(
+        f"{len(nodes)} x {ACTION_WORDS.get(action, action)} (nodes "
+        f"{', '.join(str(node) for node in sorted(set(nodes)))})"
+        for action, nodes in actions.items()
+    )
+
+
+def cards_of(evidence: Evidence, forbidden: frozenset[str], *, control: bool) -> list[Card]:
+    """The figures that a part is judged by."""
+    judgement = evidence.judgement
+    counts = judgement.counts
+    cards = [
+        _observed_card(evidence, control=control),
+        Card(
+            name="acknowledged",
+            value=f"{counts.acknowledged:,}",
+            note=f"of {counts.sent:,} sent",
+            said=f"{counts.acknowledged:,} of {counts.sent:,} acknowledged",
+        ),
+    ]
+    always = {Anomaly.LOST, Anomaly.DUPLICATED}
+    cards += [
+        _anomaly_card(evidence, anomaly, forbidden)
+        for anomaly in Anomaly
+        if anomaly in always or judgement.count(anomaly)
+    ]
+    cards.append(Card(name="expired", value=f"{counts.expired:,}" if judgement.decided else "?"))
+    gap = longest_gap(judgement.partitions)
+    if gap is not None:
+        longest = duration(gap.availability.gap_ms_longest)
+        at_ms = gap.availability.gap_at_ms - evidence.timeline.begin_ms
+        note = f"{_name(evidence, gap)}, at {number(round(at_ms / 1000, 1))} s"
+        cards.append(
+            Card(name="longest gap", value=longest, note=note, said=f"longest gap {longest}")
+        )
+    available = judgement.availability
+    if available.latency_ms_max:
+        p99, worst = duration(available.latency_ms_p99), duration(available.latency_ms_max)
+        cards.append(Card(name="latency p99", value=p99, note=f"max {worst}"))
+    return cards
+
+
+def _observed_card(evidence: Evidence, *, control: bool) -> Card:
+    observed = evidence.judgement.observed
+    tone = {Observed.EXACTLY_ONCE: "good", Observed.UNDECIDED: "warn"}.get(observed, "bad")
+    value, _, note = observed.value.partition(":")
+    return Card(
+        name="observed", value=value, tone="" if control else tone, note=note.strip(), said=value
+    )
+
+
+def _anomaly_card(evidence: Evidence, anomaly: Anomaly, forbidden: frozenset[str]) -> Card:
+    judgement = evidence.judgement
+    name, count = anomaly.value, judgement.count(anomaly)
+    said = f"{count:,} {name}"
+    if count and name in forbidden:
+        return Card(name=name, value=f"{count:,}", tone="bad", note="forbidden", said=said)
+    if count:
+        return Card(name=name, value=f"{count:,}", tone="warn", note="not forbidden", said=said)
+    if not judgement.decided:
+        return Card(name=name, value="?", tone="warn", note="not decided", said=f"{name}: ?")
+    return Card(name=name, value="0", tone="good", said=said)
+
+
+def longest_gap(partitions: Iterable[PartitionJudgement]) -> PartitionJudgement | None:
+    """The partition with the longest gap: all together they hide each other's."""
+    found = max(partitions, key=lambda each: each.availability.gap_ms_longest, default=None)
+    return found if found is not None and found.availability.gap_ms_longest else None
+
+
+def _name(evidence: Evidence, each: PartitionJudgement) -> str:
+    partitions: set[TopicPartition] = {
+        (other.topic, other.partition) for other in evidence.judgement.partitions
+    }
+    one_topic = len({topic for topic, _ in partitions}) == 1
+    return f"P{each.partition}" if one_topic else f"{each.topic}-{each.partition}"
+
+
+# -- the first screen ------------------------------------------------------------------------------
+
+
+def when(parts: Sequence[PartReport]) -> str:
+    """When the run began, how long all its parts took, and how much was written down."""
+    evidences = [part.evidence for part in parts if part.evidence is not None]
+    started = [each.timeline for each in evidences if each.timeline.started]
+    if not started:
+        return ""
+    moment = datetime.fromtimestamp(started[0].begin_wall_ms / 1000, tz=UTC)
+    total_ms = sum(timeline.end_ms - timeline.begin_ms for timeline in started)
+    events = sum(each.judgement.events for each in evidences)
+    parts_text = f", {len(parts)} parts" if len(parts) > 1 else ""
+    return f"{moment:%Y-%m-%d %H:%M} UTC{parts_text}, {duration(total_ms)}, {events:,} events"
+
+
+def expired(parts: Sequence[PartReport]) -> str:
+    """How many acknowledged events expired, in all parts, and why that was allowed."""
+    told = [part for part in parts if part.evidence is not None]
+    if not told:
+        return ""
+    lines = []
+    for part in told:
+        assert part.evidence is not None
+        text = part.evidence.judgement.expired_text
+        if text:
+            lines.append(f"{part.title}: {text}." if len(told) > 1 else f"{text}.")
+    if not lines:
+        return "None: no acknowledged event was taken by retention or by a deletion."
+    return " ".join(lines)

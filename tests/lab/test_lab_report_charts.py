@@ -1,0 +1,237 @@
+"""Goal: charts show what was: no peak cut in silence, anomalies where they happened, and why
+partitions with a leader stood still.
+
+Method: figures and marks of made-up histories, by their values and their SVG.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from tests.lab import made_up
+from tests.lab.made_up import BEGIN_MS, KILLED_MS, SESSION_MS, SETTINGS, MadeUp
+
+from holdfast.judge.checker import Evidence
+from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, ReadEnd, Send
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.report import Lag
+from holdfast.lab.report.charts import lag_chart, latency, thinned, throughput
+from holdfast.lab.report.cluster_charts import LANES_MAX, cluster_state, strip
+from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Lanes
+from holdfast.lab.report.marks import marks_of, not_marked
+from holdfast.lab.report.scene import Scene
+from holdfast.lab.report.standstill import standstills, where, why
+from holdfast.lab.report.views import broken_on_purpose, scene_of
+
+
+def scene(evidence: Evidence, lag: Lag | None = None) -> Scene:
+    return scene_of(evidence, SETTINGS, lag, {"lost"})
+
+
+# -- axes --------------------------------------------------------------------------------------
+
+
+def test_a_backlog_that_comes_in_at_once_is_named_with_its_number_and_place() -> None:
+    evidence = made_up.run()
+    figure = throughput(evidence, scene(evidence))
+    peak = max(rate for each in evidence.points for rate in each.acknowledged.values())
+    assert peak > 5 * 50, "the backlog is no peak"
+    assert f"Highest: {peak:,.0f}/s in 100 ms, P" in figure.note
+    assert "at 7 s." in figure.note  # 7 s after the beginning the session ended
+    (said,) = figure.said
+    assert f"{peak:,.0f}/s (P0, at 7 s)" in said
+    assert f"{peak:,.0f}/s (P1, at 7 s)" in said
+    for drawing in figure.drawings:
+        assert f">{peak:,.0f}/s P0<" in drawing
+        assert f">{peak:,.0f}/s P1<" in drawing
+        assert 'class="peak"' in drawing
+
+
+def test_where_nothing_stands_out_nothing_is_said_to() -> None:
+    story = MadeUp()
+    for number in range(100):
+        at_ms = BEGIN_MS + 50 * number
+        name = f"p:{number}"
+        story.of(Send, at_ms, 0, process="p", id=name, digest="d", size=1)
+        story.of(Acknowledged, at_ms + 1, 0, process="p", id=name, offset=number)
+    figure = throughput(story.evidence(), scene(story.evidence()))
+    assert not figure.said
+    assert "peak" not in "".join(figure.drawings)
+
+
+def test_the_slowest_event_of_all_is_inside_the_latency_axis() -> None:
+    story = MadeUp()
+    for number, took_ms in enumerate((2.0, 3.0, 2_500_000.0)):
+        name = f"p:{number}"
+        story.of(Send, BEGIN_MS + number, 0, process="p", id=name, digest="d", size=1)
+        story.of(Acknowledged, BEGIN_MS + number + took_ms, 0, process="p", id=name, offset=number)
+    evidence = story.evidence()
+    figure = latency(evidence, scene(evidence))
+    assert figure is not None
+    assert "Highest: 41 min 40 s" in figure.note
+    assert ">10,000 s<" in figure.drawings[0]
+
+
+def test_the_highest_lag_is_inside_the_axis_also_when_points_are_thinned() -> None:
+    steps = [(BEGIN_MS + number, 7 if number != 1234 else 9000) for number in range(4000)]
+    lag = Lag(title="Behind", points=steps, marks=[(BEGIN_MS + 500, "driver killed")])
+    evidence = made_up.run()
+    figure = lag_chart(lag, scene(evidence, lag))
+    assert figure is not None
+    assert "Highest: 9,000 events, at 1.2 s; at the end 7." in figure.note
+    assert len(thinned(steps, 500)) <= 502
+    assert (BEGIN_MS + 1234, 9000) in thinned(steps, 500)
+    for drawing in figure.drawings:
+        assert ">10,000<" in drawing
+        assert ">driver killed<" in drawing
+
+
+def test_a_table_without_a_point_has_no_chart() -> None:
+    evidence = made_up.run()
+    assert lag_chart(Lag(title="Behind", points=[]), scene(evidence)) is None
+
+
+# -- anomalies ---------------------------------------------------------------------------------
+
+
+def test_losses_are_marked_where_they_were_acknowledged_in_their_partition() -> None:
+    evidence = made_up.run(lost=3)
+    (mark,) = marks_of(evidence.judgement, 14_000, {"lost"})
+    assert (mark.anomaly, mark.partition, mark.count) == (Anomaly.LOST, ("foo", 1), 3)
+    assert KILLED_MS - 80 < mark.begin_ms <= mark.end_ms < KILLED_MS
+    assert mark.forbidden
+
+    drawn = scene(evidence)
+    words = strip(drawn)
+    assert words is not None
+    state = cluster_state(drawn)
+    assert state is not None
+    for layout, above, below in zip(LAYOUTS, words.drawings, state.drawings, strict=True):
+        x = Drawing(drawn.frame, layout, 10, "").x(mark.at_ms)
+        assert ">✗ 3 lost, P1<" in above
+        assert f'<line x1="{x:.1f}"' in above
+        crosses = re.findall(r'd="M([\d.]+) ([\d.]+)l8 8m0 -8l-8 8" class="cross anomaly"', below)
+        (cross,) = crosses
+        assert float(cross[0]) == pytest.approx(x - 4, abs=0.11)
+        first, last = (below.index(f">{name}<") for name in ("P1", "P2"))
+        assert first < below.index("cross anomaly") < last
+
+
+def test_what_lies_apart_is_marked_apart() -> None:
+    evidence = made_up.run(lost=40)
+    marks = marks_of(evidence.judgement, 100, ())
+    assert len(marks) > 1
+    assert sum(mark.count for mark in marks) == 20  # of which the judge keeps evidence
+    assert not any(mark.forbidden for mark in marks)
+    assert not_marked(evidence.judgement) == {Anomaly.LOST: 20}
+
+
+# -- why partitions stand still ----------------------------------------------------------------
+
+
+def test_a_partition_whose_isr_names_the_dead_stands_still_and_the_report_says_why() -> None:
+    (found,) = standstills(made_up.run(), SETTINGS)
+    assert found.partition == ("foo", 0)  # P1 has no leader, P2 no replica on the dead node
+    assert (found.leader, found.absent) == (0, ((1, "KILL"),))
+    assert found.begin_ms == pytest.approx(KILLED_MS, abs=101)
+    assert found.end_ms == pytest.approx(SESSION_MS, abs=101)
+    assert where(found, "P0", BEGIN_MS) == (
+        "P0: led by node 0, nothing acknowledged from 4 to 7 s (3.00 s), while the ISR named "
+        "node 1, which had been killed."
+    )
+    assert "broker.session.timeout.ms, here 3.00 s" in why(SETTINGS)
+    assert "high watermark waits" in why(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "evidence"),
+    [
+        ({**SETTINGS, "acks": "1"}, made_up.run()),
+        ({}, made_up.run()),
+        (SETTINGS, made_up.run(isr_at_kill=False)),
+    ],
+    ids=["acks=1", "nobody knows", "the ISR has shrunk at once"],
+)
+def test_where_another_reason_holds_nothing_is_explained(
+    settings: dict[str, str], evidence: Evidence
+) -> None:
+    assert standstills(evidence, settings) == []
+
+
+def test_a_partition_that_goes_on_does_not_stand_still() -> None:
+    evidence = made_up.run()
+    going_on = {("foo", partition): 50.0 for partition in range(3)}
+    points = tuple(replace(each, acknowledged=going_on) for each in evidence.points)
+    assert standstills(replace(evidence, points=points), SETTINGS) == []
+
+
+def test_a_partition_to_which_nobody_writes_does_not_stand_still() -> None:
+    story = MadeUp()
+    story.of(LeaderChange, BEGIN_MS, 0, leader=0, epoch=0)
+    story.of(IsrChange, BEGIN_MS, 0, isr=(0, 1), replicas=(0, 1))
+    story.add(Fault, KILLED_MS, "lab", action="KILL", node=1)
+    story.of(ReadEnd, SESSION_MS, 0, process="final", begin=0, end=0)
+    assert standstills(story.evidence(), SETTINGS) == []
+
+
+# -- words and lanes ---------------------------------------------------------------------------
+
+
+def faults(*actions: tuple[str, int]) -> list[Fault]:
+    return [
+        Fault(at_ms=index, wall_ms=1, process="lab", action=action, node=node)
+        for index, (action, node) in enumerate(actions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        ([], "no node was hurt"),
+        ([("start", 1)], "no node was hurt"),
+        ([("TERM", 2), ("exit", 2), ("start", 2), ("KILL", 2)],
+         "SIGTERM of node 2, SIGKILL of node 2"),
+        ([("KILL", 1), ("KILL", 1)], "SIGKILL of node 1 (2 times)"),
+        ([("KILL", node) for node in range(7)], "7 x SIGKILL (nodes 0, 1, 2, 3, 4, 5, 6)"),
+    ],
+)  # fmt: skip
+def test_what_was_broken_on_purpose_is_one_line(actions: list[tuple[str, int]], words: str) -> None:
+    assert broken_on_purpose(faults(*actions)) == words
+
+
+def test_labels_never_overlap_and_find_room_or_are_left_out() -> None:
+    lanes = Lanes(2)
+    places = [lanes.place(begin, begin + 50) for begin in (0, 10, 20, 55, 70)]
+    assert places == [0, 1, None, 0, 1]
+    assert lanes.count == 2
+
+
+def test_many_faults_keep_their_lines_when_there_is_no_room_for_words() -> None:
+    story = MadeUp()
+    for number in range(60):
+        story.add(Fault, BEGIN_MS + number, "lab", action="KILL", node=number)
+    story.add(Fault, BEGIN_MS + 100_000, "lab", action="start", node=1)
+    figure = strip(scene(story.evidence()))
+    assert figure is not None
+    narrow = figure.drawings[-1]
+    assert narrow.count("<line") == 61
+    assert narrow.count("<text") <= LANES_MAX + 1
+
+
+def test_a_point_alone_is_drawn() -> None:
+    drawing = Drawing(Frame(0, 1), LAYOUTS[0], 100, "points")
+    drawing.path([(1, 2), None, (3, 4), (5, 6), None, None, (7, 8)], "line")
+    dot = "m-1.5 0h3"
+    assert f'd="M1.0 2.0 {dot} M3.0 4.0 L5.0 6.0 M7.0 8.0 {dot}"' in drawing.render()
+
+
+def test_names_from_outside_are_escaped_in_drawings() -> None:
+    drawing = Drawing(Frame(0, 1), LAYOUTS[0], 100, '"<label>')
+    drawing.text(0, 0, "<b>", "name")
+    drawing.box(0, 0, 1, 1, "leads", "<title>")
+    drawing.cross(0, 0, "anomaly", "<cross>")
+    text = drawing.render()
+    for words in ('"&lt;label', "<b>", "<title><title>", "<cross>", '""<'):
+        assert words not in text
