@@ -19,7 +19,7 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab.report import Lag
 from holdfast.lab.report.charts import lag_chart, latency, thinned, throughput
 from holdfast.lab.report.cluster_charts import LANES_MAX, cluster_state, strip
-from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Lanes
+from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Label, Lanes, beside, fitted
 from holdfast.lab.report.marks import marks_of, not_marked
 from holdfast.lab.report.scene import Scene
 from holdfast.lab.report.standstill import standstills, where, why
@@ -167,6 +167,21 @@ def test_a_partition_that_goes_on_does_not_stand_still() -> None:
     assert standstills(replace(evidence, points=points), SETTINGS) == []
 
 
+def test_a_standstill_that_one_client_breaks_with_acks_1_is_two() -> None:
+    evidence = made_up.run()
+    middle = (KILLED_MS + SESSION_MS) / 2
+    points = tuple(
+        replace(each, acknowledged={**each.acknowledged, ("foo", 0): 10.0})
+        if abs(each.at_ms - middle) <= 50
+        else each
+        for each in evidence.points
+    )
+    found = standstills(replace(evidence, points=points), SETTINGS)
+    assert [each.partition for each in found] == [("foo", 0)] * 2
+    assert found[0].end_ms < found[1].begin_ms
+    assert found[1].end_ms == pytest.approx(SESSION_MS, abs=101)
+
+
 def test_a_partition_to_which_nobody_writes_does_not_stand_still() -> None:
     story = MadeUp()
     story.of(LeaderChange, BEGIN_MS, 0, leader=0, epoch=0)
@@ -194,7 +209,9 @@ def faults(*actions: tuple[str, int]) -> list[Fault]:
         ([("TERM", 2), ("exit", 2), ("start", 2), ("KILL", 2)],
          "SIGTERM of node 2, SIGKILL of node 2"),
         ([("KILL", 1), ("KILL", 1)], "SIGKILL of node 1 (2 times)"),
-        ([("KILL", node) for node in range(7)], "7 x SIGKILL (nodes 0, 1, 2, 3, 4, 5, 6)"),
+        ([("STOP", 0), ("STOP", 2), ("KILL", 1)], "SIGSTOP of nodes 0 and 2, SIGKILL of node 1"),
+        ([("KILL", node) for node in (0, 1, 2, 0, 1, 2)],
+         "SIGKILL of nodes 0, 1 and 2 (2 times each)"),
     ],
 )  # fmt: skip
 def test_what_was_broken_on_purpose_is_one_line(actions: list[tuple[str, int]], words: str) -> None:
@@ -208,10 +225,34 @@ def test_labels_never_overlap_and_find_room_or_are_left_out() -> None:
     assert lanes.count == 2
 
 
+def test_what_is_done_to_several_nodes_at_once_is_one_label() -> None:
+    story = MadeUp()
+    for at_ms, action, node in [(0, "KILL", 100), (3, "KILL", 101), (500, "KILL", 2),
+                                (501, "start", 2), (9_990, "start", 100)]:  # fmt: skip
+        story.add(Fault, BEGIN_MS + at_ms, "lab", action=action, node=node)
+    figure = strip(scene(story.evidence()))
+    assert figure is not None
+    for drawing in figure.drawings:
+        words = re.findall(r">([^<>]+)</text>", drawing)
+        assert sorted(words) == ["SIGKILL node 2", "SIGKILL nodes 100 and 101",
+                                 "start node 100", "start node 2"]  # fmt: skip
+        assert drawing.count("<line") == 4
+
+
+def test_a_label_at_the_end_stands_left_of_its_line() -> None:
+    layout = LAYOUTS[-1]
+    assert beside(100, "words", layout) == Label(100, 145, 104, "start")
+    assert beside(330, "words", layout) == Label(285, 330, 326, "end")
+    assert beside(170, fitted("words" * 20, layout), layout).begin == 0
+    assert fitted("words" * 20, layout).endswith("…")
+    assert fitted("words", layout) == "words"
+
+
 def test_many_faults_keep_their_lines_when_there_is_no_room_for_words() -> None:
     story = MadeUp()
     for number in range(60):
-        story.add(Fault, BEGIN_MS + number, "lab", action="KILL", node=number)
+        action = ("KILL", "start")[number % 2]
+        story.add(Fault, BEGIN_MS + number, "lab", action=action, node=number)
     story.add(Fault, BEGIN_MS + 100_000, "lab", action="start", node=1)
     figure = strip(scene(story.evidence()))
     assert figure is not None

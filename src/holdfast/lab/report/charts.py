@@ -14,7 +14,17 @@ from holdfast.lab.report.bins import (
     peaks_above,
     rates_of,
 )
-from holdfast.lab.report.drawing import BOTTOM, LETTER, TOP, Drawing, Lanes, Layout
+from holdfast.lab.report.drawing import (
+    BOTTOM,
+    LETTER,
+    TOP,
+    Drawing,
+    Label,
+    Lanes,
+    Layout,
+    beside,
+    fitted,
+)
 from holdfast.lab.report.scales import Scale, axis_end, decades, duration, number, round_up, ticks
 from holdfast.lab.report.scene import Figure, Key, Scene, drawn
 from holdfast.lab.report.values import Lag
@@ -137,7 +147,7 @@ def _peaks_said(peaks: Sequence[Peak], top: float, scene: Scene) -> list[str]:
         for peak in peaks[:PEAKS_SAID_MAX]
     )
     more = len(peaks) - PEAKS_SAID_MAX
-    rest = f", and {more:,} lower ones" if more > 0 else ""
+    rest = f", and {more:,} lower" if more > 0 else ""
     ends = f"The axis ends at {number(top)}/s, or nothing else could be seen."
     return [f"{ends} Out of it stand: {shown}{rest}."]
 
@@ -229,10 +239,10 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
             places.append((drawing.right, before))
         drawing.path(places, "line s0")
         scene.lines(drawing, top, bottom)
-        for x, begin, lane, words in placed:
+        for x, place, lane, words in placed:
             y = 16 * lane + 14
-            drawing.line(x, y + 3, x, bottom, "mark moment")
-            drawing.text(begin, y, words, "moment-name")
+            drawing.line(x, y - 10, x, bottom, "mark moment")
+            drawing.text(place.x, y, words, "moment-name", place.anchor)
         drawing.time_axis(bottom)
         return drawing
 
@@ -251,16 +261,16 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
 
 def _mark_labels(
     lag: Lag, scene: Scene, layout: Layout
-) -> tuple[int, list[tuple[float, float, int, str]]]:
+) -> tuple[int, list[tuple[float, Label, int, str]]]:
     """Where the names of a lag's moments stand above its chart: rows in which none overlap."""
     x = Scale(scene.frame.begin_ms, scene.frame.end_ms, layout.left, layout.width - layout.right)
     lanes = Lanes(8)
     placed = []
-    for at_ms, words in lag.marks:
-        width = LETTER * len(words) + 10
-        begin = max(0.0, min(x(at_ms), layout.width - width))
-        lane = lanes.place(begin, begin + width)
-        placed.append((x(at_ms), begin, lane or 0, words if lane is not None else ""))
+    for at_ms, name in lag.marks:
+        words = fitted(name, layout)
+        label = beside(x(at_ms), words, layout)
+        lane = lanes.place(label.begin, label.end)
+        placed.append((x(at_ms), label, lane or 0, words if lane is not None else ""))
     return lanes.count, placed
 
 

@@ -6,24 +6,21 @@ from collections.abc import Sequence
 
 from holdfast.judge.history import Fault
 from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
-from holdfast.lab.report.drawing import BOTTOM, LETTER, TOP, Drawing, Lanes, Layout
+from holdfast.lab.report.drawing import BOTTOM, TOP, Drawing, Lanes, Layout, beside, fitted
 from holdfast.lab.report.scales import Scale, duration
 from holdfast.lab.report.scene import Figure, Key, Scene, direction, drawn
-from holdfast.lab.report.words import ACTION_WORDS
+from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
 PARTITIONS_DRAWN_MAX = 12
 ROW, BLOCK_GAP, LANE = 16, 10, 17
 LANES_MAX = 8
+TOGETHER_SHARE = 0.01  # of the whole time: what is done within it is done at once
 SHORT_NAME = 4  # letters that fit beside the numbers of replicas
 
 
 def strip(scene: Scene) -> Figure | None:
     """Faults and anomalies in words, above all other charts; labels never overlap."""
-    labels: list[tuple[float, str, str]] = [
-        (fault.at_ms, f"{ACTION_WORDS.get(fault.action, fault.action)} node {fault.node}",
-         f"fault fault-{direction(fault)}")
-        for fault in scene.timeline.faults
-    ]  # fmt: skip
+    labels = _fault_labels(scene)
     labels += [
         (mark.at_ms, f"✗ {mark.words(scene.place(mark.partition))}",
          "anomaly" if mark.forbidden else "anomaly allowed")
@@ -39,24 +36,49 @@ def strip(scene: Scene) -> Figure | None:
         )
         lanes = Lanes(LANES_MAX)
         placed = []
-        for at_ms, words, kind in labels:
-            width = LETTER * len(words) + 12
-            begin = max(0.0, min(x(at_ms), layout.width - width))
-            placed.append((x(at_ms), begin, lanes.place(begin, begin + width), words, kind))
+        for at_ms, label, kind in labels:
+            words = fitted(label, layout)
+            place = beside(x(at_ms), words, layout)
+            lane = lanes.place(place.begin, place.end)
+            placed.append((x(at_ms), place, lane, words, kind))
         said = "; ".join(
             f"{words} at {scene.frame.seconds(at):.1f} s" for at, words, _ in labels[:20]
         )
         drawing = Drawing(
             scene.frame, layout, LANE * lanes.count + 6, f"What was done and went wrong: {said}"
         )
-        for at, begin, lane, words, kind in placed:
+        for at, _place, lane, _words, kind in placed:
             top = 4 if lane is None else LANE * lane + 4
             drawing.line(at, top, at, drawing.height, f"mark {_line_kind(kind)}")
+        for _at, place, lane, words, kind in placed:  # over the lines of the others
             if lane is not None:
-                drawing.text(begin + 4, LANE * lane + 15, words, kind)
+                drawing.text(place.x, LANE * lane + 15, words, kind, place.anchor)
         return drawing
 
     return Figure(title="", note="", drawings=drawn(draw))
+
+
+def _fault_labels(scene: Scene) -> list[tuple[float, str, str]]:
+    """Faults in words; what was done to several nodes at once is one label."""
+    near_ms = TOGETHER_SHARE * (scene.frame.end_ms - scene.frame.begin_ms)
+    groups: list[list[Fault]] = []
+    for fault in scene.timeline.faults:
+        latest = groups[-1][-1] if groups else None
+        together = (
+            latest is not None
+            and latest.action == fault.action
+            and fault.at_ms - groups[-1][0].at_ms <= near_ms
+        )
+        if together:
+            groups[-1].append(fault)
+        else:
+            groups.append([fault])
+    labels = []
+    for group in groups:
+        action = ACTION_WORDS.get(group[0].action, group[0].action)
+        kind = f"fault fault-{direction(group[0])}"
+        labels.append((group[0].at_ms, f"{action} {nodes_text(f.node for f in group)}", kind))
+    return labels
 
 
 def _line_kind(kind: str) -> str:

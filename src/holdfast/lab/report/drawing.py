@@ -135,6 +135,32 @@ class Drawing:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Words at a line: the room that they take, and where they are anchored in it."""
+
+    begin: float
+    end: float
+    x: float
+    anchor: str
+
+
+def beside(x: float, words: str, layout: Layout) -> Label:
+    """Put words to the right of a line, or to the left of it near the drawing's end."""
+    width = LETTER * len(words) + 10
+    if x + width <= layout.width:
+        return Label(x, x + width, x + 4, "start")
+    if x >= width:
+        return Label(x - width, x, x - 4, "end")
+    return Label(0.0, width, 4.0, "start")
+
+
+def fitted(words: str, layout: Layout) -> str:
+    """As many of these words as a drawing has room for."""
+    most = int((layout.width - 14) / LETTER)
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
 class Lanes:
     """Puts labels into rows in which they don't overlap; None where no row has room."""
 

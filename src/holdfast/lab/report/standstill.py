@@ -44,17 +44,18 @@ def standstills(evidence: Evidence, settings: Mapping[str, str]) -> list[Standst
         if not any(partition in point.acknowledged for point in evidence.points):
             continue  # nobody writes there
         for begin_ms, end_ms, leader, absent in _hindered(evidence.timeline, partition):
-            silent = _silence(evidence.points, evidence.point_ms, partition, begin_ms, end_ms)
-            if silent is not None:
-                found.append(
-                    Standstill(
-                        partition=partition,
-                        begin_ms=silent[0],
-                        end_ms=silent[1],
-                        leader=leader,
-                        absent=absent,
-                    )
+            found += [
+                Standstill(
+                    partition=partition,
+                    begin_ms=silent_ms,
+                    end_ms=again_ms,
+                    leader=leader,
+                    absent=absent,
                 )
+                for silent_ms, again_ms in _silences(
+                    evidence.points, evidence.point_ms, partition, begin_ms, end_ms
+                )
+            ]
     return sorted(found, key=lambda each: (each.begin_ms, each.partition))
 
 
@@ -92,28 +93,27 @@ def _hindered(
         since, state = (at_ms if hindered else None), now
 
 
-def _silence(
+def _silences(
     points: Sequence[Point],
     width_ms: float,
     partition: TopicPartition,
     begin_ms: float,
     end_ms: float,
-) -> tuple[float, float] | None:
-    """Return the longest silence in there, if events were sent meanwhile, and it is long."""
-    best: tuple[float, float] | None = None
-    since: float | None = None
+) -> Iterator[tuple[float, float]]:
+    """Yield every long stretch in there in which events were sent and none was acknowledged."""
+    since = until = begin_ms
     sent = 0.0
     for point in points:
         first, last = point.at_ms - width_ms / 2, point.at_ms + width_ms / 2
-        if first < begin_ms or last > end_ms or partition in point.acknowledged:
-            since, sent = None, 0.0
+        if begin_ms <= first and last <= end_ms and partition not in point.acknowledged:
+            since = first if not sent else since
+            until, sent = last, sent + point.sent
             continue
-        since = first if since is None else since
-        sent += point.sent
-        long_enough = last - since >= max(SHORT_MS, best[1] - best[0] if best else 0.0)
-        if sent and long_enough:
-            best = (since, last)
-    return best
+        if sent and until - since >= SHORT_MS:
+            yield since, until
+        sent = 0.0
+    if sent and until - since >= SHORT_MS:
+        yield since, until
 
 
 WORDS = {"KILL": "had been killed", "STOP": "had been stopped", "exit": "had left"}

@@ -30,9 +30,8 @@ from holdfast.lab.report.tables import (
     table_view,
 )
 from holdfast.lab.report.values import Lag, PartReport, ReportData
-from holdfast.lab.report.words import ACTION_WORDS
+from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
-FAULTS_SAID_MAX = 6
 HURTS = (DOWN_ACTIONS | {"TERM"}) - {"exit"}  # an exit is what SIGTERM leads to
 
 
@@ -200,19 +199,13 @@ def broken_on_purpose(faults: Iterable[Fault]) -> str:
     hurts = Counter((fault.action, fault.node) for fault in faults if fault.action in HURTS)
     if not hurts:
         return "no node was hurt"
-    if len(hurts) <= FAULTS_SAID_MAX:
-        return ", ".join(
-            f"{ACTION_WORDS.get(action, action)} of node {node}"
-            + (f" ({count} times)" if count > 1 else "")
-            for (action, node), count in hurts.items()
-        )
-    actions: dict[str, list[int]] = {}
+    alike: dict[tuple[str, int], list[int]] = {}
     for (action, node), count in hurts.items():
-        actions.setdefault(action, []).extend([node] * count)
+        alike.setdefault((action, count), []).append(node)
     return ", ".join(
-        f"{len(nodes)} x {ACTION_WORDS.get(action, action)} (nodes "
-        f"{', '.join(str(node) for node in sorted(set(nodes)))})"
-        for action, nodes in actions.items()
+        f"{ACTION_WORDS.get(action, action)} of {nodes_text(nodes)}"
+        + (f" ({count} times{' each' if len(nodes) > 1 else ''})" if count > 1 else "")
+        for (action, count), nodes in alike.items()
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import Timeline
@@ -35,6 +35,14 @@ def describe(event: Event, previous: Event | None = None) -> str:
         before = f"{_nodes(previous.isr)} → " if isinstance(previous, IsrChange) else ""
         return f"{event.topic}-{event.partition}: ISR {before}{_nodes(event.isr)}"
     return event.text if isinstance(event, Note) else event.KIND
+
+
+def nodes_text(nodes: Iterable[int]) -> str:
+    """Nodes as a sentence names them: "node 1", "nodes 0 and 2"."""
+    names = [str(node) for node in dict.fromkeys(nodes)]
+    if len(names) == 1:
+        return f"node {names[0]}"
+    return f"nodes {', '.join(names[:-1])} and {names[-1]}"
 
 
 def _leader(node: int) -> str:
