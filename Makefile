@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-apache check format simulate soak bench mutants apache docs lock clean distclean
+.PHONY: help demo test quick test-apache check format simulate soak bench mutants apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,8 +34,14 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 demo: $(VENV)/.run ## a cluster, a crash, a Spark table, and the evidence that nothing was lost
 	@$(BIN)/holdfast demo $(ARGS)
 
+# On all cores; what may not run beside each other is in one group (tests/lanes.py).
+ON_ALL_CORES := -n auto --dist loadgroup --no-loadscope-reorder --durations 15 --durations-min 5
+
 test: $(VENV)/.dev ## the whole test suite
-	@$(BIN)/pytest -m "not apache" $(ARGS)
+	@$(BIN)/pytest -m "not apache" $(ON_ALL_CORES) $(ARGS)
+
+quick: $(VENV)/.dev ## of it all that needs no process, and fewer fresh seeds
+	@HOLDFAST_TEST_CHUNKS=10 $(BIN)/pytest -m "not apache and not process" $(ON_ALL_CORES) $(ARGS)
 
 test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \

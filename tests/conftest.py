@@ -6,6 +6,7 @@ import gc
 import signal
 
 import pytest
+from tests.lanes import Lanes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,7 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Lanes(config), "lanes")
     # A shell's background job ignores SIGINT, and so would every process that a test interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -47,6 +47,7 @@ def load(port: int, **job: Any) -> dict[str, float]:
     return result
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_load_counts_what_the_floor_took(port: int, tmp_path: Path) -> None:
     produced = load(
@@ -64,6 +65,7 @@ def test_the_load_counts_what_the_floor_took(port: int, tmp_path: Path) -> None:
     assert fetched["mb_per_s"] == pytest.approx(fetched["records_per_s"] * 100 / 1e6)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_a_run_that_fails_is_no_measurement() -> None:
     with pytest.raises(AssertionError, match="load: "):

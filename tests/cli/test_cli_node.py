@@ -81,6 +81,7 @@ def running(config: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(BOUND_S)
 
 
+@pytest.mark.serial
 def test_a_node_by_hand(tmp_path: Path) -> None:
     """Goal: format, run, stop, as the documentation says. Method: also all that must be refused
     while it runs and after.
@@ -106,6 +107,7 @@ def test_a_node_by_hand(tmp_path: Path) -> None:
     assert "node" in refused("node", "--config", other)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -121,6 +123,7 @@ def test_settings_that_can_not_be_honoured(tmp_path: Path, override: str, said: 
     assert said in refused("node", "--config", config, "--override", override)
 
 
+@pytest.mark.process
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     """Goal: whatever is named as the file, one line says what is wrong. Method: bytes."""
     path = tmp_path / "server.properties"
@@ -131,6 +134,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
 def test_a_controllers_port_in_use(tmp_path: Path) -> None:
     """Goal: the error names the port. Method: listen on it."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -25,7 +25,7 @@ from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP_3")  # brokers 0, 1 and 2 of any Kafka
 BOUND_S = 30.0
 ONCE = '{"topic":"t","partition":0,"replicas":[0]}'

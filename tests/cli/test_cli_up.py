@@ -31,6 +31,7 @@ def holdfast(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[st
     return done
 
 
+@pytest.mark.serial
 def test_a_cluster_from_up_to_down(tmp_path: Path) -> None:
     """Goal: the whole round as documented. Method: up --detach, look, kill, start, down, again."""
     directory = tmp_path / "cluster"
@@ -78,6 +79,7 @@ def test_a_cluster_from_up_to_down(tmp_path: Path) -> None:
     holdfast("down", *at)
 
 
+@pytest.mark.serial
 def test_ctrl_c_stops_a_foreground_cluster(tmp_path: Path) -> None:
     """Goal: Ctrl-C leaves nothing behind. Method: SIGINT to `up`, then look for its nodes."""
     arguments = ["up", "--brokers", "1", "--combined", "--port", "0", "--data-dir", str(tmp_path)]

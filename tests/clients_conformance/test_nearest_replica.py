@@ -22,7 +22,7 @@ from holdfast.core.read_replica import RACK_AWARE
 
 kafka = pytest.importorskip("kafka")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.serial]
 BOUND_S = 60.0
 SIZE = 1000
 

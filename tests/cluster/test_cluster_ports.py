@@ -45,6 +45,7 @@ def test_a_port_comes_again_after_all_others_and_not_while_it_is_in_use() -> Non
         free_ports(BLOCK)
 
 
+@pytest.mark.process
 def test_no_two_processes_get_the_same() -> None:
     """Method: both draw the same block first; it fails when nothing guards a block."""
     command = [sys.executable, "-c", HOLDER]

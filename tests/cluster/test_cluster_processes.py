@@ -35,6 +35,7 @@ def wait_for(pid: int, identity: str, state: State) -> None:
     )
 
 
+@pytest.mark.process
 def test_states_follow_signals(child: tuple[int, str]) -> None:
     """Goal: running, stopped, dead are told apart. Method: STOP, CONT, KILL."""
     pid, identity = child
@@ -48,6 +49,7 @@ def test_states_follow_signals(child: tuple[int, str]) -> None:
     assert not processes.send(pid, identity, signal.SIGKILL)
 
 
+@pytest.mark.process
 def test_a_stranger_with_the_same_pid_is_left_alone(child: tuple[int, str]) -> None:
     """Goal: a pid that was given away again is never signalled. Method: another identity."""
     pid, identity = child
@@ -57,6 +59,7 @@ def test_a_stranger_with_the_same_pid_is_left_alone(child: tuple[int, str]) -> N
     assert processes.state(pid, identity) is State.RUNNING
 
 
+@pytest.mark.process
 def test_a_child_that_has_ended_is_dead_and_leaves_no_zombie(tmp_path: Path) -> None:
     """Goal: a parent that lives long keeps no corpses. Method: a child that ends at once."""
     pid = processes.spawn([sys.executable, "-c", "pass"], log_file=tmp_path / "log")
@@ -67,6 +70,7 @@ def test_a_child_that_has_ended_is_dead_and_leaves_no_zombie(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.process
 def test_it_has_a_session_of_its_own_and_its_output_is_kept(
     child: tuple[int, str], tmp_path: Path
 ) -> None:
@@ -79,6 +83,7 @@ def test_it_has_a_session_of_its_own_and_its_output_is_kept(
     )
 
 
+@pytest.mark.process
 def test_the_start_time_is_the_systems(child: tuple[int, str]) -> None:
     """Goal: `start_time` is what other tools show. Method: it lies just behind us."""
     pid, _ = child

@@ -14,7 +14,7 @@ from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import State
 from holdfast.wire.messages import create_topics
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.serial]
 ALL = (0, 1, 2, 100, 101, 102)
 
 

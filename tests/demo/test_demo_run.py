@@ -13,7 +13,7 @@ import sqlalchemy as sql
 
 from holdfast import cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.serial]
 
 LINES = 900
 

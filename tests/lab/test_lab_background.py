@@ -20,6 +20,11 @@ from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
 
 
+@pytest.fixture(autouse=True)
+def _git_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(background.COMMIT, "of a test")
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     folder = tmp_path / "src"
@@ -109,6 +114,7 @@ def test_a_copy_stays_what_it_was(source: Path, tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 2, "nothing unfinished is left"
 
 
+@pytest.mark.process
 def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
     """Method: a program that says where its code lies, started as `make soak` is."""
     program = tmp_path / "long_run.py"
@@ -118,7 +124,8 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
         "background.run_on_copy('long_run', sys.argv[1:])\n"
         "print(background.SOURCE, sys.argv[1:], background.fingerprint(background.LAB))\n"
     )
-    environment = {key: value for key, value in os.environ.items() if key != "HOLDFAST_CODE_COPY"}
+    ours = {background.COMMIT, "HOLDFAST_CODE_COPY"}
+    environment = {key: value for key, value in os.environ.items() if key not in ours}
     done = subprocess.run(
         [sys.executable, "-m", "long_run", "--runs", "3"],
         cwd=tmp_path,

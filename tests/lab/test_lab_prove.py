@@ -27,6 +27,7 @@ def prove(*arguments: str, timeout_s: float = 20.0) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_scenarios_are_listed() -> None:
     found = prove("--list")
@@ -35,6 +36,7 @@ def test_scenarios_are_listed() -> None:
     assert found.stdout.startswith("one-broker-down ")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -57,6 +59,7 @@ def test_what_can_not_be_run_is_refused_with_the_reason(
     assert words in found.stderr
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_acks_one_loses_exactly_what_only_the_dead_leader_had(tmp_path: Path) -> None:
     output = tmp_path / "run"
@@ -80,6 +83,7 @@ def test_acks_one_loses_exactly_what_only_the_dead_leader_had(tmp_path: Path) ->
     assert json.loads(checked.stdout) == verdict
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_one_broker_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     arguments = ("one-broker-down", "--signal", "KILL", "--duration", "0.5", "--no-control")
@@ -90,6 +94,7 @@ def test_one_broker_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     assert str(tmp_path / "run" / "report.html") in found.stdout
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_controllers_come_and_go_and_data_notice_nothing(tmp_path: Path) -> None:
     """SIGKILL and SIGSTOP of the active controller of three; then a majority of them is killed."""
@@ -107,6 +112,7 @@ def test_controllers_come_and_go_and_data_notice_nothing(tmp_path: Path) -> None
     assert seen["metadata changes made meanwhile"] == "0"
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_a_leader_that_stood_still_acknowledges_nothing_that_it_can_not_keep(
     tmp_path: Path,
@@ -119,6 +125,7 @@ def test_a_leader_that_stood_still_acknowledges_nothing_that_it_can_not_keep(
     assert control["anomalies"]["lost"] == 9
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_an_eligible_replica_saves_what_the_last_in_sync_one_loses(tmp_path: Path) -> None:
     arguments = ("last-replica-standing", "--no-control")

@@ -19,7 +19,7 @@ from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
 from holdfast.lab import soak_campaigns
 from holdfast.lab.aftermath import lost_check, recovery_table
-from holdfast.lab.background import LAB, fingerprint
+from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import Outcome, PartResult
@@ -231,6 +231,7 @@ def quiet(_line: str) -> None:
 @pytest.fixture(autouse=True)
 def _runs_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv(COMMIT, "of a test")  # git is not asked
 
 
 def test_soak_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def write_and_kill(path: Path, count: int) -> int:
     return told[-1]
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_sigkill_in_the_middle_of_appending(tmp_path: Path) -> None:
     draw = random.Random(1)

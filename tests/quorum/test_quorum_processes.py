@@ -17,7 +17,7 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.messages.metadata import MetadataRequest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.serial]
 
 
 FAILOVER_S = 2.0  # what a new active controller may take; it is measured in tens of milliseconds

@@ -43,6 +43,7 @@ print(file.size, file.pread(2, 5999))
     return done.stdout
 
 
+@pytest.mark.process
 def test_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "f"
     assert limited_append(path) == f"{errno.EFBIG} 6000\n10000 b'ac'\n"
@@ -65,6 +66,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.close()
 
 
+@pytest.mark.process
 def test_locks_hold_between_processes_and_end_with_them(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     code = f"""
@@ -176,6 +178,7 @@ def test_clock_and_runtime() -> None:
     assert runtime.clock.monotonic_ms() <= runtime.clock.monotonic_ms()
 
 
+@pytest.mark.process
 def test_import_brings_nothing_that_asyncio_does_not() -> None:
     """A node starts in milliseconds; each of these would cost some (PERFORMANCE.md)."""
     code = """

@@ -46,6 +46,7 @@ def test_what_failed_once_is_clean(entry: dict[str, object]) -> None:
         pytest.fail("\n".join(report.failure(outcome, "python -m holdfast.testing.simulation")))
 
 
+@pytest.mark.process
 def test_a_killed_batch_leaves_no_process_behind(tmp_path: Path) -> None:
     """Goal: whoever ends a batch of hours has their cores back.
 

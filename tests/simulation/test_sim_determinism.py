@@ -110,11 +110,13 @@ print(module.{call})
     return done.stdout.strip()
 
 
+@pytest.mark.process
 def test_every_fault_is_in_the_hash_and_repeats() -> None:
     here = every_fault(1)
     assert here == every_fault(1) == elsewhere("every_fault(1)", "7")
 
 
+@pytest.mark.process
 def test_a_plan_s_run_depends_on_nothing_but_its_seed() -> None:
     drawn = [draw_plan(seed, LIGHT) for seed in SEEDS]
     assert any(plan.provoked for plan in drawn)

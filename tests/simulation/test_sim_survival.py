@@ -81,6 +81,7 @@ def test_one_crash_and_one_power_cut_lose_nothing(seed: int) -> None:
     assert crash_and_power_cut(seed) == crash_and_power_cut(seed)
 
 
+@pytest.mark.process
 def test_run_depends_on_nothing_but_its_seed() -> None:
     code = f"""
 import importlib.util

@@ -112,6 +112,7 @@ def test_other_seeds_are_other_runs() -> None:
     assert len({play(seed) for seed in range(8)}) == 8
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_no_dependence_on_the_process_or_its_hash_seed() -> None:
     digests = {play_elsewhere(3, hash_seed) for hash_seed in ("0", "0", "1", "2")}

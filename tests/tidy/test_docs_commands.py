@@ -57,6 +57,7 @@ def test_every_command_exists() -> None:
         assert command in COMMANDS, f"{page} types holdfast {command}"
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_every_flag_exists() -> None:
     for page, command, arguments in typed():

@@ -10,9 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "mutants.py"
 
 
+@pytest.mark.process
 def test_every_mutation_applies() -> None:
     done = subprocess.run(
         [sys.executable, SCRIPT, "--check"],

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -28,7 +29,7 @@ Row = dict[str, Any]
 SOURCE: Final = Path(holdfast.__file__).parent.parent  # in a long run that of its copy
 COPIES: Final = Path("runs") / "code"
 _COPY: Final = "HOLDFAST_CODE_COPY"  # set where the program runs on one
-_COMMIT: Final = "HOLDFAST_CODE_COMMIT"  # what it was made of
+COMMIT: Final = "HOLDFAST_CODE_COMMIT"  # what it was made of
 LEFT_OUT: Final = ("__pycache__", "*.pyc", "*.egg-info")
 
 # Folders of src that a proof exercises: an edit in one of them ends what its results are worth.
@@ -64,13 +65,14 @@ def fingerprint(paths: Iterable[str], source: Path = SOURCE) -> str:
     return digest.hexdigest()[:16]
 
 
-def commit(source: Path = SOURCE) -> str | None:
+@cache
+def commit() -> str | None:
     """Return the commit of the code, "+" behind it when files differ; None without git."""
-    if _COMMIT in os.environ:
-        return os.environ[_COMMIT] or None
+    if COMMIT in os.environ:
+        return os.environ[COMMIT] or None
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(source), *words]
+        command = ["git", "-C", str(SOURCE), *words]
         found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
         return found.stdout.strip()
 
@@ -92,7 +94,6 @@ class Results:
     def __init__(self, path: Path | None, paths: Sequence[str], source: Path = SOURCE) -> None:
         self._paths, self._source = paths, source
         self.code = fingerprint(paths, source)
-        self._commit = commit()
         self.rows: list[Row] = []
         self.others = 0
         self._file: int | None = None
@@ -130,7 +131,7 @@ class Results:
         if fingerprint(self._paths, self._source) != self.code:
             raise ResultsError("the code was changed while this ran: what it found is of neither")
         at = f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
-        whole = {**row, "at": at, "code": self.code, "commit": self._commit}
+        whole = {**row, "at": at, "code": self.code, "commit": commit()}
         self.rows.append(whole)
         if self._file is not None:
             os.write(self._file, json.dumps(whole).encode() + b"\n")
@@ -162,7 +163,7 @@ def run_on_copy(module: str, arguments: Sequence[str]) -> None:
         return
     copy = copied(COPIES)
     path = os.pathsep.join([str(copy), *filter(None, [os.environ.get("PYTHONPATH")])])
-    stamp = {_COPY: str(copy), _COMMIT: commit() or ""}
+    stamp = {_COPY: str(copy), COMMIT: commit() or ""}
     environment = {**os.environ, "PYTHONPATH": path, **stamp}
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-m", module, *arguments], environment)  # noqa: S606

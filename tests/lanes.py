@@ -1,0 +1,157 @@
+"""Which tests run where, when and beside whom; and that each says of itself what is true.
+
+- `process`: it starts processes. Who doesn't say so and starts one fails at that line, in every
+  lane: so `make quick`, all that needs no process, can't get slow unnoticed.
+- `serial`: it kills nodes, or waits for sessions and timeouts of real ones. These run one after the
+  other on one worker, first, and every other worker gives way to them.
+- `slow`: over 250 ms. A run says at its end whose mark is not true.
+
+Everything else runs on all cores: tests with processes by their folder, which shares its cluster;
+slow ones each for itself; quick ones by their file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.simulate.fresh import CHUNKS, FIRST, SEEDS
+
+SLOW_S = 0.25
+NOT_SLOW_S = 0.1  # between the two it depends on the machine
+SAID_MAX = 10
+STARTS_PROCESS = frozenset(
+    {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+)
+# Fixtures of a session or a module that start processes which outlive a test.
+PROCESS_FIXTURES = frozenset({"bootstrap", "cluster", "postgresql", "spark", "target"})
+PROCESS_MARKS = ("apache", "chromium", "kcat", "postgresql", "spark")
+GIVE_WAY = 10  # of os.nice
+SERIAL = "serial"
+
+
+class Lanes:
+    """One run's; in each worker, and in the process that they report to."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.worker = hasattr(config, "workerinput")
+        self.seconds: dict[str, list[float]] = defaultdict(list)  # of a function's cases
+        self.marked: set[str] = set()  # functions that say that they are slow
+        self._running: pytest.Item | None = None
+        self._gives_way = False
+        sys.addaudithook(self._audit)
+
+    # -- what a test starts --------------------------------------------------------------------
+
+    def _audit(self, event: str, _arguments: tuple[Any, ...]) -> None:
+        if event in STARTS_PROCESS and self._running is not None:
+            item = self._running
+            if item.get_closest_marker("process") is None:
+                self._running = None  # said once
+                pytest.fail(f"{item.nodeid} starts a process: mark it with pytest.mark.process")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        self._running = item
+        if self._gives_way and not is_serial(item):
+            self._gives_way = False
+            os.nice(GIVE_WAY)
+        try:
+            return (yield)
+        finally:
+            self._running = None
+
+    # -- who runs where ------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            if is_serial(item) or uses_process(item):
+                item.add_marker(pytest.mark.process)
+        if self.worker:
+            for item in items:
+                item.add_marker(pytest.mark.xdist_group(group(item)))
+            items.sort(key=turn)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._gives_way = self.worker and any(is_serial(item) for item in session.items)
+
+    # -- what is said at the end ---------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self.worker:
+            return
+        # xdist puts the group behind a name, which could not be given to pytest again.
+        report.nodeid = without_group(report.nodeid)
+        name = report.nodeid.partition("[")[0]
+        if report.when == "call":
+            self.seconds[name].append(report.duration)
+        if "slow" in report.keywords:
+            self.marked.add(name)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        write = terminalreporter.write_line
+        longest = {name: max(seconds) for name, seconds in self.seconds.items()}
+        unmarked = [name for name in longest if longest[name] > SLOW_S and name not in self.marked]
+        quick = [name for name in self.marked if longest.get(name, SLOW_S) < NOT_SLOW_S]
+        for names, text in ((unmarked, "and is not marked slow"), (quick, "and is marked slow")):
+            names.sort(key=lambda name: -longest[name])
+            for name in names[:SAID_MAX]:
+                write(f"{name} took {longest[name]:.2f} s {text}")
+            if len(names) > SAID_MAX:
+                write(f"... and {len(names) - SAID_MAX} more")
+        chunks = sum(
+            len(cases) for name, cases in self.seconds.items() if "fresh_seeds_are_clean" in name
+        )
+        if chunks:
+            write(
+                f"simulator: {chunks * SEEDS} fresh seeds of {FIRST} to "
+                f"{FIRST + CHUNKS * SEEDS - 1}; one again: make simulate SEED=... "
+                "ARGS='--scale light'"
+            )
+
+
+def is_serial(item: pytest.Item) -> bool:
+    return item.get_closest_marker(SERIAL) is not None
+
+
+def uses_process(item: pytest.Item) -> bool:
+    """Return whether it needs a program, or a fixture that a process is behind for many tests."""
+    if any(item.get_closest_marker(name) for name in PROCESS_MARKS):
+        return True
+    found = getattr(item, "_fixtureinfo", None)
+    shared = {} if found is None else found.name2fixturedefs
+    return any(
+        name in shared and shared[name][-1].scope in {"module", "session"}
+        for name in PROCESS_FIXTURES
+    )
+
+
+def without_group(name: str) -> str:
+    return name.rpartition("@")[0] if name.rfind("@") > name.rfind("]") else name
+
+
+def group(item: pytest.Item) -> str:
+    """Return what has to run on one worker."""
+    path = Path(item.nodeid.partition("::")[0])
+    if is_serial(item):
+        return SERIAL
+    if item.get_closest_marker("process") is not None:
+        return str(path.parent)
+    if item.get_closest_marker("slow") is not None:
+        return item.nodeid.replace("@", "-")
+    return str(path)
+
+
+def turn(item: pytest.Item) -> int:
+    """Return the place in the order: what takes long begins early, so that all end together."""
+    if is_serial(item):
+        return 0
+    if item.get_closest_marker("process") is not None:
+        return 1
+    return 2 if item.get_closest_marker("slow") is not None else 3
