@@ -268,7 +268,7 @@ def test_records_are_deleted(run: Run, brokers: str, driver: Driver, tmp_path: P
     [
         (["reassign-partitions"], "Say what to do"),
         (["reassign-partitions", "--list", "--spread"], "Say what to do"),
-        (["reassign-partitions", "--execute"], "--reassignment-json-file FILE is missing"),
+        (["reassign-partitions", "--execute"], "--execute takes --reassignment-json-file FILE"),
         (["reassign-partitions", "--replication-factor", "2"], "of which topics?"),
         (["reassign-partitions", "--generate"], "--topics-to-move-json-file"),
         (["reassign-partitions", "--verify", "--reassignment-json-file", "/nowhere"], "No such"),

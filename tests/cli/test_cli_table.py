@@ -47,10 +47,10 @@ def test_each_command_explains_itself(run: Run, name: str) -> None:
 
 
 def test_a_cluster_that_is_not_there(run: Run, tmp_path: Path) -> None:
-    """Goal: one line that says what to do, status 1. Method: each command that needs one."""
+    """Goal: one line that says what to do, status 2. Method: each command that needs one."""
     for command in (["down"], ["status"], ["kill", "0"], ["start", "0"]):
         outcome = run(*command, "--data-dir", str(tmp_path))
-        assert outcome.status == 1
+        assert outcome.status == 2
         assert outcome.errors.startswith("holdfast: There is no cluster in")
         assert outcome.errors.count("\n") == 1
 
@@ -79,7 +79,7 @@ def test_how_many_controllers_there_can_be(run: Run, tmp_path: Path, controllers
     """Goal: the error names the option, and leaves nothing. Method: too few, too many."""
     directory = tmp_path / "new"
     outcome = run("up", "--controllers", controllers, "--data-dir", str(directory))
-    assert outcome.status == 1
+    assert outcome.status == 2
     assert "--controllers" in outcome.errors
     assert not directory.exists()
 
@@ -102,7 +102,7 @@ def test_the_default_data_directory() -> None:
 def test_addresses_are_checked(text: str) -> None:
     """Goal: a typing mistake is found before any waiting. Method: malformed addresses."""
     with pytest.raises(CommandError, match="--bootstrap-server"):
-        options.bootstrap_servers(text)
+        options.target(text)
 
 
 def test_a_random_id_and_a_missing_file(run: Run, tmp_path: Path) -> None:

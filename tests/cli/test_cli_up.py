@@ -37,7 +37,7 @@ def test_a_cluster_from_up_to_down(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     at = ["--data-dir", str(directory)]
     misspelt = ["--config", "num.partition=5"]
-    refused = holdfast("up", "--detach", *at, "--config", "num.partitions=many", status=1)
+    refused = holdfast("up", "--detach", *at, "--config", "num.partitions=many", status=2)
     assert "num.partitions=many" in refused.stderr
     up = holdfast("up", "--detach", "--port", "0", *at, "--config", "num.partitions=4", *misspelt)
     assert "num.partition is not a known key" in up.stderr

@@ -66,7 +66,11 @@ class CommandError(Exception):
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules were loading
+        status = EXIT_INTERRUPTED
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:

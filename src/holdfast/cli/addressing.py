@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.options import did_you_mean
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.processes import State
@@ -48,7 +49,10 @@ def _single(cluster: LocalCluster, word: str) -> int:
         return _controller(cluster, active=name == "active")
     if kind == "leader" and colon:
         return _leader(cluster, name)
-    raise CommandError(f"{word!r} names no node. NODE is one of: {WHO_HELP}", code=EXIT_USAGE)
+    advice = did_you_mean(word, [*GROUPS, "controller:active", "controller:standby"])
+    raise CommandError(
+        f"{word!r} names no node.{advice} NODE is one of: {WHO_HELP}", code=EXIT_USAGE
+    )
 
 
 def _controller(cluster: LocalCluster, *, active: bool) -> int:
@@ -74,8 +78,12 @@ def _leader(cluster: LocalCluster, name: str) -> int:
     if partitions is None:
         raise CommandError(f"leader:{name}: no broker answers, so nobody says who leads.")
     state = partitions.get(int(partition))
+    if state is None and partitions:
+        last = max(partitions)
+        raise CommandError(f"leader:{name}: {topic} has partitions 0 to {last}.")
     if state is None:
-        raise CommandError(f"leader:{name}: there is no such partition.")
+        advice = did_you_mean(topic, cluster.topic_names() or ())
+        raise CommandError(f"leader:{name}: there is no topic {topic}.{advice}")
     if state.leader < 0:
         raise CommandError(f"leader:{name}: it has no leader just now.")
     return state.leader

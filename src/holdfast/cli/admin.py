@@ -19,7 +19,6 @@ from holdfast.clients.driver import Driver, NodeChoice, UnsupportedError
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 
-CLIENT_ID = "holdfast-admin"
 REQUEST_TIMEOUT_MS = 30_000
 ANSWER_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1000 + 5
 CONTROLLER_MOVES_TIMEOUT_S = 10.0
@@ -119,8 +118,8 @@ class ConfigEntry:
 class Admin:
     """Requests to one cluster. Every method may raise `CommandError` or `DriverError`."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._driver = Driver(bootstrap, CLIENT_ID, timeout_s=ANSWER_TIMEOUT_S)
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
 
     def __enter__(self) -> Self:
         return self

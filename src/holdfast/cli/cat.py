@@ -6,7 +6,7 @@ Owns the options and the choice of mode; producing, consuming and listing are `c
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +14,38 @@ import typer
 
 from holdfast.cli import EXIT_USAGE, CommandError
 from holdfast.cli.cat_format import parse_header, parse_offsets, unescape, writer
-from holdfast.cli.options import bootstrap_servers, key_values
+from holdfast.cli.options import ClusterDir, did_you_mean, key_values, refuse_idle, target
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_PORT = 9092
+DEFAULT_DELIMITER = "\\n"
+FIRST_ANSWER_S = 5.0
+SERVERS = ("bootstrap.servers", "metadata.broker.list")
+COMPRESSION = ("compression.codec", "compression.type")
+GOES_WITH: Mapping[str, Sequence[str]] = {
+    "FILE": ["-P"],
+    "-p": ["-P", "-C"],
+    "-k": ["-P"],
+    "-K": ["-P", "-C"],
+    "-D": ["-P", "-C"],
+    "-o": ["-C"],
+    "-c": ["-P", "-C"],
+    "-e": ["-C"],
+    "-f": ["-C"],
+    "-J": ["-C", "-L"],
+    "-Z": ["-P", "-C"],
+    "-u": ["-C"],
+    "-H": ["-P"],
+    "-z": ["-P"],
+    "-l": ["-P"],
+    "-T": ["-P"],
+}
+GUESSED = {
+    "-P": "Without -P, -C or -L, input from a pipe or a file means -P.",
+    "-C": "Without -P, -C or -L, input from a terminal means -C.",
+}
+# What -J and -f say of a consumed message replaces these.
+IDLE_TOGETHER = (("-J", ("-f", "-K", "-D", "-Z")), ("-f", ("-K", "-D")))
 
 
 Files = Annotated[
@@ -33,7 +61,7 @@ Brokers = Annotated[
         "-b",
         metavar="HOST[:PORT],...",
         help="Brokers to ask first.",
-        show_default="the local cluster of the default data directory",
+        show_default="the local cluster",
     ),
 ]
 Topic = Annotated[str | None, typer.Option("-t", metavar="TOPIC", help="The topic.")]
@@ -48,8 +76,13 @@ KeyDelimiter = Annotated[
     str | None, typer.Option("-K", metavar="DELIMITER", help="Between key and value.")
 ]
 Delimiter = Annotated[
-    str,
-    typer.Option("-D", metavar="DELIMITER", help="Between messages; \\n, \\t, \\xNN..."),
+    str | None,
+    typer.Option(
+        "-D",
+        metavar="DELIMITER",
+        help="Between messages; \\n, \\t, \\xNN...",
+        show_default=DEFAULT_DELIMITER,
+    ),
 ]
 Offsets = Annotated[
     list[str] | None,
@@ -82,13 +115,16 @@ Headers = Annotated[
     list[str] | None,
     typer.Option("-H", metavar="NAME=VALUE", help="-P: a header; may be repeated."),
 ]
-Codec = Annotated[str, typer.Option("-z", metavar="CODEC", help=f"-P: {', '.join(CODECS)}.")]
+Codec = Annotated[
+    str | None,
+    typer.Option("-z", metavar="CODEC", help=f"-P: {', '.join(CODECS)}.", show_default="none"),
+]
 Lines = Annotated[
     bool, typer.Option("-l", help="-P: FILE has many messages, with -D between them.")
 ]
 Tee = Annotated[bool, typer.Option("-T", help="-P: write what is sent to output.")]
 TimeoutS = Annotated[
-    float, typer.Option("-m", metavar="SECONDS", help="Bound for the first answer.")
+    float, typer.Option("-m", metavar="SECONDS", help="Bound for the first answer.", min=0.001)
 ]
 Properties = Annotated[
     list[str] | None,
@@ -103,11 +139,12 @@ def cat(
     consume: Consume = False,
     metadata: ListMetadata = False,
     brokers: Brokers = None,
+    data_dir_option: ClusterDir = None,
     topic: Topic = None,
     partition: Partition = None,
     key: Key = None,
     key_delimiter: KeyDelimiter = None,
-    delimiter: Delimiter = "\\n",
+    delimiter: Delimiter = None,
     offsets: Offsets = None,
     count: Count = None,
     exit_at_end: ExitAtEnd = False,
@@ -117,10 +154,10 @@ def cat(
     nulls: Nulls = False,
     unbuffered: Unbuffered = False,
     headers: Headers = None,
-    codec: Codec = "none",
+    codec: Codec = None,
     lines: Lines = False,
     tee: Tee = False,
-    timeout_s: TimeoutS = 5.0,
+    timeout_s: TimeoutS = FIRST_ANSWER_S,
     properties: Properties = None,
 ) -> None:
     """Produce (-P), consume (-C) or list (-L) with kcat's flags, on any Kafka.
@@ -129,17 +166,38 @@ def cat(
     nothing unless -o stored and -X group.id=... ask for it.
     """
     mode = _mode(produce=produce, consume=consume, metadata=metadata)
-    settings = _settings(brokers, properties or [])
-    _check(mode, topic=topic, codec=codec, files=files or [], lines=lines)
+    given = {
+        "FILE": files,
+        "-p": partition,
+        "-k": key,
+        "-K": key_delimiter,
+        "-D": delimiter,
+        "-o": offsets,
+        "-c": count,
+        "-e": exit_at_end,
+        "-f": format_,
+        "-J": as_json,
+        "-Z": nulls,
+        "-u": unbuffered,
+        "-H": headers,
+        "-z": codec,
+        "-l": lines,
+        "-T": tee,
+    }
+    _check(mode, given, topic=topic, guessed=not (produce or consume or metadata))
+    settings = _settings(brokers, data_dir_option, properties or [], codec)
+    between_keys = None if key_delimiter is None else unescape(key_delimiter)
+    between = unescape(DEFAULT_DELIMITER if delimiter is None else delimiter)
+    start, stop_ms = parse_offsets(offsets or [])
+    if mode == "-P" and not between:
+        raise CommandError("-D is empty: what stands between two messages?", code=EXIT_USAGE)
     from holdfast.cli import cat_list, cat_modes  # noqa: PLC0415 - librdkafka loads for real work
 
-    if mode == "L":
+    if mode == "-L":
         cat_list.list_metadata(settings, topic, as_json=as_json, timeout_s=timeout_s)
         return
     assert topic is not None, "checked above"
-    between_keys = None if key_delimiter is None else unescape(key_delimiter)
-    between = unescape(delimiter)
-    if mode == "P":
+    if mode == "-P":
         production = cat_modes.Production(
             topic=topic,
             partition=-1 if partition is None else partition,
@@ -150,11 +208,10 @@ def cat(
             headers=[parse_header(text) for text in headers or []],
             count=count,
             tee=tee,
+            timeout_s=timeout_s,
         )
-        settings |= {"compression.codec": codec} if codec != "none" else {}
         cat_modes.produce(settings, production, files=files or [], lines=lines)
         return
-    start, stop_ms = parse_offsets(offsets or [])
     consumption = cat_modes.Consumption(
         topic=topic,
         partition=None if partition in {None, -1} else partition,
@@ -170,43 +227,67 @@ def cat(
     cat_modes.consume(settings, consumption, write)
 
 
-def _check(mode: str, *, topic: str | None, codec: str, files: Sequence[Path], lines: bool) -> None:
+def _check(mode: str, given: Mapping[str, object], *, topic: str | None, guessed: bool) -> None:
+    files, codec = given["FILE"], given["-z"]
     problem = None
-    if mode != "L" and topic is None:
-        problem = f"-{mode} needs -t TOPIC."
-    elif codec not in CODECS:
+    if mode != "-L" and not topic:
+        problem = f"{mode} needs -t TOPIC."
+    elif topic == "":
+        problem = "-t is empty."
+    elif codec is not None and codec not in CODECS:
         problem = f"-z {codec}: one of {', '.join(CODECS)} is wanted."
-    elif mode != "P" and files:
-        problem = f"Files go with -P, not with -{mode}."
-    elif lines and len(files) != 1:
+        problem += did_you_mean(str(codec), CODECS)
+    elif given["-l"] and not (isinstance(files, list) and len(files) == 1):
         problem = "-l needs exactly one FILE."
+    elif files and given["-D"] is not None and not (given["-l"] or given["-T"]):
+        problem = "-D has no effect on FILE, which is one message; -l makes many of it."
+    for with_, idle in IDLE_TOGETHER if mode == "-C" else ():
+        for option in idle:
+            if given[with_] and given[option]:
+                problem = problem or f"{option} has no effect with {with_}."
     if problem:
         raise CommandError(problem, code=EXIT_USAGE)
+    try:
+        refuse_idle(mode, given, GOES_WITH)
+    except CommandError as error:
+        if not guessed:
+            raise
+        raise CommandError(f"{error} {GUESSED[mode]}", code=error.code) from None
 
 
 def _mode(*, produce: bool, consume: bool, metadata: bool) -> str:
-    chosen = [
-        letter for letter, is_on in (("P", produce), ("C", consume), ("L", metadata)) if is_on
-    ]
+    chosen = [mode for mode, is_on in (("-P", produce), ("-C", consume), ("-L", metadata)) if is_on]
     if len(chosen) > 1:
         raise CommandError("-P, -C and -L exclude each other.", code=EXIT_USAGE)
     if chosen:
         return chosen[0]
-    return "C" if sys.stdin.isatty() else "P"
+    return "-C" if sys.stdin.isatty() else "-P"
 
 
-def _settings(brokers: str | None, properties: list[str]) -> dict[str, str]:
-    """Return librdkafka's settings: those of -X, and the brokers."""
+def _settings(
+    brokers: str | None, directory: Path | None, properties: list[str], codec: str | None
+) -> dict[str, str]:
+    """Return librdkafka's settings: those of -X, and what other options say."""
     given = key_values(properties, "-X")
     settings = {name.removeprefix("topic."): value for name, value in given.items()}
-    if brokers is not None or "bootstrap.servers" not in settings:
-        servers = ",".join(
-            address if _has_port(address) else f"{address}:{DEFAULT_PORT}"
-            for address in (brokers or bootstrap_servers(None)).split(",")
-        )
-        settings["bootstrap.servers"] = servers
+    twice = [
+        ("-b", brokers, SERVERS),
+        ("--data-dir", directory, SERVERS),
+        ("-z", codec, COMPRESSION),
+    ]
+    for option, value, names in twice:
+        for name in names:
+            if value is not None and name in settings:
+                raise CommandError(f"{option} and -X {name} say the same.", code=EXIT_USAGE)
+    if codec is not None:
+        settings["compression.codec"] = codec
+    if not any(name in settings for name in SERVERS):
+        if brokers is not None:
+            brokers = ",".join(_with_port(address.strip()) for address in brokers.split(","))
+        settings["bootstrap.servers"] = target(brokers, directory, option="-b").servers
     return settings
 
 
-def _has_port(address: str) -> bool:
-    return address.rpartition(":")[2].isdecimal() and ":" in address
+def _with_port(address: str) -> str:
+    """Return an address with the usual port where it has none, as kcat has it."""
+    return address if ":" in address or not address else f"{address}:{DEFAULT_PORT}"

@@ -177,9 +177,15 @@ class Start:
 
 def parse_offsets(texts: Sequence[str]) -> tuple[Start, int | None]:
     """Read every -o: where to begin (default: the beginning), and the timestamp to stop at."""
-    start = Start(offset=0)
+    start: Start | None = None
     stop_ms: int | None = None
     for text in texts:
+        is_stop = text.startswith("e@")
+        if (is_stop and stop_ms is not None) or (not is_stop and start is not None):
+            what = "ends" if is_stop else "begins"
+            raise CommandError(
+                f"-o {text}: another -o says already where it {what}.", code=EXIT_USAGE
+            )
         if text in {"beginning", "earliest", "start"}:
             start = Start(offset=0)
         elif text in {"end", "latest"}:
@@ -199,7 +205,7 @@ def parse_offsets(texts: Sequence[str]) -> tuple[Start, int | None]:
                 "s@MILLISECONDS or e@MILLISECONDS is wanted.",
                 code=EXIT_USAGE,
             )
-    return start, stop_ms
+    return start or Start(offset=0), stop_ms
 
 
 END = -1 << 63

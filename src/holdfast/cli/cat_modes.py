@@ -22,6 +22,7 @@ from confluent_kafka import (
 
 from holdfast.cli import EXIT_USAGE, CommandError
 from holdfast.cli import cat_format as formats
+from holdfast.cli.options import did_you_mean
 
 CHUNK_BYTES = 1 << 16
 MESSAGE_BYTES_MAX = 1 << 30
@@ -48,6 +49,7 @@ class Production:
     headers: Sequence[tuple[str, bytes | None]]
     count: int | None
     tee: bool
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +81,10 @@ def made(factory: Any, settings: dict[str, Any]) -> Any:
 
 
 def unreachable(settings: Settings, error: KafkaException) -> CommandError:
+    servers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")
     return CommandError(
-        f"-b {settings['bootstrap.servers']}: {error.args[0].str()}. Are the brokers reachable? "
-        "-m SECONDS waits longer."
+        f"-b {servers}: nobody answers there ({error.args[0].str()}). Is the address right, and is "
+        "it running? -m SECONDS waits longer."
     )
 
 
@@ -93,6 +96,10 @@ def produce(
 ) -> None:
     """Send the input and wait for all acknowledgements. CommandError: one message failed."""
     producer = made(Producer, client_settings(settings))
+    try:  # a message would be tried for five minutes where nobody is
+        producer.list_topics(production.topic, timeout=production.timeout_s)
+    except KafkaException as error:
+        raise unreachable(settings, error) from None
     failures: list[str] = []
 
     def delivered(error: KafkaError | None, _message: Any) -> None:
@@ -161,7 +168,7 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}.") from None
+        raise CommandError(f"FILE {path}: {error.strerror}.", code=EXIT_USAGE) from None
 
 
 def split_file(path: Path, delimiter: bytes) -> Iterator[bytes]:
@@ -170,7 +177,7 @@ def split_file(path: Path, delimiter: bytes) -> Iterator[bytes]:
         with path.open("rb") as file:
             yield from (data for data in split(file, delimiter) if data)
     except OSError as error:
-        raise CommandError(f"-l {path}: {error.strerror}.") from None
+        raise CommandError(f"-l {path}: {error.strerror}.", code=EXIT_USAGE) from None
 
 
 def split(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
@@ -227,7 +234,9 @@ def _leaders(consumer: Any, settings: Settings, consumption: Consumption) -> dic
         raise unreachable(settings, error) from None
     topic = found.topics[consumption.topic]
     if topic.error is not None:
-        raise CommandError(f"-t {consumption.topic}: {topic.error.str()}")
+        known = consumer.list_topics(timeout=consumption.timeout_s).topics
+        advice = did_you_mean(consumption.topic, [*known])
+        raise CommandError(f"-t {consumption.topic}: {topic.error.str()}.{advice}")
     wanted = sorted(topic.partitions)
     if consumption.partition is not None:
         if consumption.partition not in topic.partitions:

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
 from holdfast.cli.addressing import WHO_HELP, addressed
-from holdfast.cli.options import AsJson, DataDir, data_dir
+from holdfast.cli.options import AsJson, DataDir, data_dir, did_you_mean
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import to_json
 from holdfast.cluster.nodes import ClusterStatus
@@ -44,6 +44,7 @@ def down(data_dir_option: DataDir = None) -> None:
 def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
     """Show each node's process, address and share of the partitions.
 
+    While no controller is active, nobody knows who leads and who is in sync: nothing is said of it.
     Exit status: 0 if every node serves, 1 if one doesn't, if no controller is active, or if
     partitions lack replicas or a leader.
     """
@@ -99,7 +100,8 @@ def kill(
     name = signal.upper().removeprefix("SIG")
     if name not in SIGNALS:
         raise CommandError(
-            f"--signal {signal} is not one of {', '.join(SIGNALS)}.", code=EXIT_USAGE
+            f"--signal {signal} is not one of {', '.join(SIGNALS)}.{did_you_mean(name, SIGNALS)}",
+            code=EXIT_USAGE,
         )
     cluster = LocalCluster.open(data_dir(data_dir_option))
     suited = {"CONT": (State.STOPPED,)}.get(name, (State.RUNNING, State.STOPPED))

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
 from holdfast.cli import CommandError
-from holdfast.cli.options import BootstrapServer, bootstrap_servers
-from holdfast.clients.driver import Driver, UnsupportedError
+from holdfast.cli.groups import Command, group, remember_target, target_of
+from holdfast.cli.options import AsJson, BootstrapServer, ClusterDir, connected
+from holdfast.clients.driver import UnsupportedError
 from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
 
-ANSWER_S = 35.0
-
-cluster = typer.Typer(
-    help="The cluster's id; brokers that are gone for good.",
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+cluster = group("The cluster's id; brokers that are gone for good.")
+cluster.callback()(remember_target)
 
 
-@cluster.command("cluster-id")
-def cluster_id(bootstrap_server: BootstrapServer = None) -> None:
+@cluster.command("cluster-id", cls=Command)
+def cluster_id(
+    context: typer.Context,
+    *,
+    bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Print the cluster's id."""
-    with Driver(bootstrap_servers(bootstrap_server), timeout_s=ANSWER_S) as driver:
-        print(f"Cluster ID: {driver.metadata([]).cluster_id}")
+    with connected(target_of(context, bootstrap_server, data_dir_option)) as driver:
+        found = driver.metadata([]).cluster_id
+    print(json.dumps({"cluster_id": found}) if as_json else f"Cluster ID: {found}")
 
 
-@cluster.command()
+@cluster.command(cls=Command)
 def unregister(
+    context: typer.Context,
+    *,
     broker: Annotated[int, typer.Option("--id", metavar="N", help="The broker's id.", min=0)],
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
 ) -> None:
     """Take a broker out of the cluster's metadata: one that is down, and won't come back.
 
     Empty it first (`holdfast reassign-partitions`): replicas that it still has stay without it.
     """
-    with Driver(bootstrap_servers(bootstrap_server), timeout_s=ANSWER_S) as driver:
+    with connected(target_of(context, bootstrap_server, data_dir_option)) as driver:
         if broker in driver.nodes():
             raise CommandError(
                 f"Broker {broker} is alive and would register again. Stop it first; "

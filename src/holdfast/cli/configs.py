@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import EXIT_USAGE, CommandError
 from holdfast.cli.admin import Admin, ConfigEntry, ResourceType, Source
-from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
+from holdfast.cli.options import (
+    AsJson,
+    BootstrapServer,
+    ClusterDir,
+    connected,
+    did_you_mean,
+    listed,
+    refuse_idle,
+    target,
+    unknown_keys,
+)
 
 KINDS = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
+GOES_WITH = {
+    "--all": ["--describe"],
+    "--add-config": ["--alter"],
+    "--delete-config": ["--alter"],
+    "--json": ["--describe"],
+}
 DEFAULT = ""  # the name of all brokers' default
 # One KEY=VALUE of a list; the value may stand in brackets and then have commas of its own.
 _PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
@@ -47,6 +63,7 @@ DeleteConfig = Annotated[
 def configs(
     *,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
     entity_type: EntityType = "topics",
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
@@ -65,13 +82,20 @@ def configs(
     kind = KINDS.get(entity_type)
     if kind is None:
         raise CommandError(
-            f"--entity-type {entity_type}: topics or brokers is wanted here.", code=EXIT_USAGE
+            f"--entity-type {entity_type}: topics or brokers is wanted here."
+            f"{did_you_mean(entity_type, KINDS)}",
+            code=EXIT_USAGE,
         )
     name = _name(kind, entity_name, default=entity_default)
     if describe == alter:
         raise CommandError("Say either --describe or --alter.", code=EXIT_USAGE)
-    if describe and (add_config or delete_config):
-        raise CommandError("--add-config and --delete-config go with --alter.", code=EXIT_USAGE)
+    given = {
+        "--all": all_,
+        "--add-config": add_config,
+        "--delete-config": delete_config,
+        "--json": as_json,
+    }
+    refuse_idle("--describe" if describe else "--alter", given, GOES_WITH)
     if alter and not (add_config or delete_config):
         raise CommandError(
             "--alter needs --add-config KEY=VALUE or --delete-config KEY.", code=EXIT_USAGE
@@ -82,13 +106,39 @@ def configs(
         )
     added = parse_added(add_config or "")
     deleted = [key.strip() for key in (delete_config or "").split(",") if key.strip()]
-    with Admin(bootstrap_servers(bootstrap_server)) as admin:
+    both = [key for key in deleted if key in added]
+    if both:
+        raise CommandError(
+            f"--add-config and --delete-config both name {both[0]}: leave one out.", code=EXIT_USAGE
+        )
+    with Admin(connected(target(bootstrap_server, data_dir_option))) as admin:
         if alter:
             assert name is not None, "checked above"
-            admin.alter_config(kind, name, add=added, delete=deleted)
-            print(_completed(kind, name))
+            _alter(admin, kind, name, added, deleted)
         else:
             _describe(admin, kind, name, everything=all_, as_json=as_json)
+
+
+def _alter(
+    admin: Admin, kind: ResourceType, name: str, added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    try:
+        admin.alter_config(kind, name, add=added, delete=deleted)
+    except CommandError as error:
+        raise CommandError(f"{error}{_advice(admin, kind, name, [*added, *deleted])}") from None
+    print(_completed(kind, name))
+
+
+def _advice(admin: Admin, kind: ResourceType, name: str, keys: Sequence[str]) -> str:
+    """Say what a topic's name or the keys may have been meant as."""
+    topics = list(admin.topic_names()) if kind is ResourceType.TOPIC else []
+    if topics and name not in topics:
+        return did_you_mean(name, topics)
+    try:
+        known = admin.describe_configs(kind, [name])[name]
+    except CommandError:
+        return ""
+    return unknown_keys(keys, [entry.name for entry in known])
 
 
 def _name(kind: ResourceType, given: str | None, *, default: bool) -> str | None:
@@ -122,6 +172,8 @@ def parse_added(text: str) -> dict[str, str]:
                 code=EXIT_USAGE,
             )
         value = match[2].strip()
+        if match[1] in found:
+            raise CommandError(f"--add-config names {match[1]} twice.", code=EXIT_USAGE)
         found[match[1]] = value[1:-1] if value.startswith("[") else value
         at = match.end()
     return found
@@ -137,6 +189,7 @@ def _describe(
     admin: Admin, kind: ResourceType, name: str | None, *, everything: bool, as_json: bool
 ) -> None:
     if name is not None:
+        _check_there(admin, kind, name)
         names = [name]
     elif kind is ResourceType.TOPIC:
         names = list(admin.topic_names())
@@ -158,6 +211,18 @@ def _describe(
         print(title(kind, resource, everything=everything))
         for entry in entries:
             print(line(entry))
+
+
+def _check_there(admin: Admin, kind: ResourceType, name: str) -> None:
+    """CommandError: there is no such topic, or the broker isn't alive to be asked."""
+    if kind is ResourceType.TOPIC:
+        topics = admin.topic_names()
+        if name not in topics:
+            advice = did_you_mean(name, topics)
+            raise CommandError(f"--entity-name {name}: there is no such topic.{advice}")
+    elif name != DEFAULT and int(name) not in admin.brokers():
+        alive = listed([str(each) for each in admin.brokers()])
+        raise CommandError(f"--entity-name {name}: it is not among the brokers alive, {alive}.")
 
 
 def is_own(kind: ResourceType, name: str, entry: ConfigEntry) -> bool:

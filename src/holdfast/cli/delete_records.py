@@ -9,14 +9,22 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
-from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
+from holdfast.cli.options import (
+    AsJson,
+    BootstrapServer,
+    ClusterDir,
+    connected,
+    did_you_mean,
+    refuse_idle,
+    target,
+)
 from holdfast.clients.admin import AdminError, TopicPartition
 from holdfast.clients.admin import delete_records as delete
 from holdfast.clients.driver import Driver, NoLeaderError
 from holdfast.wire.errors import ErrorCode
 
 ALL = -1
-TIMEOUT_S = 35.0
+WHERE = ["--topic"]
 SHAPE = '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":3}]} is wanted'
 
 OffsetJson = Annotated[
@@ -42,6 +50,7 @@ AllRecords = Annotated[
 def delete_records(
     *,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
     offset_json_file: OffsetJson = None,
     topic: TopicName = None,
     partition: Partition = None,
@@ -56,17 +65,19 @@ def delete_records(
     by_name = topic is not None
     if by_name == (offset_json_file is not None):
         raise CommandError("Say which: --topic NAME or --offset-json-file FILE.", code=EXIT_USAGE)
+    given = {"--partition": partition, "--before-offset": before_offset, "--all": all_records}
+    refuse_idle("--topic" if by_name else "--offset-json-file", given, dict.fromkeys(given, WHERE))
     if by_name and all_records == (before_offset is not None):
         raise CommandError(
             "--topic takes --all, or --partition N with --before-offset N.", code=EXIT_USAGE
         )
     if before_offset is not None and partition is None:
         raise CommandError("--before-offset takes --partition N.", code=EXIT_USAGE)
-    servers = bootstrap_servers(bootstrap_server)
-    with Driver(servers, "holdfast-admin", timeout_s=TIMEOUT_S) as driver:
-        if offset_json_file is not None:
-            wanted = read_offsets(offset_json_file)
-        else:
+    whom = target(bootstrap_server, data_dir_option)
+    named = {} if offset_json_file is None else read_offsets(offset_json_file)
+    with connected(whom) as driver:
+        wanted = named
+        if not wanted:
             assert topic is not None
             offset = ALL if before_offset is None else before_offset
             wanted = dict.fromkeys(_partitions(driver, topic, partition), offset)
@@ -99,7 +110,8 @@ def _partitions(driver: Driver, topic: str, partition: int | None) -> list[Topic
         return [(topic, partition)]
     (found,) = driver.metadata([topic]).topics
     if found.error_code:
-        raise CommandError(f"There is no topic {topic}.")
+        known = [each.name or "" for each in driver.metadata().topics]
+        raise CommandError(f"--topic: there is no topic {topic}.{did_you_mean(topic, known)}")
     return sorted((topic, each.partition_index) for each in found.partitions)
 
 

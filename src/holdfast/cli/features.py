@@ -11,7 +11,16 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
-from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers, feature_levels
+from holdfast.cli.groups import Command, group, remember_target, target_of
+from holdfast.cli.options import (
+    AsJson,
+    BootstrapServer,
+    ClusterDir,
+    Target,
+    connected,
+    did_you_mean,
+    feature_levels,
+)
 from holdfast.clients.driver import Driver
 from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.messages.api_versions import ApiVersionsRequest
@@ -31,12 +40,9 @@ METADATA_VERSIONS = (
     "4.3-IV0",
 )
 
-features = typer.Typer(
-    help="Show the cluster's features, and change their levels.",
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+features = group("Show the cluster's features, and change their levels.")
+features.callback()(remember_target)
+
 Levels = Annotated[
     list[str] | None,
     typer.Option("--feature", metavar="NAME=LEVEL", help="Which, to which level; may be repeated."),
@@ -58,10 +64,16 @@ class Feature:
     level: int
 
 
-@features.command()
-def describe(bootstrap_server: BootstrapServer = None, as_json: AsJson = False) -> None:
+@features.command(cls=Command)
+def describe(
+    context: typer.Context,
+    *,
+    bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Show every feature: what is supported, and what is in force."""
-    with Driver(bootstrap_servers(bootstrap_server), timeout_s=ANSWER_S) as driver:
+    with connected(target_of(context, bootstrap_server, data_dir_option)) as driver:
         epoch, found = asked(driver)
     if as_json:
         rows = [{"name": f.name, "min": f.low, "max": f.high, "level": f.level} for f in found]
@@ -70,34 +82,43 @@ def describe(bootstrap_server: BootstrapServer = None, as_json: AsJson = False) 
         print("\n".join(described(epoch, found)))
 
 
-@features.command()
+@features.command(cls=Command)
 def upgrade(
+    context: typer.Context,
     *,
     feature: Levels = None,
     metadata: Metadata = None,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
 ) -> None:
     """Raise levels of features."""
-    _update("upgrade", _wanted(feature, metadata), UPGRADE, bootstrap_server, dry_run=dry_run)
+    levels = _wanted(feature, metadata)
+    whom = target_of(context, bootstrap_server, data_dir_option)
+    _update("upgrade", levels, UPGRADE, whom, dry_run=dry_run)
 
 
-@features.command()
+@features.command(cls=Command)
 def downgrade(
+    context: typer.Context,
     *,
     feature: Levels = None,
     metadata: Metadata = None,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Even if metadata are lost.")] = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
 ) -> None:
     """Lower levels of features; 0 turns one off."""
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
-    _update("downgrade", _wanted(feature, metadata), kind, bootstrap_server, dry_run=dry_run)
+    levels = _wanted(feature, metadata)
+    whom = target_of(context, bootstrap_server, data_dir_option)
+    _update("downgrade", levels, kind, whom, dry_run=dry_run)
 
 
-@features.command()
+@features.command(cls=Command)
 def disable(
+    context: typer.Context,
     *,
     feature: Annotated[
         list[str], typer.Option("--feature", metavar="NAME", help="Which; may be repeated.")
@@ -105,10 +126,12 @@ def disable(
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Even if metadata are lost.")] = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
 ) -> None:
     """Turn features off."""
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
-    _update("disable", dict.fromkeys(feature, 0), kind, bootstrap_server, dry_run=dry_run)
+    whom = target_of(context, bootstrap_server, data_dir_option)
+    _update("disable", dict.fromkeys(feature, 0), kind, whom, dry_run=dry_run)
 
 
 def asked(driver: Driver) -> tuple[int, list[Feature]]:
@@ -167,7 +190,13 @@ def _wanted(pairs: list[str] | None, metadata: str | None) -> dict[str, int]:
     if metadata is not None:
         if metadata not in METADATA_VERSIONS:
             raise CommandError(
-                f"--metadata {metadata}: it is one of {', '.join(METADATA_VERSIONS)}.",
+                f"--metadata {metadata}: it is one of {', '.join(METADATA_VERSIONS)}."
+                f"{did_you_mean(metadata, METADATA_VERSIONS)}",
+                code=EXIT_USAGE,
+            )
+        if METADATA_VERSION in levels:
+            raise CommandError(
+                f"--metadata and --feature {METADATA_VERSION} say the same: name one of them.",
                 code=EXIT_USAGE,
             )
         levels[METADATA_VERSION] = FIRST_METADATA_LEVEL + METADATA_VERSIONS.index(metadata)
@@ -177,7 +206,7 @@ def _wanted(pairs: list[str] | None, metadata: str | None) -> dict[str, int]:
 
 
 def _update(
-    verb: str, levels: Mapping[str, int], kind: int, bootstrap: str | None, *, dry_run: bool
+    verb: str, levels: Mapping[str, int], kind: int, whom: Target, *, dry_run: bool
 ) -> None:
     request = UpdateFeaturesRequest(
         feature_updates=[
@@ -190,7 +219,7 @@ def _update(
         ],
         validate_only=dry_run,
     )
-    with Driver(bootstrap_servers(bootstrap), timeout_s=ANSWER_S) as driver:
+    with connected(whom, timeout_s=ANSWER_S) as driver:
         if driver.peer().version_of(UpdateFeaturesRequest) < KINDS_SINCE:
             raise CommandError("This cluster is too old to say what kind of change is wanted.")
         answer = driver.send(request)

@@ -11,7 +11,7 @@ import typer
 
 from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
 from holdfast.cli.admin import Admin
-from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
+from holdfast.cli.options import AsJson, BootstrapServer, ClusterDir, connected, target
 from holdfast.wire.errors import ErrorCode
 
 TYPES = {"preferred": 0, "unclean": 1}
@@ -44,6 +44,7 @@ PathToJsonFile = Annotated[
 def leader_election(
     *,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
     election_type: ElectionType,
     topic: TopicName = None,
     partition: Partition = None,
@@ -75,7 +76,7 @@ def leader_election(
         wanted = {topic: [partition]}
     elif path_to_json_file is not None:
         wanted = read_partitions(path_to_json_file)
-    with Admin(bootstrap_servers(bootstrap_server)) as admin:
+    with Admin(connected(target(bootstrap_server, data_dir_option))) as admin:
         outcomes = admin.elect_leaders(election, wanted)
     if as_json:
         print(json.dumps(_to_json(outcomes), indent=2))

@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import EXIT_USAGE, CommandError, voters
-from holdfast.cli.options import AsJson, BootstrapServer, addresses, bootstrap_servers
+from holdfast.cli.groups import Command, either, group
+from holdfast.cli.options import (
+    ANSWER_S,
+    CONNECT_S,
+    AsJson,
+    BootstrapServer,
+    ClusterDir,
+    Target,
+    connected,
+    target,
+    unanswered,
+)
 from holdfast.cli.quorum_format import replication_lines, status_lines
-from holdfast.clients.driver import Driver, DriverError, parse_addresses
+from holdfast.clients.driver import DriverError, UnreachableError, parse_addresses
 from holdfast.cluster.quorum import QuorumReplica, QuorumState, RefusedError, describe
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_cluster import DescribeClusterRequest
 from holdfast.wire.uuids import uuid_text
 
-ANSWER_S = 35.0
 CONTROLLERS = 2  # which endpoints DescribeCluster speaks of
 
 BootstrapController = Annotated[
@@ -31,12 +42,15 @@ BootstrapController = Annotated[
     ),
 ]
 
-metadata_quorum = typer.Typer(
-    help="Show and change the controllers' quorum.",
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+metadata_quorum = group("Show and change the controllers' quorum.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Whom to ask. Controllers and brokers tell a cluster's id in answers of their own."""
+
+    target: Target
+    controllers: bool
 
 
 @metadata_quorum.callback()
@@ -44,12 +58,13 @@ def whom(
     context: typer.Context,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: BootstrapController = None,
+    data_dir_option: ClusterDir = None,
 ) -> None:
     """Show the controllers' quorum, with kafka-metadata-quorum's flags."""
-    context.obj = (bootstrap_server, bootstrap_controller)
+    context.obj = (bootstrap_server, bootstrap_controller, data_dir_option)
 
 
-@metadata_quorum.command("describe")
+@metadata_quorum.command("describe", cls=Command)
 def describe_quorum(
     context: typer.Context,
     *,
@@ -64,27 +79,29 @@ def describe_quorum(
     ] = False,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: BootstrapController = None,
+    data_dir_option: ClusterDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe the quorum: --status or --replication, or both as JSON."""
     if status == replication and not as_json:
         raise CommandError("Say what to describe: --status or --replication.", code=EXIT_USAGE)
-    if human_readable and not replication:
-        raise CommandError("--human-readable goes with --replication.", code=EXIT_USAGE)
-    servers, controllers = _whom(context, bootstrap_server, bootstrap_controller)
-    state = _asked(controllers or servers)
+    if human_readable and (as_json or not replication):
+        raise CommandError(
+            "--human-readable goes with --replication, and not with --json.", code=EXIT_USAGE
+        )
+    asked = _whom(context, bootstrap_server, bootstrap_controller, data_dir_option)
+    state = _state(asked.target)
     if as_json:
-        cluster_id = _cluster_id(servers, controllers)
-        print(json.dumps(_to_json(cluster_id, state), indent=2))
+        print(json.dumps(_to_json(_cluster_id(asked), state), indent=2))
     elif status:
-        print("\n".join(status_lines(_cluster_id(servers, controllers), state)))
+        print("\n".join(status_lines(_cluster_id(asked), state)))
     else:
         now_ms = int(time.time() * 1000)
         lines = replication_lines(state, now_ms=now_ms, human_readable=human_readable)
         print("\n".join(lines))
 
 
-@metadata_quorum.command("add-controller")
+@metadata_quorum.command("add-controller", cls=Command)
 def add_controller(
     context: typer.Context,
     *,
@@ -95,18 +112,19 @@ def add_controller(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: BootstrapController = None,
+    data_dir_option: ClusterDir = None,
 ) -> None:
     """Make a controller that runs beside the quorum a voter of it."""
     voter = voters.read_voter(command_config)
     if dry_run:
         print(voter.sentence("DRY RUN of adding"))
         return
-    servers, controllers = _whom(context, bootstrap_server, bootstrap_controller)
-    voters.add(controllers or servers, _cluster_id(servers, controllers), voter)
+    asked = _whom(context, bootstrap_server, bootstrap_controller, data_dir_option)
+    voters.add(asked.target.servers, _cluster_id(asked), voter)
     print(voter.sentence("Added"))
 
 
-@metadata_quorum.command("remove-controller")
+@metadata_quorum.command("remove-controller", cls=Command)
 def remove_controller(
     context: typer.Context,
     *,
@@ -118,6 +136,7 @@ def remove_controller(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: BootstrapController = None,
+    data_dir_option: ClusterDir = None,
 ) -> None:
     """Take a voter out of the quorum; its process may go on or end."""
     directory_id = voters.parse_directory_id(controller_directory_id)
@@ -125,49 +144,57 @@ def remove_controller(
     if dry_run:
         print(f"DRY RUN of removing  {text}")
         return
-    servers, controllers = _whom(context, bootstrap_server, bootstrap_controller)
-    cluster_id = _cluster_id(servers, controllers)
-    voters.remove(controllers or servers, cluster_id, controller_id, directory_id)
+    asked = _whom(context, bootstrap_server, bootstrap_controller, data_dir_option)
+    voters.remove(asked.target.servers, _cluster_id(asked), controller_id, directory_id)
     print(f"Removed  {text}")
 
 
 def _whom(
-    context: typer.Context, server: str | None, controller: str | None
-) -> tuple[str, str | None]:
-    """Return brokers and controllers to ask: named before or after the command, or ours."""
-    earlier_server, earlier_controller = context.obj
-    server, controller = server or earlier_server, controller or earlier_controller
+    context: typer.Context, server: str | None, controller: str | None, directory: Path | None
+) -> Asked:
+    """Return brokers or controllers to ask: named before or behind the command, or ours."""
+    earlier_server, earlier_controller, earlier_directory = context.obj
+    server = either(earlier_server, server, "--bootstrap-server")
+    controller = either(earlier_controller, controller, "--bootstrap-controller")
+    directory = either(earlier_directory, directory, "--data-dir")
     if server and controller:
         raise CommandError(
             "--bootstrap-server and --bootstrap-controller: name one of them.", code=EXIT_USAGE
         )
     if controller:
-        return "", addresses(controller, "--bootstrap-controller")
-    return bootstrap_servers(server), None
+        option = "--bootstrap-controller"
+        return Asked(target=target(controller, directory, option=option), controllers=True)
+    return Asked(target=target(server, directory), controllers=False)
 
 
-def _asked(bootstrap: str) -> QuorumState:
+def _state(whom: Target) -> QuorumState:
     """Ask one after another until one knows. A controller that isn't active says so."""
     reasons = []
-    for host, port in parse_addresses(bootstrap):
+    reached = False
+    for host, port in parse_addresses(whom.servers):
         try:
-            return describe(host, port, timeout_s=ANSWER_S)
+            return describe(host, port, timeout_s=ANSWER_S, connect_s=CONNECT_S)
+        except UnreachableError as error:
+            reasons.append(str(error))
         except (DriverError, RefusedError) as error:
+            reached = True
             reasons.append(f"{host}:{port}: {error}")
+    if not reached:
+        raise unanswered(whom, "; ".join(reasons))
     raise CommandError(
         f"Nobody describes the quorum. {'; '.join(reasons)}. The active controller does, "
         "and every broker asks it: name more of them."
     )
 
 
-def _cluster_id(servers: str, controllers: str | None) -> str:
-    with Driver(controllers or servers, timeout_s=ANSWER_S) as driver:
-        if controllers is None:
+def _cluster_id(asked: Asked) -> str:
+    with connected(asked.target) as driver:
+        if not asked.controllers:
             return driver.metadata([]).cluster_id or ""
         answer = driver.send(DescribeClusterRequest(endpoint_type=CONTROLLERS))
         if answer.error_code != ErrorCode.NONE:
             raise CommandError(
-                f"--bootstrap-controller {controllers}: {answer.error_message} "
+                f"{asked.target.named}: {answer.error_message} "
                 "Brokers are named with --bootstrap-server.",
                 code=EXIT_USAGE,
             )

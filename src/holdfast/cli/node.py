@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.groups import Command, group
 from holdfast.cli.options import key_values
 from holdfast.cluster.nodes import new_cluster_id
 
@@ -40,21 +41,16 @@ def node(
     _become_node(arguments)
 
 
-storage = typer.Typer(
-    help="Make cluster ids; format the directories of a node that is run by hand.",
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+storage = group("Make cluster ids; format the directories of a node that is run by hand.")
 
 
-@storage.command("random-uuid")
+@storage.command("random-uuid", cls=Command)
 def random_uuid() -> None:
     """Print a random id for a new cluster, in Kafka's form."""
     print(new_cluster_id())
 
 
-@storage.command("format")
+@storage.command("format", cls=Command)
 def format_storage(
     config: ConfigFile,
     cluster_id: Annotated[

@@ -98,6 +98,8 @@ def _parse(parameters: Sequence[_Parameter], arguments: list[str]) -> dict[str, 
             converted = _converted(found, value if equals else next(rest, None))
             if found.many:
                 values.setdefault(found.name, []).append(converted)
+            elif found.name in values:
+                raise _NotPlainError  # said twice
             else:
                 values[found.name] = converted
     if any(found.required and found.name not in values for found in parameters):

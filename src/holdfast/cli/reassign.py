@@ -1,30 +1,51 @@
 """`holdfast reassign-partitions`: kafka-reassign-partitions' flags, and the purposes behind them.
 
-Owns options, waiting and printing. Where replicas should go is `clients.placement_plan`'s.
+Owns options and which of them go together; `mover.py` does what they say.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
-from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers
-from holdfast.cli.reassignment_files import as_json as written
-from holdfast.cli.reassignment_files import read_assignment, read_brokers, read_topics
-from holdfast.clients import reassigning
-from holdfast.clients.admin import AdminError, reassign, reassignments
-from holdfast.clients.driver import Driver
-from holdfast.clients.placement_plan import Assignment, PlanError, Planner, TopicPartition
+from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.mover import Mover
+from holdfast.cli.options import (
+    AsJson,
+    BootstrapServer,
+    ClusterDir,
+    connected,
+    refuse_idle,
+    target,
+)
+from holdfast.cli.reassignment_files import read_assignment
+from holdfast.clients.admin import AdminError
+from holdfast.clients.placement_plan import PlanError
 
-LOOK_S = 0.2
-SETTLE_S = 3.0  # a broker's metadata may be so far behind the controller's answer
-TIMEOUT_S = 35.0
+FROM_FILE = "--reassignment-json-file"
+BY_PURPOSE = ("--replication-factor", "--remove-broker", "--spread")
+LOOKS_FOR_MOVES = ("--list", "--verify", "--cancel")
+GOES_WITH: Mapping[str, Sequence[str]] = {
+    "--topic": (*BY_PURPOSE, *LOOKS_FOR_MOVES),
+    "--dry-run": BY_PURPOSE,
+    "--no-wait": BY_PURPOSE,
+    "--topics-to-move-json-file": ("--generate",),
+    "--broker-list": ("--generate",),
+    FROM_FILE: ("--execute", "--verify", "--cancel"),
+    "--throttle": (*BY_PURPOSE, "--execute"),
+    "--additional": (*BY_PURPOSE, "--execute"),
+    "--preserve-throttles": ("--verify", "--cancel"),
+    "--disable-rack-aware": (*BY_PURPOSE, "--generate"),
+    "--json": (*BY_PURPOSE, "--list", "--verify"),
+}
+# With a plan that is only printed, or with topics that a file names, these have no effect.
+IDLE_TOGETHER = (
+    ("--dry-run", ("--no-wait", "--throttle", "--additional")),
+    (FROM_FILE, ("--topic",)),
+)
 
 Json = Annotated[
     Path | None,
@@ -87,6 +108,7 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Return when the move ha
 def reassign_partitions(
     *,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
     topic: Topics = None,
     replication_factor: Factor = None,
     remove_broker: RemoveBroker = None,
@@ -113,20 +135,35 @@ def reassign_partitions(
     all has arrived. Or with kafka-reassign-partitions' flags and files: --generate, --execute,
     --verify, --cancel, --list.
     """
-    by_purpose = replication_factor is not None or bool(remove_broker) or spread
-    if [by_purpose, generate, execute, verify, cancel, list_moves].count(True) != 1:
-        raise CommandError(
-            "Say what to do with one of --replication-factor, --remove-broker and --spread (which "
-            "go together), or one of --generate, --execute, --verify, --cancel, --list.",
-            code=EXIT_USAGE,
-        )
-    with Driver(
-        bootstrap_servers(bootstrap_server), "holdfast-admin", timeout_s=TIMEOUT_S
-    ) as driver:
+    given = {
+        "--topic": topic,
+        "--dry-run": dry_run,
+        "--no-wait": no_wait,
+        "--topics-to-move-json-file": topics_to_move_json_file,
+        "--broker-list": broker_list,
+        FROM_FILE: reassignment_json_file,
+        "--throttle": throttle,
+        "--additional": additional,
+        "--preserve-throttles": preserve_throttles,
+        "--disable-rack-aware": disable_rack_aware,
+        "--json": as_json,
+    }
+    chosen = {
+        "--replication-factor": replication_factor is not None,
+        "--remove-broker": bool(remove_broker),
+        "--spread": spread,
+        "--generate": generate,
+        "--execute": execute,
+        "--verify": verify,
+        "--cancel": cancel,
+        "--list": list_moves,
+    }
+    by_purpose = _check_combination([each for each, is_on in chosen.items() if is_on], given)
+    with connected(target(bootstrap_server, data_dir_option)) as driver:
         mover = Mover(driver, as_json=as_json, throttle=throttle, racks=not disable_rack_aware)
         try:
             if list_moves:
-                mover.show_moves()
+                mover.show_moves(topic or [])
             elif generate:
                 mover.propose(topics_to_move_json_file, broker_list)
             elif by_purpose:
@@ -139,292 +176,31 @@ def reassign_partitions(
                 mover.verify(mover.under_way(topic or []), keep=preserve_throttles, topics=topic)
             elif reassignment_json_file is None and cancel:
                 mover.cancel(mover.under_way(topic or []), keep=preserve_throttles, topics=topic)
-            elif reassignment_json_file is None:
-                raise CommandError("--reassignment-json-file FILE is missing.", code=EXIT_USAGE)
             elif execute:
+                assert reassignment_json_file is not None, "checked above"
                 mover.execute(read_assignment(reassignment_json_file), additional=additional)
-            elif verify:
+            elif verify and reassignment_json_file is not None:
                 mover.verify(read_assignment(reassignment_json_file), keep=preserve_throttles)
-            else:
+            elif reassignment_json_file is not None:
                 mover.cancel(read_assignment(reassignment_json_file), keep=preserve_throttles)
         except (AdminError, PlanError) as error:
             raise CommandError(str(error)) from None
 
 
-class Mover:
-    """What the flags do, on one cluster. Every method may raise AdminError and DriverError."""
-
-    def __init__(self, driver: Driver, *, as_json: bool, throttle: int | None, racks: bool) -> None:
-        self._driver = driver
-        self._as_json = as_json
-        self._throttle = throttle
-        self._racks = racks
-
-    # -- looking -------------------------------------------------------------------------------
-
-    def show_moves(self) -> None:
-        moves = sorted(reassignments(self._driver).items())
-        if self._as_json:
-            _print_json(
-                [
-                    {
-                        "topic": topic,
-                        "partition": partition,
-                        "replicas": move.replicas,
-                        "adding": move.adding,
-                        "removing": move.removing,
-                    }
-                    for (topic, partition), move in moves
-                ]
-            )
-        elif not moves:
-            print("No partition reassignments found.")
-        else:
-            print("Current partition reassignments:")
-            for (topic, partition), move in moves:
-                adding = f" adding: {_ids(move.adding)}." if move.adding else ""
-                removing = f" removing: {_ids(move.removing)}." if move.removing else ""
-                print(f"{topic}-{partition}: replicas: {_ids(move.replicas)}.{adding}{removing}")
-
-    def propose(self, topics_file: Path | None, broker_list: str | None) -> None:
-        """Kafka's --generate: the topics, spread over these brokers."""
-        if topics_file is None or broker_list is None:
-            raise CommandError(
-                "--generate takes --topics-to-move-json-file FILE and --broker-list ID,...",
-                code=EXIT_USAGE,
-            )
-        current = reassigning.assignment(self._driver, read_topics(topics_file))
-        known = self._brokers()
-        wanted = read_brokers(broker_list)
-        missing = [broker for broker in wanted if broker not in known]
-        if missing:
-            raise CommandError(f"--broker-list: no broker {_ids(missing)} is alive.")
-        planner = Planner(current, {broker: known[broker] for broker in wanted})
-        planner.use_only_known_brokers()
-        planner.spread()
-        print(f"Current partition replica assignment\n{written(current)}\n")
-        print(f"Proposed partition reassignment configuration\n{written(planner.planned)}")
-
-    def plan(
-        self, topics: Sequence[str], factor: int | None, removed: Sequence[int], spread: bool
-    ) -> Assignment:
-        """What changes for these purposes, topics [] meaning all of them."""
-        if factor is not None and not topics:
-            raise CommandError(
-                "--replication-factor takes --topic NAME: of which topics?", code=EXIT_USAGE
-            )
-        current = reassigning.assignment(self._driver, list(topics) or None, internal=bool(removed))
-        known = self._brokers()
-        _check_there(removed, known, current)
-        planner = Planner(
-            reassigning.without_moves(self._driver, current),
-            {broker: rack for broker, rack in known.items() if broker not in removed},
-        )
-        if removed:
-            planner.leave(removed)
-        if factor is not None:
-            planner.set_factor(factor)
-        if spread:
-            planner.spread()
-        return planner.changes
-
-    def _brokers(self) -> dict[int, str | None]:
-        found = reassigning.racks(self._driver)
-        return found if self._racks else dict.fromkeys(found)
-
-    # -- moving --------------------------------------------------------------------------------
-
-    def carry_out(self, plan: Assignment, *, dry_run: bool, wait: bool, additional: bool) -> None:
-        """Begin, and wait until all of it has arrived."""
-        if dry_run:
-            print(written(plan))
-            return
-        throttled = self._begin(plan, additional=additional)
-        self._say(f"Begun: {_names(plan)}.")
-        self._follow(plan, throttled, wait=wait)
-
-    def under_way(self, topics: Sequence[str]) -> Assignment:
-        """Where what is being moved will be; topics [] meaning all of them."""
-        moves = sorted(reassignments(self._driver).items())
-        return {key: move.target for key, move in moves if not topics or key[0] in topics}
-
-    def go_on(self, moving: Assignment, *, wait: bool) -> None:
-        """What is asked for has been begun before: set the throttle anew, and wait for that."""
-        if not moving:
-            self._say("Nothing has to move.")
-            if self._as_json:
-                _print_json([])
-            return
-        throttled: list[int] = []
-        if self._throttle is not None:
-            held = reassigning.assignment(self._driver, internal=True)
-            throttled = sorted({node for key in moving for node in held[key]})
-            reassigning.set_rates(self._driver, throttled, self._throttle)
-            self._say(f"The inter-broker throttle limit was set to {self._throttle} B/s")
-        self._say(f"Under way already: {_names(moving)}.")
-        self._follow(moving, throttled, wait=wait)
-
-    def _follow(self, plan: Assignment, throttled: Sequence[int], *, wait: bool) -> None:
-        """Wait until all has arrived, and take the throttle off; or say how to do both."""
-        note = " The throttle stays on until --verify clears it." if throttled else ""
-        if not wait:
-            self._say(f"`holdfast reassign-partitions --list` shows it.{note}")
-            return
-        try:
-            self._wait(plan)
-        except KeyboardInterrupt:
-            self._say(f"\nIt goes on; --list shows it, --cancel calls it back.{note}")
-            raise
-        if throttled:
-            reassigning.clear_throttle(self._driver, {key[0] for key in plan}, throttled)
-        self._say(f"Done: {_names(plan)}.")
-        if self._as_json:
-            print(written(plan))
-
-    def execute(self, target: Assignment, *, additional: bool) -> None:
-        """Kafka's --execute."""
-        current = reassigning.assignment(self._driver, sorted({key[0] for key in target}))
-        _check_known(target, current)
-        kept = {key: current[key] for key in target}
-        print(f"Current partition replica assignment\n\n{written(kept)}\n")
-        print("Save this to use as the --reassignment-json-file option during rollback")
-        self._begin(target, additional=additional)
-        print(f"Successfully started partition reassignment{_plural(target)} {_names(target)}")
-
-    def _begin(self, target: Assignment, *, additional: bool) -> list[int]:
-        """Throttle and begin; returns the brokers that are throttled."""
-        current = reassigning.assignment(self._driver, sorted({key[0] for key in target}))
-        _check_known(target, current)
-        if not additional and reassignments(self._driver):
-            raise CommandError(
-                "Partitions are being moved already (--list shows them). Wait for them, or use "
-                "--additional to begin this beside them."
-            )
-        throttled: list[int] = []
-        if self._throttle is not None:
-            throttled = reassigning.throttle(self._driver, current, target, self._throttle)
-            self._say(f"The inter-broker throttle limit was set to {self._throttle} B/s")
-        reassign(self._driver, target)
-        return throttled
-
-    def _wait(self, target: Assignment) -> None:
-        """Wait until every target is reached, and say how far it is."""
-        shown = -1
-        while True:
-            left = reassigning.outstanding(self._driver, target)
-            moving = [key for key, why in left.items() if why == reassigning.MOVING]
-            if not moving:
-                self._settle(target)
-                return
-            if len(moving) != shown:
-                shown = len(moving)
-                self._say(f"{len(target) - shown} of {len(target)} partitions have arrived")
-            time.sleep(LOOK_S)
-
-    def _settle(self, target: Assignment) -> None:
-        """Nothing moves any more: has it arrived, or was it called back by somebody?"""
-        left = self._left(target)
-        if left:
-            raise CommandError(
-                "; ".join(f"{topic}-{number} {why}" for (topic, number), why in left.items())
-            )
-
-    def _left(self, target: Assignment) -> dict[TopicPartition, str]:
-        """What is outstanding, after giving a broker's metadata time to follow the controller's."""
-        deadline = time.monotonic() + SETTLE_S
-        while True:
-            left = reassigning.outstanding(self._driver, target)
-            unsure = [key for key, why in left.items() if why != reassigning.MOVING]
-            if not unsure or time.monotonic() > deadline:
-                return left
-            time.sleep(LOOK_S)
-
-    # -- after ---------------------------------------------------------------------------------
-
-    def verify(self, target: Assignment, *, keep: bool, topics: Sequence[str] | None = ()) -> None:
-        """Kafka's --verify: exit status 1 while anything of it is not done.
-
-        The throttle is taken off these topics as well; None: off all.
-        """
-        left = self._left(target)
-        if self._as_json:
-            _print_json(
-                [
-                    {"topic": key[0], "partition": key[1], "state": left.get(key, "completed")}
-                    for key in sorted(target)
-                ]
-            )
-        else:
-            print("Status of partition reassignment:")
-            for key in sorted(target):
-                print(
-                    f"Reassignment of partition {key[0]}-{key[1]} {left.get(key, 'is completed')}."
-                )
-        if left:
-            raise typer.Exit(EXIT_FAILED)
-        if not keep:
-            self._clear(target, topics)
-
-    def cancel(self, target: Assignment, *, keep: bool, topics: Sequence[str] | None = ()) -> None:
-        """Kafka's --cancel: those of the file that are being moved go back; `topics` as above."""
-        moves = reassignments(self._driver)
-        called = [key for key in sorted(target) if key in moves]
-        if called:
-            reassign(self._driver, dict.fromkeys(called))
-            print(
-                f"Successfully cancelled partition reassignment{_plural(called)}: {_names(called)}"
-            )
-        else:
-            print("None of the specified partition moves are active.")
-        if not keep:
-            self._clear(target, topics)
-
-    def _clear(self, target: Assignment, more: Sequence[str] | None) -> None:
-        brokers = sorted(reassigning.racks(self._driver))
-        if more is None:
-            target = reassigning.assignment(self._driver, internal=True)
-        topics = sorted({*(topic for topic, _ in target), *(more or ())})
-        reassigning.clear_throttle(self._driver, topics, brokers)
-        self._say(f"\nClearing broker-level throttles on brokers {_ids(brokers)}")
-        self._say(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
-
-    def _say(self, text: str) -> None:
-        if not self._as_json:
-            print(text, flush=True)
-
-
-def _check_there(removed: Sequence[int], alive: Collection[int], current: Assignment) -> None:
-    """A broker that is down may be emptied; one that nobody has heard of is a mistake."""
-    holding = {node for nodes in current.values() for node in nodes}
-    unknown = [broker for broker in removed if broker not in alive and broker not in holding]
-    if unknown:
+def _check_combination(actions: Sequence[str], given: Mapping[str, object]) -> bool:
+    """Return whether purposes say what to do. CommandError: that isn't clear, or some is idle."""
+    by_purpose = bool(actions) and all(each in BY_PURPOSE for each in actions)
+    if not by_purpose and len(actions) != 1:
         raise CommandError(
-            f"--remove-broker: no broker {_ids(unknown)} is alive, and none of these partitions "
-            "has a replica there."
+            "Say what to do with one of --replication-factor, --remove-broker and --spread (which "
+            "go together), or one of --generate, --execute, --verify, --cancel, --list.",
+            code=EXIT_USAGE,
         )
-
-
-def _check_known(target: Assignment, current: Assignment) -> None:
-    unknown = [key for key in target if key not in current]
-    if unknown:
-        raise CommandError(f"There is no partition {_names(unknown)}.")
-
-
-def _names(keys: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
-    return ",".join(f"{topic}-{partition}" for topic, partition in sorted(keys))
-
-
-def _ids(brokers: Sequence[int]) -> str:
-    return ",".join(map(str, brokers))
-
-
-def _s(things: Sequence[object]) -> str:
-    return "" if len(things) == 1 else "s"
-
-
-def _plural(keys: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
-    return " for" if len(keys) == 1 else "s for"
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))
+    if actions == ["--execute"] and given[FROM_FILE] is None:
+        raise CommandError(f"--execute takes {FROM_FILE} FILE.", code=EXIT_USAGE)
+    refuse_idle(actions[0], given, GOES_WITH)
+    for with_, idle in IDLE_TOGETHER:
+        for option in idle:
+            if given[with_] and given[option]:
+                raise CommandError(f"{option} has no effect with {with_}.", code=EXIT_USAGE)
+    return by_purpose

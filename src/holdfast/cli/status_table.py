@@ -73,7 +73,14 @@ def _quorum(seen: ClusterStatus) -> Text:
 def _summary(seen: ClusterStatus) -> Text:
     if seen.partitions is None:
         return Text("No broker answers.", style="red")
-    text = Text(f"{seen.topics} topics, {seen.partitions} partitions")
+    text = Text(f"{_count(seen.topics, 'topic')}, {_count(seen.partitions, 'partition')}")
+    if seen.under_replicated is None:
+        text.append(
+            ", as they were when a controller was last active; who leads and which replicas are "
+            "in sync nobody knows",
+            style="yellow",
+        )
+        return text
     trouble = [(seen.under_replicated, "under-replicated"), (seen.leaderless, "without a leader")]
     for count, name in trouble:
         if count:
@@ -81,6 +88,10 @@ def _summary(seen: ClusterStatus) -> Text:
     if not any(count for count, _ in trouble) and seen.partitions:
         text.append(", all replicas in sync", style="green")
     return text
+
+
+def _count(number: int | None, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def print_status(cluster: LocalCluster, seen: ClusterStatus) -> None:

@@ -22,16 +22,27 @@ from holdfast.cli import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     CommandError,
+    groups,
     quick,
 )
-from holdfast.cluster import ClusterError
+from holdfast.cluster import ClusterError, UsageError
 
+# What other tools call it.
+ELSEWHERE = {
+    "stop": "down",
+    "run": "up",
+    "restart": "down, then holdfast up",
+    "produce": "cat -P",
+    "console-producer": "cat -P",
+    "consume": "cat -C",
+    "console-consumer": "cat -C",
+    "server-start": "node",
+}
 HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves what it keeps.
 
 `holdfast up` starts three brokers and three controllers; any Kafka client can then use them.
 `holdfast COMMAND --help` explains a command.
 """
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def function_named(name: str) -> Any:
@@ -54,13 +65,24 @@ def _app_of(function: Callable[..., None], name: str, summary: str) -> typer.Typ
     app.command(
         name,
         short_help=summary,
-        context_settings=getattr(function, "context_settings", _CONTEXT),
+        cls=groups.Command,
+        context_settings=getattr(function, "context_settings", groups.CONTEXT),
     )(function)
     return app
 
 
 class _Commands(typer.core.TyperGroup):
     """The group: names come from the table, commands from their modules."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.commands = {name: _listed(name) for name in COMMANDS}  # what a mistake is held against
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        ours = ELSEWHERE.get(args[0])
+        if ours is not None:
+            ctx.fail(f"No such command {args[0]!r}. `holdfast {ours}` does that here.")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class calls it so
         return list(COMMANDS)
@@ -94,7 +116,7 @@ def _group() -> Any:
         add_completion=False,
         no_args_is_help=True,
         rich_markup_mode="markdown",
-        context_settings=_CONTEXT,
+        context_settings=groups.CONTEXT,
     )
 
     @app.callback(help=HELP)
@@ -125,6 +147,8 @@ def run(arguments: list[str]) -> int:
         return _status(stop.code)
     except CommandError as error:
         return _fail(str(error), error.code)
+    except UsageError as error:
+        return _fail(str(error), EXIT_USAGE)
     except ClusterError as error:
         return _fail(str(error), EXIT_FAILED)
     except _driver_errors() as error:

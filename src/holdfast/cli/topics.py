@@ -11,10 +11,36 @@ import typer
 
 from holdfast.cli import EXIT_USAGE, CommandError
 from holdfast.cli.admin import Admin, ResourceType, Topic
-from holdfast.cli.options import AsJson, BootstrapServer, bootstrap_servers, key_values
+from holdfast.cli.options import (
+    AsJson,
+    BootstrapServer,
+    ClusterDir,
+    connected,
+    did_you_mean,
+    key_values,
+    refuse_idle,
+    target,
+    unknown_keys,
+)
 from holdfast.cli.topics_format import Filters, describe, to_json
+from holdfast.config import registry
 
-ACTIONS = ("list", "create", "describe", "alter", "delete")
+ACTIONS = ("--list", "--create", "--describe", "--alter", "--delete")
+GOES_WITH: Mapping[str, Sequence[str]] = {
+    "--partitions": ("--create", "--alter"),
+    "--replication-factor": ("--create",),
+    "--replica-assignment": ("--create", "--alter"),
+    "--config": ("--create",),
+    "--if-exists": ("--describe", "--alter", "--delete"),
+    "--if-not-exists": ("--create",),
+    "--under-replicated-partitions": ("--describe",),
+    "--unavailable-partitions": ("--describe",),
+    "--under-min-isr-partitions": ("--describe",),
+    "--at-min-isr-partitions": ("--describe",),
+    "--topics-with-overrides": ("--describe",),
+    "--exclude-internal": ("--list", "--describe", "--alter", "--delete"),
+    "--json": ("--list", "--describe"),
+}
 PERIOD_WARNING = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') "
     "could collide. To avoid issues it is best to use either, but not both."
@@ -83,6 +109,7 @@ ExcludeInternal = Annotated[
 def topics(
     *,
     bootstrap_server: BootstrapServer = None,
+    data_dir_option: ClusterDir = None,
     list_: ListAll = False,
     create: Create = False,
     describe_: Describe = False,
@@ -107,7 +134,7 @@ def topics(
 
     Exactly one of --list, --create, --describe, --alter, --delete says what to do.
     """
-    action = _action(list=list_, create=create, describe=describe_, alter=alter, delete=delete)
+    action = _action([list_, create, describe_, alter, delete])
     filters = Filters(
         under_replicated=under_replicated_partitions,
         unavailable=unavailable_partitions,
@@ -115,18 +142,27 @@ def topics(
         at_min_isr=at_min_isr_partitions,
         with_overrides=topics_with_overrides,
     )
-    _check_combination(action, topic=topic, partitions=partitions, config=config, filters=filters)
+    given = {
+        "--partitions": partitions,
+        "--replication-factor": replication_factor,
+        "--replica-assignment": replica_assignment,
+        "--config": config,
+        "--if-exists": if_exists,
+        "--if-not-exists": if_not_exists,
+        "--under-replicated-partitions": under_replicated_partitions,
+        "--unavailable-partitions": unavailable_partitions,
+        "--under-min-isr-partitions": under_min_isr_partitions,
+        "--at-min-isr-partitions": at_min_isr_partitions,
+        "--topics-with-overrides": topics_with_overrides,
+        "--exclude-internal": exclude_internal,
+        "--json": as_json,
+    }
+    _check_combination(action, topic, given, filters)
     assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
     settings = key_values(config or [], "--config")
-    with Admin(bootstrap_servers(bootstrap_server)) as admin:
-        if action == "create":
+    with Admin(connected(target(bootstrap_server, data_dir_option))) as admin:
+        if action == "--create":
             assert topic is not None, "checked above"
-            if assignment and (partitions or replication_factor):
-                raise CommandError(
-                    "--replica-assignment says both already: leave out --partitions and "
-                    "--replication-factor.",
-                    code=EXIT_USAGE,
-                )
             _create(
                 admin,
                 topic,
@@ -137,22 +173,25 @@ def topics(
                 if_not_exists=if_not_exists,
             )
             return
-        names = _matching(admin, topic, exclude_internal=exclude_internal)
-        if topic is not None and not names and not if_exists and action != "list":
-            raise CommandError(f"--topic {topic}: there is no such topic.")
-        if action == "list":
+        names = _matching(
+            admin,
+            topic,
+            exclude_internal=exclude_internal,
+            may_be_none=if_exists or action == "--list",
+        )
+        if action == "--list":
             print(json.dumps(names)) if as_json else _print_lines(names)
-        elif action == "describe":
+        elif action == "--describe":
             _describe(admin, names, filters, as_json=as_json)
-        elif action == "alter":
+        elif action == "--alter":
             assert partitions is not None, "checked above"
             _alter(admin, names, partitions, assignment)
         else:
             _delete(admin, names)
 
 
-def _action(**chosen: bool) -> str:
-    actions = [name for name in ACTIONS if chosen[name]]
+def _action(chosen: Sequence[bool]) -> str:
+    actions = [name for name, is_chosen in zip(ACTIONS, chosen, strict=True) if is_chosen]
     if len(actions) != 1:
         raise CommandError(
             "Say what to do with exactly one of --list, --create, --describe, --alter, --delete.",
@@ -162,35 +201,31 @@ def _action(**chosen: bool) -> str:
 
 
 def _check_combination(
-    action: str,
-    *,
-    topic: str | None,
-    partitions: int | None,
-    config: Sequence[str] | None,
-    filters: Filters,
+    action: str, topic: str | None, given: Mapping[str, object], filters: Filters
 ) -> None:
     problem = None
-    if topic is None and action in {"create", "alter", "delete"}:
-        problem = f"--{action} needs --topic NAME."
-    elif action == "alter" and config:
+    if topic is not None and not topic.strip():
+        problem = "--topic is empty."
+    elif topic is None and action in {"--create", "--alter", "--delete"}:
+        problem = f"{action} needs --topic NAME."
+    elif action == "--alter" and given["--config"]:
         problem = (
             "--config can't be used with --alter: `holdfast configs --alter --entity-type topics "
             f"--entity-name {topic} --add-config KEY=VALUE` changes settings."
         )
-    elif action == "alter" and partitions is None:
+    elif action == "--alter" and given["--partitions"] is None:
         problem = "--alter needs --partitions N, the total to have afterwards."
-    elif config and action != "create":
-        problem = f"--config goes with --create, not with --{action}."
-    elif partitions is not None and action not in {"create", "alter"}:
-        problem = f"--partitions goes with --create and --alter, not with --{action}."
-    elif action != "describe" and filters != Filters():
-        problem = (
-            f"Filters such as --under-replicated-partitions go with --describe, not --{action}."
-        )
     elif filters.count > 1:
         problem = "Only one filter at a time: they exclude each other, as in kafka-topics."
+    elif topic is None and given["--if-exists"]:
+        problem = "--if-exists goes with --topic NAME: without one there is nothing to miss."
+    elif action == "--create" and given["--replica-assignment"] is not None:
+        for option in ("--partitions", "--replication-factor"):
+            if given[option] is not None:
+                problem = f"--replica-assignment says it already: leave out {option}."
     if problem:
         raise CommandError(problem, code=EXIT_USAGE)
+    refuse_idle(action, given, GOES_WITH)
 
 
 def parse_assignment(text: str) -> list[list[int]]:
@@ -217,8 +252,10 @@ def parse_assignment(text: str) -> list[list[int]]:
     return assignment
 
 
-def _matching(admin: Admin, topic: str | None, *, exclude_internal: bool) -> list[str]:
-    """Names that the given expression matches as a whole, sorted."""
+def _matching(
+    admin: Admin, topic: str | None, *, exclude_internal: bool, may_be_none: bool
+) -> list[str]:
+    """Names that the given expression matches as a whole, sorted. CommandError: it matches none."""
     known = admin.topic_names()
     names = [name for name in known if not (exclude_internal and known[name])]
     if topic is None:
@@ -229,7 +266,10 @@ def _matching(admin: Admin, topic: str | None, *, exclude_internal: bool) -> lis
         raise CommandError(
             f"--topic {topic!r} is not a regular expression: {error}.", code=EXIT_USAGE
         ) from None
-    return [name for name in names if pattern.fullmatch(name)]
+    found = [name for name in names if pattern.fullmatch(name)]
+    if not found and not may_be_none:
+        raise CommandError(f"--topic {topic}: there is no such topic.{did_you_mean(topic, known)}")
+    return found
 
 
 def _print_lines(lines: Sequence[str]) -> None:
@@ -249,13 +289,16 @@ def _create(
 ) -> None:
     if "." in name or "_" in name:
         print(PERIOD_WARNING)
-    created = admin.create_topic(
-        name,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        assignment=assignment,
-        config=config,
-    )
+    try:
+        created = admin.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            assignment=assignment,
+            config=config,
+        )
+    except CommandError as error:  # a topic that isn't there can't be asked which keys it has
+        raise CommandError(f"{error}{unknown_keys(config, registry.TOPIC)}") from None
     if created:
         print(f"Created topic {name}.")
     elif not if_not_exists:

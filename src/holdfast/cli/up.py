@@ -15,9 +15,10 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, STARTED, CommandError
-from holdfast.cli.options import DataDir, data_dir, feature_levels, key_values
+from holdfast.cli.options import DataDir, data_dir, feature_levels, key_values, unknown_keys
 from holdfast.cluster import ClusterError, LocalCluster, layout, plan
 from holdfast.cluster.processes import State
+from holdfast.config import registry
 
 REFRESH_S = 1.0
 
@@ -206,8 +207,11 @@ def _warn(cluster: LocalCluster, settings: dict[str, str]) -> None:
     """Say which of these settings do nothing: a misspelt key would go unnoticed in a log."""
     text = Path(cluster.nodes[0].config_file).read_text()
     for warning in plan.refuse_unusable(text):
-        if warning.partition(" ")[0] in settings:
-            print(f"warning: --config {warning}", file=sys.stderr)
+        key = warning.partition(" ")[0]
+        if key in settings:
+            advice = unknown_keys([key], registry.NODE)
+            stop = "." if advice else ""
+            print(f"warning: --config {warning}{stop}{advice}", file=sys.stderr)
 
 
 def _data_dir_flag(given: Path | None) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.options import CONNECT_S
 from holdfast.clients.driver import DriverError, Peer, UnsupportedError, parse_addresses
 from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
@@ -116,7 +117,7 @@ def _ask(bootstrap: str, request: Request, what: str) -> None:
     reason = ""
     for host, port in parse_addresses(bootstrap):
         try:
-            peer = Peer(host, port, CLIENT_ID, timeout_s=ANSWER_S)
+            peer = Peer(host, port, CLIENT_ID, timeout_s=ANSWER_S, connect_s=CONNECT_S)
         except DriverError as error:
             reason = str(error)
             continue

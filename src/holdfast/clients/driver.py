@@ -62,17 +62,27 @@ class Peer:
     """One connection to one node. Requests may be pipelined; answers come in their order."""
 
     def __init__(
-        self, host: str, port: int, client_id: str = "holdfast", *, timeout_s: float = _TIMEOUT_S
+        self,
+        host: str,
+        port: int,
+        client_id: str = "holdfast",
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        connect_s: float | None = None,
     ) -> None:
-        """Connect and negotiate versions. UnreachableError: nobody listens, or no Kafka does."""
+        """Connect and negotiate versions. UnreachableError: nobody listens, or no Kafka does.
+
+        `connect_s` bounds that much alone (None: `timeout_s`): an answer may take longer.
+        """
         self.name = f"{host}:{port}"
         self._timeout_s = timeout_s
         self._session = ClientSession(client_id)
         self._posted: deque[str] = deque()  # names of the APIs asked, for error texts
         self._answers: deque[Any] = deque()
-        deadline = time.monotonic() + timeout_s
+        bound_s = timeout_s if connect_s is None else connect_s
+        deadline = time.monotonic() + bound_s
         try:
-            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket = socket.create_connection((host, port), bound_s)
         except OSError as error:
             raise UnreachableError(f"can't connect to {self.name}: {error}") from error
         self.is_open = True
@@ -182,12 +192,21 @@ class Driver:
     """Requests to the nodes of one cluster, over one connection to each that is needed."""
 
     def __init__(
-        self, bootstrap: str, client_id: str = "holdfast", *, timeout_s: float = _TIMEOUT_S
+        self,
+        bootstrap: str,
+        client_id: str = "holdfast",
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        connect_s: float | None = None,
     ) -> None:
-        """Nothing is sent yet. `bootstrap`: "host:port,host:port". ValueError: it isn't that."""
+        """Nothing is sent yet. `bootstrap`: "host:port,host:port". ValueError: it isn't that.
+
+        `timeout_s` bounds an answer, `connect_s` a connection (None: the same).
+        """
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._connect_s = connect_s
         self._peers: dict[tuple[str, int], Peer] = {}
         self._nodes: dict[int, tuple[str, int]] = {}
         self._controller = -1
@@ -307,7 +326,13 @@ class Driver:
         if peer is not None and not peer.in_flight and peer.is_stale():
             peer.close()
         if peer is None or not peer.is_open:
-            peer = Peer(host, port, self._client_id, timeout_s=self._timeout_s)
+            peer = Peer(
+                host,
+                port,
+                self._client_id,
+                timeout_s=self._timeout_s,
+                connect_s=self._connect_s,
+            )
             self._peers[host, port] = peer
         return peer
 

@@ -3,7 +3,7 @@
 Talks to nodes as any client and as the operating system do: the Kafka protocol, files, signals.
 """
 
-from holdfast.cluster.layout import ClusterError, NodeRecord
+from holdfast.cluster.layout import ClusterError, NodeRecord, UsageError
 from holdfast.cluster.local import LOCAL_PROFILE, LocalCluster, NodeStatus
 from holdfast.cluster.probe import PartitionState
 
@@ -14,4 +14,5 @@ __all__ = [
     "NodeRecord",
     "NodeStatus",
     "PartitionState",
+    "UsageError",
 ]

@@ -36,6 +36,10 @@ class ClusterError(Exception):
     """Something about a local cluster that its user can do something about. One clear sentence."""
 
 
+class UsageError(ClusterError):
+    """What was asked for can't be had as it was said, and nothing was done: say it otherwise."""
+
+
 class WaitError(ClusterError):
     """What was waited for did not come in time."""
 
@@ -104,7 +108,7 @@ class ClusterRecord:
             if node.id == node_id:
                 return node
         known = ", ".join(str(node.id) for node in self.nodes)
-        raise ClusterError(f"There is no node {node_id} in this cluster; its nodes are {known}.")
+        raise UsageError(f"There is no node {node_id} in this cluster; its nodes are {known}.")
 
     def with_node(self, changed: NodeRecord) -> ClusterRecord:
         """Return this record with the node of the same id replaced."""
@@ -179,7 +183,7 @@ def read(directory: Path) -> ClusterRecord:
     try:
         return from_json(json.loads(path.read_bytes()))
     except (FileNotFoundError, NotADirectoryError):
-        raise ClusterError(
+        raise UsageError(
             f"There is no cluster in {directory} (no {DESCRIPTION}). "
             "`holdfast up` makes one; --data-dir names another directory."
         ) from None

@@ -98,13 +98,17 @@ class LocalCluster:
                 if config:
                     plan.refuse_unusable(text)
                 nodes.check_ports(node)
-            for node, text in texts.items():
-                file = Path(node.config_file)
-                file.parent.mkdir(exist_ok=True)
-                file.write_text(text)
-            if features:
-                nodes.format_controllers(record, features)
-            layout.write(path, record)
+            try:
+                for node, text in texts.items():
+                    file = Path(node.config_file)
+                    file.parent.mkdir(exist_ok=True)
+                    file.write_text(text)
+                if features:
+                    nodes.format_controllers(record, features)
+                layout.write(path, record)
+            except BaseException:  # Ctrl-C too: half a cluster would be in the way of the next one
+                nodes.discard(record)
+                raise
         return cls(path)
 
     @classmethod
@@ -349,6 +353,11 @@ class LocalCluster:
         snapshot = self._ask([topic], seen_by=seen_by)
         return None if snapshot is None else snapshot.topics.get(topic, {})
 
+    def topic_names(self) -> list[str] | None:
+        """Return the topics as a running broker shows them; None: nobody answered."""
+        snapshot = self._ask(None)
+        return None if snapshot is None else sorted(snapshot.topics)
+
     def live_brokers(self, *, seen_by: int | None = None) -> set[int] | None:
         """Return the unfenced brokers as a running broker shows them; None: nobody answered."""
         snapshot = self._ask([], seen_by=seen_by)
@@ -444,6 +453,7 @@ class LocalCluster:
             for state in topic.values()
         ]
         known = snapshot is not None
+        current = known and quorum is not None
         return ClusterStatus(
             cluster_id=record.cluster_id,
             bootstrap_servers=record.bootstrap_servers,
@@ -455,9 +465,9 @@ class LocalCluster:
             topics=len(snapshot.topics) if snapshot is not None else None,
             partitions=len(partitions) if known else None,
             under_replicated=sum(len(s.isr) < len(s.replicas) for s in partitions)
-            if known
+            if current
             else None,
-            leaderless=sum(s.leader < 0 for s in partitions) if known else None,
+            leaderless=sum(s.leader < 0 for s in partitions) if current else None,
         )
 
     def _ask(

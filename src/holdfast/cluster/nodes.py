@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, probe, processes
-from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
+from holdfast.cluster.layout import (
+    ClusterError,
+    ClusterRecord,
+    NodeRecord,
+    UsageError,
+    WaitError,
+)
 from holdfast.cluster.ports import is_free
 from holdfast.cluster.probe import PartitionState
 from holdfast.cluster.processes import State
@@ -29,11 +35,16 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 15.0
 KILL_TIMEOUT_S = 5.0
 PORT_PATIENCE_S = 2.0  # with a node that was killed just now
+NODE_ERROR = "error: "  # how a node's program begins the sentence with which it refuses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """What is known of one node now. Counts are None when no broker could be asked."""
+    """What is known of one node now.
+
+    Counts are None when no broker could be asked, and when no controller is active: what brokers
+    then say of leaders and of replicas in sync is what once was.
+    """
 
     node: NodeRecord
     state: State
@@ -48,7 +59,10 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """What is known of the whole. Counts are None when no broker could be asked."""
+    """What is known of the whole. Counts are None as in `NodeStatus`.
+
+    Topics and partitions can't change while no controller is active, so they are counted then, too.
+    """
 
     cluster_id: str
     bootstrap_servers: str
@@ -97,7 +111,7 @@ def claim(directory: Path) -> None:
     except OSError as error:
         raise ClusterError(f"{directory} can't be used: {error.strerror}.") from None
     if strangers:
-        raise ClusterError(
+        raise UsageError(
             f"{directory} holds something else ({min(strangers)!r}, but no "
             f"{layout.DESCRIPTION}). --data-dir takes a new or empty directory, or a cluster's."
         )
@@ -130,8 +144,7 @@ def spawn(record: ClusterRecord, node: NodeRecord) -> NodeRecord:
 def format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> None:
     """Format the directories of a new cluster's controllers, which begin with these features.
 
-    ClusterError in the node's own words when it knows no such feature or level; the nodes' folders
-    are gone then.
+    UsageError in the node's own words when it knows no such feature or level.
     """
     import subprocess  # noqa: PLC0415 - costs 10 ms, and hardly anyone comes here
 
@@ -141,9 +154,23 @@ def format_controllers(record: ClusterRecord, features: Mapping[str, int]) -> No
         command += ["--config", node.config_file, "--cluster-id", record.cluster_id]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
         if done.returncode:
-            for made in record.nodes:
-                shutil.rmtree(Path(made.config_file).parent)
-            raise ClusterError(f"Node {node.id} can't be formatted: {done.stderr.strip()}")
+            raise _refused_features(node, features, done.stderr)
+
+
+def _refused_features(node: NodeRecord, features: Mapping[str, int], said: str) -> ClusterError:
+    """Return the node's sentence about the features; of anything else, all that it wrote."""
+    reasons = [line for line in said.splitlines() if line.startswith(NODE_ERROR)]
+    reason = reasons[-1].removeprefix(NODE_ERROR) if reasons else ""
+    for name, level in features.items():
+        if name in reason:
+            return UsageError(f"--feature {name}={level}: {reason}")
+    return ClusterError(f"Node {node.id} can't be formatted: {reason or said.strip()}")
+
+
+def discard(record: ClusterRecord) -> None:
+    """Remove the folders of a cluster that could not be made; whatever is missing is missing."""
+    for node in record.nodes:
+        shutil.rmtree(Path(node.config_file).parent, ignore_errors=True)
 
 
 def state_of(node: NodeRecord) -> State:
@@ -222,6 +249,8 @@ def node_status(
         return replace(seen, serving=state is State.RUNNING and is_serving(node))
     if snapshot is None:
         return seen
+    if quorum is None:  # nobody takes a dead broker out of the metadata: it speaks for itself
+        return replace(seen, serving=state is State.RUNNING and is_serving(node))
     return replace(
         seen,
         serving=node.id in snapshot.brokers,

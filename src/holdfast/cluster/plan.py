@@ -13,9 +13,9 @@ from holdfast.cluster.layout import (
     BROKER,
     CONTROLLER,
     FIRST_CONTROLLER,
-    ClusterError,
     ClusterRecord,
     NodeRecord,
+    UsageError,
     render_properties,
 )
 from holdfast.config.key import ConfigError
@@ -50,7 +50,7 @@ PROFILE_TITLE = "Local profile: faults on one machine are seen soon"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the user asked for. ClusterError when that can't be had."""
+    """What the user asked for. UsageError when that can't be had."""
 
     brokers: int = 3
     controllers: int | None = None  # None: three with three or more brokers, else one
@@ -60,21 +60,21 @@ class Shape:
 
     def __post_init__(self) -> None:
         if not 1 <= self.brokers <= FIRST_CONTROLLER:
-            raise ClusterError(
+            raise UsageError(
                 f"--brokers {self.brokers}: a local cluster has 1 to {FIRST_CONTROLLER} brokers."
             )
         if not 1 <= self.voters <= CONTROLLERS_MAX:
-            raise ClusterError(
+            raise UsageError(
                 f"--controllers {self.controllers}: a local cluster has 1 to {CONTROLLERS_MAX}; "
                 "three go on without one of them, five without two."
             )
         if self.combined and self.voters > self.brokers:
-            raise ClusterError(
+            raise UsageError(
                 f"--controllers {self.controllers} --combined: each runs inside a broker, and "
                 f"there are {self.brokers} brokers."
             )
         if self.racks is not None and len(self.racks) != self.brokers:
-            raise ClusterError(
+            raise UsageError(
                 f"{len(self.racks)} racks for {self.brokers} brokers: name one for each broker."
             )
 
@@ -97,7 +97,7 @@ def standard_ports(port: int, shape: Shape) -> list[int]:
     last_controller = first_controller + shape.voters - 1
     last = max(port + shape.brokers - 1, last_controller)
     if not (port >= 1 and last <= PORT_MAX):
-        raise ClusterError(
+        raise UsageError(
             f"--port {port}: the cluster needs ports {port} to {port + shape.brokers - 1} and "
             f"{first_controller} to {last_controller}, which must lie between 1 and {PORT_MAX}."
         )
@@ -224,13 +224,13 @@ def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
 def refuse_unusable(text: str) -> list[str]:
     """Return what a node would warn of as it reads this properties file.
 
-    ClusterError if it would refuse to start: said before anything is written, so that a value that
+    UsageError if it would refuse to start: said before anything is written, so that a value that
     can't be honoured doesn't stay in a cluster's directory.
     """
     try:
         _, warnings = NodeSettings.from_properties(parse_properties(text))
     except ConfigError as error:
-        raise ClusterError(f"--config {error}.") from None
+        raise UsageError(f"--config {error}.") from None
     return warnings
 
 

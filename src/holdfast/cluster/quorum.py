@@ -115,9 +115,11 @@ def ask_one(host: str, port: int, *, timeout_s: float = ASK_TIMEOUT_S) -> Quorum
         return None
 
 
-def describe(host: str, port: int, *, timeout_s: float) -> QuorumState:
+def describe(
+    host: str, port: int, *, timeout_s: float, connect_s: float | None = None
+) -> QuorumState:
     """Ask one node. DriverError: it doesn't answer; RefusedError: it can't say."""
-    peer = Peer(host, port, CLIENT_ID, timeout_s=timeout_s)
+    peer = Peer(host, port, CLIENT_ID, timeout_s=timeout_s, connect_s=connect_s)
     try:
         return read(peer.send(request()))
     finally:
