@@ -335,6 +335,69 @@ NODES: tuple[Mutation, ...] = (
         "            return self.voted == candidate\n",
         "            return log_end >= self.log_end\n",
     ),
+    # -- where a log begins ---------------------------------------------------------------------
+    one(
+        "an empty replica begins at the leader's high watermark",
+        "the loss of a log's beginning",
+        PARTITION,
+        "        if len(records):\n            self._make_room_for(records)\n",
+        "        if not self.log.end and leader_high_watermark:\n"
+        "            self.log.reset_to(leader_high_watermark)\n"
+        "            records = records[:0]\n"
+        "        if len(records):\n            self._make_room_for(records)\n",
+    ),
+    one(
+        "who is behind the leader's log begins at its end",
+        "auto.offset.reset",
+        FETCHER,
+        "                partition.reset_to(start)\n",
+        "                partition.reset_to(end)\n",
+    ),
+    one(
+        "an empty voter begins at the leader's high watermark",
+        "the loss of a log's beginning",
+        "node/quorum_fetch.py",
+        "        elif found.records:\n",
+        "        elif not member.log.end and found.high_watermark > 0:\n"
+        "            member.log.restart_at(found.high_watermark)\n"
+        "            member.log_changed()\n"
+        "        elif found.records:\n",
+    ),
+    one(
+        "a header's largest timestamp is believed",
+        "records without timestamps are from 1970",
+        "node/validation.py",
+        "    largest = largest_timestamp(base_timestamp, max_timestamp)\n",
+        "    largest = max_timestamp\n",
+    ),
+    one(
+        "what has no timestamp is as old as it can be",
+        "records without timestamps are from 1970",
+        "log/retention.py",
+        "        if newest < 0:\n",
+        "        if newest < -1:\n",
+    ),
+    one(
+        "retention counts from the first timestamp",
+        "retention.ms",
+        "log/retention.py",
+        "segment.max_timestamp[0], ",
+        "segment.first_timestamp, ",
+    ),
+    one(
+        "retention by size takes one segment too many",
+        "retention.bytes",
+        "log/retention.py",
+        "    left = size - segment.size\n",
+        "    left = size\n",
+    ),
+    one(
+        "DeleteRecords takes all of the batch",
+        "KIP-107",
+        PARTITION,
+        "            if log.advance_start(wanted):\n",
+        "            if log.advance_start(wanted + 3):\n",
+    ),
     # -- too rare for random faults; each has a test of its own -----------------------------------
     Mutation(
         "the high watermark waits for nobody outside of the known ISR",

@@ -420,7 +420,7 @@ def test_nobody_leads_without_a_record() -> None:
 
 def test_nothing_is_deleted_that_nobody_asked_for() -> None:
     world = World(1, 2)
-    world.truth.start_bound = lambda: 2
+    world.truth.deletions.asked = lambda: 2
     world.write(A, 1, 2)
     world.write(B, 1, 2)
     world.commit(3, 1, 2)
@@ -435,7 +435,7 @@ def test_nothing_is_deleted_that_nobody_asked_for() -> None:
 
 def test_nothing_is_deleted_that_was_not_committed() -> None:
     world = World(1)
-    world.truth.start_bound = lambda: 9
+    world.truth.deletions.asked = lambda: 9
     world.write(A, 1)
     world.write(B, 1)
     world.commit(2, 1)
@@ -526,7 +526,7 @@ def test_a_high_watermark_that_a_process_finds_is_believed_of_what_is_committed_
 def test_who_throws_away_what_nobody_deleted_is_seen() -> None:
     """Seen to fail: with a new beginning believed, and with what lies before a start not missed."""
     world = World(1, 2)
-    world.truth.start_bound = lambda: 0
+    world.truth.deletions.asked = lambda: 0
     world.write(A, 1, 2)
     world.write(B, 1, 2)
     world.commit(3, 1, 2)

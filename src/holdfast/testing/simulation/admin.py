@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from math import inf
 from typing import Final
 
+from holdfast.judge.history import DeleteRecords
 from holdfast.testing.client import AnswerError, ClusterClient, check
 from holdfast.testing.simulation.conductor import Conductor, Perform
 from holdfast.testing.simulation.metadata import State
@@ -305,12 +305,29 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
         return False
     draw = random.Random(event.amount)
     offset = -1 if draw.random() < 0.2 else draw.randint(0, truth.committed.end)
-    # From now on, for the request may be carried out at any time.
-    asked = hand.oracle.metadata.deletions
-    bound = inf if offset < 0 else offset
-    asked[event.target, partition] = max(bound, asked.get((event.target, partition), 0))
+    asked, named = hand.oracle.metadata, (event.target, partition)
     client = await _with_client(hand)
-    done = await _try(hand, event, client.delete_records(event.target, partition, offset))
+
+    def allow(until: int) -> None:
+        asked.deletions[named] = max(until, asked.deletions.get(named, 0))
+        now_ms, wall_ms = hand.history.now()
+        hand.history.events.append(
+            DeleteRecords(
+                at_ms=now_ms, wall_ms=wall_ms, process="admin", topic=event.target,
+                partition=partition, offset=until,
+            )
+        )  # fmt: skip
+
+    async def delete() -> None:
+        low = await client.delete_records(event.target, partition, offset)
+        if offset < 0:
+            allow(low)
+            asked.deletions_open[named] -= 1  # how much was committed is known now
+
+    # From now on, for the request may be carried out at any time.
+    allow(truth.committed.end if offset < 0 else offset)
+    asked.deletions_open[named] += offset < 0
+    done = await _try(hand, event, delete())
     client.close()
     return done
 

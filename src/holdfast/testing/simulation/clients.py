@@ -27,7 +27,14 @@ from holdfast.testing.client import AnswerError, ClusterClient, RefusedError, St
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import ProducerPlan, ReaderPlan
-from holdfast.wire.batch import Record, batches, build_batch, read_records
+from holdfast.testing.simulation.stamps import KINDS
+from holdfast.wire.batch import (
+    Record,
+    assign_max_timestamp,
+    batches,
+    build_batch,
+    read_records,
+)
 from holdfast.wire.batch_header import read_header
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as fetching
@@ -54,6 +61,7 @@ class History:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.epochs: dict[str, int | None] = {}  # id -> leader epoch in which it was acknowledged
+        self.places: dict[str, int] = {}  # id -> offset at which it was acknowledged, where known
         self.counts: dict[str, int] = {"acknowledged": 0, "refused": 0, "unknown": 0, "read": 0}
 
     def now(self) -> tuple[float, int]:
@@ -104,26 +112,32 @@ class SimulatedProducer:
         process = f"{plan.topic}-{plan.partition}.{self._generation}"
         names = []
         values = []
+        stamps = []
         now_ms, wall_ms = history.now()
         for _ in range(self._draw.randint(1, _BATCH_MAX)):
             name = f"{process}:{self._number}"
             self._number += 1
             value = name.encode() + b"|" + b"x" * self._draw.randrange(64)
+            stamp = KINDS[plan.stamps](self._draw, wall_ms)
             names.append(name)
             values.append(value)
+            stamps.append(stamp)
             history.events.append(
                 Send(
                     at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
                     partition=plan.partition, id=name, digest=digest_of(value), size=len(value),
+                    timestamp=stamp,
                 )
             )  # fmt: skip
         self.waits_since = now_ms / 1000
         try:
-            await self._deliver(process, names, values)
+            await self._deliver(process, names, values, stamps)
         finally:
             self.waits_since = None
 
-    async def _deliver(self, process: str, names: list[str], values: list[bytes]) -> None:
+    async def _deliver(
+        self, process: str, names: list[str], values: list[bytes], stamps: list[int | None]
+    ) -> None:
         """Send until there is an outcome, and write it down."""
         loop = asyncio.get_running_loop()
         plan = self._plan
@@ -138,10 +152,12 @@ class SimulatedProducer:
                     self._identity = await self._begin()
                 leader = await self._client.leader(plan.topic, plan.partition)
                 attempts += 1
-                batch = self._batch(values)
+                batch = self._batch(values, stamps)
                 sent.append(read_header(batch).crc)
+                if read_header(batch).max_timestamp < 0 and self._number % 2:
+                    assign_max_timestamp(batch, 0)  # as librdkafka does
                 base = await self._client.produce_batch(
-                    plan.topic, plan.partition, batch, acks=plan.acks, node=leader
+                    plan.topic, plan.partition, bytes(batch), acks=plan.acks, node=leader
                 )
             except AnswerError as failure:
                 error = failure.code.name
@@ -178,19 +194,20 @@ class SimulatedProducer:
         self._sequence = 0
         return response.producer_id, response.producer_epoch
 
-    def _batch(self, values: list[bytes]) -> bytes:
-        stamp = self._client.runtime.clock.wall_ms()
-        records = [Record(value=value, timestamp=stamp) for value in values]
+    def _batch(self, values: list[bytes], stamps: list[int | None]) -> bytearray:
+        now_ms = self._client.runtime.clock.wall_ms()
+        records = [
+            Record(value=value, timestamp=now_ms if stamp is None else stamp)
+            for value, stamp in zip(values, stamps, strict=True)
+        ]
         if self._identity is None:
-            return bytes(build_batch(records))
+            return build_batch(records)
         producer_id, epoch = self._identity
-        return bytes(
-            build_batch(
-                records,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=self._sequence,
-            )
+        return build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self._sequence,
         )
 
     def _acknowledged(
@@ -200,6 +217,9 @@ class SimulatedProducer:
         self._sequence += len(names)
         truth = self._oracle.named(plan.topic, plan.partition)
         epoch = None
+        place = base
+        if base is None and truth is not None:  # a duplicate: no answer said where it is
+            place = truth.offset_of(sent)
         if base is not None and truth is not None:
             epoch = truth.epoch_of(leader, base)
             if plan.acks == -1:
@@ -207,6 +227,8 @@ class SimulatedProducer:
         now_ms, wall_ms = history.now()
         for number, name in enumerate(names):
             history.epochs[name] = epoch
+            if place is not None:
+                history.places[name] = place + number
             history.events.append(
                 Acknowledged(
                     at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
@@ -316,6 +338,8 @@ class SimulatedReader:
         """Look up a record by its timestamp, and read on from the answer: what indexes are for."""
         topic, client = self._plan.topic, self._client
         wanted = self._draw.choice(self._seen[partition])
+        if wanted.timestamp < 0:
+            return  # nothing is found by it
         asked = ListOffsetsPartition(partition_index=partition, timestamp=wanted.timestamp)
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
@@ -343,15 +367,15 @@ class SimulatedReader:
             del self._nearest[partition]
             return
         begin = await self._client.end(self._plan.topic, partition, timestamp=-2)
-        self._move(partition, begin, "out of range")
+        self._move(partition, begin, "out of range", told=True)
 
-    def _move(self, partition: int, offset: int, reason: str) -> None:
+    def _move(self, partition: int, offset: int, reason: str, *, told: bool = False) -> None:
         now_ms, wall_ms = self._history.now()
         self._next[partition] = offset
         self._history.events.append(
             Position(
                 at_ms=now_ms, wall_ms=wall_ms, process=self._process, topic=self._plan.topic,
-                partition=partition, offset=offset, reason=reason,
+                partition=partition, offset=offset, reason=reason, told=told,
             )
         )  # fmt: skip
 
@@ -408,6 +432,7 @@ async def read_whole(
     """Read partitions of a topic to their ends, as the judge's last word."""
     client = cluster.client("final")
     for partition in partitions:
+        asked_ms, _ = history.now()
         stored = await _read_to_end(client, topic, partition)
         # Asked after the read: retention may have deleted what stood before it.
         begin = await client.end(topic, partition, timestamp=-2)
@@ -417,7 +442,7 @@ async def read_whole(
         history.events.append(
             ReadEnd(
                 at_ms=now_ms, wall_ms=wall_ms, process="final", topic=topic, partition=partition,
-                begin=min(begin, end), end=end,
+                begin=min(begin, end), end=end, asked_ms=asked_ms,
             )
         )  # fmt: skip
     client.close()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.runtime import Machine
+from holdfast.testing.simulation.clients import History
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan
 from holdfast.testing.simulation.truth import POWER_CUT, WIPED
@@ -34,8 +35,11 @@ Perform = Callable[["Conductor", Event], Awaitable[bool]]
 class Conductor:
     """The hand that does it all."""
 
-    def __init__(self, plan: Plan, cluster: SimulatedCluster, oracle: Oracle) -> None:
+    def __init__(
+        self, plan: Plan, cluster: SimulatedCluster, oracle: Oracle, history: History
+    ) -> None:
         self.plan: Final = plan
+        self.history: Final = history  # for the judge: what an operator asks to be deleted
         self.cluster: Final = cluster
         self.oracle: Final = oracle
         self.roll: Final = Roll(cluster)

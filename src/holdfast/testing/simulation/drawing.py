@@ -89,8 +89,10 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
     }
     if draw.random() < 0.5:
         configs["segment.ms"] = str(draw.choice((700, 2_000, 6_000)))
-    if draw.random() < 0.2:
-        configs["retention.ms"] = str(draw.choice((10_000, 30_000)))
+    if draw.random() < 0.35:
+        configs["retention.ms"] = str(draw.choice((5_000, 10_000, 30_000)))
+    if draw.random() < 0.25:
+        configs["retention.bytes"] = str(draw.choice((500, 3_000)))
     if draw.random() < 0.5:  # entries that matter, and segments of a few batches
         configs["index.interval.bytes"] = str(draw.choice((0, 300)))
         configs["segment.index.bytes"] = str(draw.choice((100, 400, 10_485_760)))
@@ -112,6 +114,7 @@ def _draw_producer(draw: random.Random, topic: str, partition: int, scale: Scale
         retries=draw.random() < 0.5,
         pause_ms=draw.randint(*scale.pause_ms),
         codec=draw.choice((0, 0, 0, 1, 2, 3, 4)),
+        stamps=draw.choice(("now", "now", "now", "none", "past", "future", "mixed")),
     )
 
 

@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from holdfast.core.image import MetadataImage
 from holdfast.testing.simulation.allowances import Election
+from holdfast.testing.simulation.deletions import RETENTION_MS, Policy
 from holdfast.wire.records import metadata as wire
 
 _TOPIC, _BROKER = 2, 4  # configuration resources
 _UNCHANGED: Final = -2
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _MIN_ISR: Final = "min.insync.replicas"
+RETENTION: Final = {"retention.ms": RETENTION_MS, "retention.bytes": -1}
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 
 Key = tuple[bytes, int]
@@ -71,7 +73,10 @@ class Metadata:
     features: dict[str, int] = field(default_factory=dict)
     operator_unclean: set[tuple[str, int]] = field(default_factory=set)  # asked for members only
     copies: dict[Key, int] = field(default_factory=dict)  # the lowest min ISR ever in force
-    deletions: dict[tuple[str, int], float] = field(default_factory=dict)  # asked for, up to here
+    deletions: dict[tuple[str, int], int] = field(default_factory=dict)  # asked for, up to here
+    # All that is committed was asked for, and it is not known yet how much that is.
+    deletions_open: Counter[tuple[str, int]] = field(default_factory=Counter)
+    policies: dict[bytes, Policy] = field(default_factory=dict)  # the least that was ever kept
     cleared: dict[Key, None] = field(default_factory=dict)  # whose ELR a change has emptied
     end: int = 0
     _changed_keys: dict[Key, None] = field(default_factory=dict)
@@ -87,6 +92,8 @@ class Metadata:
         changed, self._changed_keys = self._changed_keys, {}
         for key in changed:
             self._lower_copies(key)
+            if key in self.partitions:
+                self._lower_policy(key)
         joined, self._joined = self._joined, []
         for key, node in joined:
             self._check_joined(key, node)
@@ -100,12 +107,17 @@ class Metadata:
         """Whether a replica that may lack something may be elected, now."""
         return self._config(self.topics[key[0]], _UNCLEAN, "false") == "true"
 
-    def start_bound(self, key: Key) -> float:
-        """How far a partition's log start may be, at most."""
-        topic = self.topics.get(key[0], "")
-        if self._config(topic, "retention.ms", ""):
-            return inf  # what expires when is not counted here
-        return self.deletions.get((topic, key[1]), 0)
+    def deletions_asked(self, key: Key) -> float:
+        """Up to where somebody has asked for a partition's records to be deleted."""
+        named = self.topics.get(key[0], ""), key[1]
+        return inf if self.deletions_open[named] else self.deletions.get(named, 0)
+
+    def _lower_policy(self, key: Key) -> None:
+        """What a topic keeps at least, by its own configuration: no other is ever changed here."""
+        own = self.configs.get((_TOPIC, self.topics[key[0]]), {})
+        limits = [float(own.get(name, default)) for name, default in RETENTION.items()]
+        policy = Policy(*(inf if limit < 0 else limit for limit in limits))
+        self.policies[key[0]] = policy.or_less(self.policies.get(key[0], policy))
 
     def _lower_copies(self, key: Key) -> None:
         state = self.partitions.get(key)
@@ -286,7 +298,7 @@ class Metadata:
             configs.pop(record.name, None)
         else:
             configs[record.name] = record.value
-        if record.name == _MIN_ISR:
+        if record.name in {_MIN_ISR, *RETENTION}:
             self._changed_keys |= dict.fromkeys(self.partitions)
         self.counts["configurations changed"] += 1
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from holdfast.core.image import MetadataImage
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry, Name
+from holdfast.testing.simulation.deletions import Policy
 from holdfast.testing.simulation.metadata import Key, Metadata
 from holdfast.testing.simulation.truth import DISK_FAULT, WIPED, PartitionTruth, Replica
 from holdfast.testing.simulation.voting import Voters
@@ -72,7 +73,8 @@ class Oracle:
             name = self.metadata.name(key)
             found = self._truths[key] = PartitionTruth(name, self._fail, self.counts)
             found.copies_min = lambda: self.metadata.copies.get(key, 1)
-            found.start_bound = lambda: self.metadata.start_bound(key)
+            found.deletions.asked = lambda: self.metadata.deletions_asked(key)
+            found.deletions.policy = lambda: self.metadata.policies.get(key[0], Policy())
         return found
 
     def named(self, topic: str, partition: int) -> PartitionTruth | None:

@@ -66,6 +66,7 @@ class ProducerPlan:
     retries: bool  # a plain producer that sends again after doubt
     pause_ms: int  # on average, between an outcome and the next batch
     codec: int = 0
+    stamps: str = "now"  # what its records say of their time: a key of `stamps.KINDS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,8 @@ class Plan:
         ]
         lines += [
             f"producer of {one.topic}-{one.partition}: acks={one.acks}"
-            f" {'idempotent' if one.idempotent else 'plain'}, every {one.pause_ms} ms"
+            f" {'idempotent' if one.idempotent else 'plain'}, every {one.pause_ms} ms,"
+            f" stamped {one.stamps}"
             for one in self.producers
         ]
         if self.broken:

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from holdfast.config.key import ConfigError
-from holdfast.judge.history import ReplicaBatch
+from holdfast.judge.history import Expected, Replica, ReplicaBatch, Retention
 from holdfast.node.metadata_log import decode_batches
 from holdfast.testing.client import AnswerError
 from holdfast.testing.cluster import SimulatedCluster
@@ -36,7 +36,7 @@ from holdfast.testing.simulation.clients import (
 from holdfast.testing.simulation.conductor import Conductor
 from holdfast.testing.simulation.faults import KINDS
 from holdfast.testing.simulation.liveness import can_acknowledge, waiting
-from holdfast.testing.simulation.metadata import ELR_FEATURE
+from holdfast.testing.simulation.metadata import ELR_FEATURE, RETENTION
 from holdfast.testing.simulation.oracle import Oracle, Violation
 from holdfast.testing.simulation.plan import Plan
 from holdfast.testing.simulation.watch import watcher
@@ -160,9 +160,9 @@ class _Stage:
             features={ELR_FEATURE: 1 if plan.elr else 0},
             dynamic=plan.dynamic,
         )
-        self._hand = Conductor(plan, self._cluster, oracle)
-        self.log = self._hand.log
         self._history = History()
+        self._hand = Conductor(plan, self._cluster, oracle, self._history)
+        self.log = self._hand.log
         phases = asyncio.get_running_loop().create_task(self._phases())
         broken = asyncio.get_running_loop().create_task(oracle.broken.wait())
         try:
@@ -192,6 +192,7 @@ class _Stage:
         await self._cluster.start()
         if plan.dynamic:
             await hand.roll.grow()
+        self._note_topics()
         await self._create_topics()
         if plan.provoked:
             self._world.provocations.pick()
@@ -217,6 +218,22 @@ class _Stage:
             await read_whole(self._cluster, self._history, topic.name, led)
         self._note_replicas()
         self._judge()
+
+    def _note_topics(self) -> None:
+        """What is to be judged, and how long it is to be kept."""
+        now_ms, wall_ms = self._history.now()
+        for topic in self._plan.topics:
+            limits = [int(topic.configs.get(key, default)) for key, default in RETENTION.items()]
+            kept_ms, kept_bytes = (None if limit < 0 else limit for limit in limits)
+            for partition in range(topic.partitions):
+                where: dict[str, Any] = {
+                    "at_ms": now_ms, "wall_ms": wall_ms, "process": "operator",
+                    "topic": topic.name, "partition": partition,
+                }  # fmt: skip
+                self._history.events += [
+                    Expected(**where),
+                    Retention(**where, retention_ms=kept_ms, retention_bytes=kept_bytes),
+                ]
 
     async def _create_topics(self) -> None:
         client = self._cluster.client("creator")
@@ -334,24 +351,26 @@ class _Stage:
         now_ms, wall_ms = self._history.now()
         for topic in self._plan.topics:
             for partition in range(topic.partitions):
-                logs = self._cluster.logs(topic.name, partition)
-                begin = max((log.start for log in logs.values() if log is not None), default=0)
-                for node, log in logs.items():
+                for node, log in self._cluster.logs(topic.name, partition).items():
                     if log is None:
                         continue
+                    where: dict[str, Any] = {
+                        "at_ms": now_ms, "wall_ms": wall_ms, "process": "replicas",
+                        "topic": topic.name, "partition": partition, "node": node,
+                    }  # fmt: skip
+                    self._history.events.append(Replica(**where, begin=log.start, end=log.end))
                     data = self._cluster.bytes_of(node, topic.name, partition, log.end)
-                    for at, header in batches(memoryview(data)):
-                        if header.last_offset < begin:
-                            continue
-                        self._history.events.append(
-                            ReplicaBatch(
-                                at_ms=now_ms, wall_ms=wall_ms, process="replicas",
-                                topic=topic.name, partition=partition, node=node,
-                                offset=header.base_offset, last_offset=header.last_offset,
-                                epoch=header.leader_epoch,
-                                digest=f"{crc32(data[at : at + header.size]):08x}",
-                            )
-                        )  # fmt: skip
+                    self._history.events += [
+                        ReplicaBatch(
+                            **where,
+                            offset=header.base_offset,
+                            last_offset=header.last_offset,
+                            epoch=header.leader_epoch,
+                            digest=f"{crc32(data[at : at + header.size]):08x}",
+                            size=header.size,
+                        )
+                        for at, header in batches(memoryview(data))
+                    ]
 
     def _judge(self) -> None:
         judgement, found = verdict.unforgiven(self._plan, self._history, self._oracle)

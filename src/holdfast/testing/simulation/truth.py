@@ -21,10 +21,12 @@ from holdfast.testing.simulation.allowances import (
     allowed,
 )
 from holdfast.testing.simulation.chain import Chain, Entry, Name
+from holdfast.testing.simulation.deletions import Deletions, Stretch
 
 POWER_CUT: Final = "power cut"
 WIPED: Final = "disk lost"
 DISK_FAULT: Final = "disk fault"
+DELETED: Final = "only what has expired, or was asked for, is deleted"
 
 
 class Durable(Protocol):
@@ -102,7 +104,7 @@ class PartitionTruth:
         self.allowances = Allowances()
         self.start_max = 0  # what lies below was deleted, and is missed by nobody
         self.copies_min: Callable[[], int] = lambda: 1  # the lowest min ISR ever in force
-        self.start_bound: Callable[[], float] = lambda: inf  # nothing else was to be deleted
+        self.deletions = Deletions()
         self._committed_in: dict[Name, int] = {}  # in which epoch's leadership each batch was
         # What an elected leader had lost while nothing of it was committed (see `_may_lose`).
         self._may_be_lost: dict[Name, Forgiveness] = {}
@@ -312,12 +314,22 @@ class PartitionTruth:
 
     def _check_start(self, replica: Replica, start: int) -> None:
         """What lies before a log's start is missed by nobody: so it must have been asked for."""
-        if start > self.start_bound():
+        if start > self.deletions.bound:
             self._fail(
-                "only what has expired, or was asked for, is deleted",
-                f"{self.name}, node {replica.node}: log start {start}, nobody has asked for more "
-                f"than {self.start_bound()}\n{self}",
+                DELETED,
+                f"{self.name}, node {replica.node}: log start {start}, nothing has expired, and "
+                f"nobody has asked for more, than what lies before {self.deletions.bound}\n{self}",
             )
+
+    def expired(self, replica: Replica, gone: Stretch, *, left: int, now_ms: int) -> None:
+        """A replica deletes its first segment, since it is too old or its log too large."""
+        entries = replica.chain.between(gone.first, gone.end)
+        why_not = self.deletions.expire(
+            gone, entries, start=replica.start, left=left, now_ms=now_ms
+        )
+        self._counts["segments that expired"] += not why_not
+        if why_not:
+            self._fail(DELETED, f"{self.name}, node {replica.node}, at {now_ms}: {why_not}\n{self}")
 
     def committed_until(self, replica: Replica, offset: int, log_end: int) -> None:
         """Its high watermark was set."""
@@ -511,6 +523,11 @@ class PartitionTruth:
                 f"{self.name}: a consumer was given offset {offset} of epoch {epoch}; committed is "
                 f"{found}\n{self}",
             )
+
+    def offset_of(self, sent: Collection[int]) -> int | None:
+        """Where one of these batches, by CRC, is committed."""
+        found = (entry.base for entry in reversed(self.committed.entries) if entry.crc in sent)
+        return next(found, None)
 
     def epoch_of(self, node: int, offset: int) -> int | None:
         """In which epoch a node holds this offset; None: it does not hold it any more."""

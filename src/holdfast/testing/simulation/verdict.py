@@ -7,6 +7,7 @@ Owns which anomalies each producer's settings forbid. What may be lost by an ele
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from holdfast.judge.checker import judge
 from holdfast.judge.history import Acknowledged, Delivered
@@ -39,9 +40,26 @@ def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement,
             continue
         truth = oracle.named(finding.topic, finding.partition)
         allowances = Allowances() if truth is None else truth.allowances
+        gone_until = 0.0 if truth is None else truth.deletions.bound
+        if is_deleted(finding, gone_until, history):
+            continue
         if not _is_allowed(finding, allowances, history, producer):
             found.append(finding)
     return judgement, found
+
+
+def is_deleted(finding: Finding, gone_until: float, history: History) -> bool:
+    """Whether all that is missing stood before what has expired, or was asked to be deleted.
+
+    The oracle has seen by each node's own clock that it was due; the judge has only the clients'.
+    """
+    if finding.anomaly is Anomaly.LOST:
+        one = _acknowledged(finding)
+        return one is not None and history.places.get(one.id, inf) < gone_until
+    if finding.anomaly is Anomaly.VANISHED:
+        read = finding.events[0]
+        return isinstance(read, Delivered) and read.offset < gone_until
+    return False
 
 
 def _is_allowed(

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.core.names import METADATA_TOPIC
+from holdfast.core.snapshot import SNAPSHOT_SUFFIX
 from holdfast.log.log import Log
 from holdfast.testing.simulation.chain import entries_of
+from holdfast.testing.simulation.deletions import Stretch
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
 from holdfast.testing.simulation.truth import PartitionTruth, Replica
 from holdfast.wire.batch_header import batches, crc_matches
@@ -114,8 +116,20 @@ class WatchedLog(Log):
         assert self._truth is not None
         if self._is_metadata:
             self._keep(bytes(records))
+        elif leads:
+            self._read_stamps(records)
         for entry in entries_of(records):
             self._truth.appended(self._replica, entry, leads=leads)
+
+    def _read_stamps(self, records: memoryview) -> None:
+        """All ages come from headers: one that its records do not bear out is a mistake at once."""
+        assert self._truth is not None
+        wrong = self._truth.deletions.read(records)
+        if wrong:
+            self._oracle.fail(
+                "a batch's largest timestamp is its records'",
+                f"{self!r}, node {self._replica.node}: {wrong}",
+            )
 
     def start_epoch(self, epoch: int) -> None:
         super().start_epoch(epoch)
@@ -135,18 +149,56 @@ class WatchedLog(Log):
             self._truth = truth
         if truth is not None:
             truth.reset(self._replica, offset)
+            self._check_covered()
 
     def advance_start(self, offset: int) -> bool:
         moved = super().advance_start(offset)
         if moved and self._truth is not None:
             self._truth.started(self._replica, self.start)
+            self._check_covered()
         return moved
 
     def retention(self, now_ms: int, upper_bound: int) -> int:
-        count = super().retention(now_ms, upper_bound)
+        before = [] if self._truth is None or self._is_metadata else self._stretches()
+        try:
+            count = super().retention(now_ms, upper_bound)
+        finally:
+            self._expired(before, now_ms)  # what is gone is gone, if the disk fails then, too
         if count and self._truth is not None:
             self._truth.started(self._replica, self.start)
         return count
+
+    def _check_covered(self) -> None:
+        """Of the metadata log nothing expires: what it does not have, a snapshot beside it says."""
+        if not self._is_metadata or not self.start:
+            return
+        names = self.home.runtime.disk.list(self.directory)
+        covered = [int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        if max(covered, default=0) < self.start:
+            self._oracle.fail(
+                "the metadata log begins where a snapshot ends",
+                f"{self!r}, node {self._replica.node}: snapshots until {covered}",
+            )
+
+    def _stretches(self) -> list[Stretch]:
+        """All segments, as the disk has them."""
+        disk = self.home.runtime.disk
+        ends = [*self._segments.bases[1:], self.end]
+        return [
+            Stretch(
+                segment.base, end, disk.size(segment.log_path), disk.modified_ms(segment.log_path)
+            )
+            for segment, end in zip(self._segments.all, ends, strict=True)
+        ]
+
+    def _expired(self, before: list[Stretch], now_ms: int) -> None:
+        left = sum(each.size for each in before)
+        for each in before:
+            if each.first >= self._segments.bases[0]:
+                break
+            left -= each.size
+            assert self._truth is not None
+            self._truth.expired(self._replica, each, left=left, now_ms=now_ms)
 
     def abandon(self) -> None:
         super().abandon()

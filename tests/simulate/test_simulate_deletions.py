@@ -1,0 +1,190 @@
+"""The oracle sees: a log's beginning may go by an event that is configured and due, and no other.
+
+Goal: no bug passes as retention. Method: one segment is deleted under each policy at the moment at
+which it may not go yet, and at the next; what a broker says of itself is never asked. Then the
+judge's findings: one offset is excused, the next is not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import Any
+
+import pytest
+
+from holdfast.judge.history import Acknowledged, Delivered, Event
+from holdfast.judge.verdict import Anomaly, Finding
+from holdfast.testing.simulation.chain import Entry
+from holdfast.testing.simulation.clients import History
+from holdfast.testing.simulation.deletions import RETENTION_MS, Deletions, Policy, Stretch
+from holdfast.testing.simulation.metadata import Metadata
+from holdfast.testing.simulation.truth import DELETED, PartitionTruth, Replica
+from holdfast.testing.simulation.verdict import is_deleted
+from holdfast.wire.batch import Record, assign, assign_max_timestamp, build_batch, read_header
+from holdfast.wire.records import metadata as wire
+
+NOW_MS = 1_767_225_600_000
+TOPIC_ID = bytes(range(16))
+
+
+class Place:
+    """A partition, one replica, and the batches that it holds; times count from NOW_MS."""
+
+    def __init__(self, policy: Policy, *batches: list[int | None]) -> None:
+        self.told: list[str] = []
+        self.truth = PartitionTruth("t-0", lambda what, _: self.told.append(what), Counter())
+        self.truth.deletions = Deletions(asked=lambda: 0, policy=lambda: policy)
+        self.replica = Replica(1, None)
+        self.truth.replicas[1] = self.replica
+        self.ends = [0]
+        for stamps in batches:
+            self.append(stamps)
+
+    def append(self, stamps: list[int | None]) -> None:
+        """A batch of records so many milliseconds after NOW_MS; None: without a timestamp."""
+        batch = build_batch(
+            [Record(value=b"v", timestamp=-1 if at is None else NOW_MS + at) for at in stamps]
+        )
+        assign(batch, self.ends[-1], 0)
+        assert self.truth.deletions.read(batch) == ""
+        header = read_header(batch)
+        self.truth.appended(
+            self.replica, Entry(header.base_offset, header.last_offset, 0, header.crc), leads=True
+        )
+        self.ends.append(header.next_offset)
+        self.replica.high_watermark = header.next_offset
+
+    def expire(
+        self, batches: int, at_ms: int, *, first: int = 0, left: int = 0, written: int = 0
+    ) -> bool:
+        """Delete the segment of these batches; True: nobody has said that it may not go."""
+        stretch = Stretch(self.ends[first], self.ends[batches], 1, NOW_MS + written)
+        self.truth.expired(self.replica, stretch, left=left, now_ms=NOW_MS + at_ms)
+        if not self.told:
+            self.truth.started(self.replica, stretch.end)
+        return not self.told
+
+
+@pytest.mark.parametrize(
+    ("policy", "batches", "left", "written", "due_at"),
+    [
+        (Policy(100), [[0], [50]], 0, 0, 151),
+        (Policy(100), [[50], [0, 9]], 0, 0, 151),
+        (Policy(100), [[None], [50]], 0, 900, 151),
+        (Policy(100), [[None], [None]], 0, 50, 151),
+        (Policy(100), [[-9_000], [-9_000]], 0, 900, -8_899),
+        (Policy(), [[0]], 0, 0, RETENTION_MS + 1),
+        (Policy(inf, 10), [[0]], 9, 0, None),
+        (Policy(inf, 10), [[0]], 10, 0, 0),
+        (Policy(inf), [[0]], 1 << 40, 0, None),
+    ],
+)
+def test_a_segment_may_go_when_it_is_due(
+    policy: Policy, batches: list[list[int | None]], left: int, written: int, due_at: int | None
+) -> None:
+    early = RETENTION_MS * 2 if due_at is None else due_at - 1
+    if left < policy.size:
+        place = Place(policy, *batches)
+        assert not place.expire(len(batches), early, left=left, written=written)
+        assert place.told == [DELETED]
+        assert place.truth.deletions.bound == 0
+    if due_at is not None:
+        place = Place(policy, *batches)
+        assert place.expire(len(batches), due_at, left=left, written=written)
+        assert place.truth.deletions.bound == place.ends[-1]
+
+
+def test_what_expired_on_one_replica_may_be_missing_on_another_and_nothing_more() -> None:
+    place = Place(Policy(100), [0], [50], [60])
+    assert place.expire(2, 151)
+    other = Replica(2, None)
+    place.truth.opened(other, [], start=0, high_watermark=0, cause="")
+    place.truth.reset(other, 2)
+    assert place.told == []
+    place.truth.reset(other, 3)
+    assert place.told == [DELETED]
+
+
+def test_what_lies_before_a_log_start_was_judged_when_it_moved() -> None:
+    place = Place(Policy(inf), [0], [50])
+    place.truth.deletions.asked = lambda: 1
+    place.truth.started(place.replica, 1)
+    assert place.expire(1, 0)
+    assert not place.expire(2, 0, first=1)
+
+
+def test_a_process_that_did_not_see_a_segments_deleted_part_knows_its_timestamps() -> None:
+    """A log is opened from its start on; the file before it may hold the largest timestamp."""
+    place = Place(Policy(100), [0], [None])
+    place.truth.deletions.asked = lambda: 1
+    again = place.truth.replicas[1] = Replica(1, None)
+    again.chain.append(place.replica.chain.entries[1])
+    again.start, again.high_watermark = 1, 2
+    place.replica = again
+    assert place.expire(2, 101, written=90), "as old as the record that was deleted"
+    assert not Place(Policy(100), [None], [None]).expire(2, 101, written=90)
+
+
+def test_a_header_that_its_records_do_not_bear_out_is_told() -> None:
+    batch = build_batch([Record(value=b"v", timestamp=-1)])
+    assert Deletions().read(batch) == ""
+    assign_max_timestamp(batch, 0)
+    assert "its records -1" in Deletions().read(batch)
+
+
+def test_the_policy_is_the_least_that_was_ever_configured() -> None:
+    """A node may not have heard yet that more is to be kept."""
+    metadata = Metadata(lambda *_: None, Counter(), {}, lambda *_: None)
+    metadata.apply([wire.TopicRecord(name="t", topic_id=TOPIC_ID)], 1)
+    partition = wire.PartitionRecord(
+        partition_id=0, topic_id=TOPIC_ID, replicas=[1], isr=[1], leader=1
+    )
+
+    def set_to(key: str, value: str | None) -> Policy:
+        record = wire.ConfigRecord(resource_type=2, resource_name="t", name=key, value=value)
+        metadata.apply([record], metadata.end + 1)
+        return metadata.policies[TOPIC_ID]
+
+    metadata.apply([partition], 2)
+    assert metadata.policies[TOPIC_ID] == (RETENTION_MS, inf)
+    assert set_to("retention.ms", "-1") == (RETENTION_MS, inf)
+    assert set_to("retention.ms", "500") == (500, inf)
+    assert set_to("retention.bytes", "70") == (500, 70)
+    assert set_to("retention.ms", None) == (500, 70)
+
+
+def test_all_that_is_committed_may_go_until_it_is_known_how_much_that_was() -> None:
+    metadata = Metadata(lambda *_: None, Counter(), {}, lambda *_: None)
+    metadata.topics[TOPIC_ID] = "t"
+    assert metadata.deletions_asked((TOPIC_ID, 0)) == 0
+    metadata.deletions["t", 0] = 7
+    metadata.deletions_open["t", 0] += 1
+    assert metadata.deletions_asked((TOPIC_ID, 0)) == inf
+    metadata.deletions_open["t", 0] -= 1
+    assert metadata.deletions_asked((TOPIC_ID, 0)) == 7
+    assert metadata.deletions_asked((TOPIC_ID, 1)) == 0
+
+
+def found(anomaly: Anomaly, event: Event) -> Finding:
+    return Finding(anomaly=anomaly, topic="t", partition=0, text="", events=(event,))
+
+
+def test_the_judge_is_overruled_only_below_what_may_be_gone() -> None:
+    history = History()
+    place: dict[str, Any] = {
+        "at_ms": 0.0,
+        "wall_ms": 0,
+        "process": "p",
+        "topic": "t",
+        "partition": 0,
+    }
+    lost = found(Anomaly.LOST, Acknowledged(**place, id="p:1", offset=None))
+    assert not is_deleted(lost, 9, history), "nobody knows where it was"
+    history.places["p:1"] = 8
+    assert is_deleted(lost, 9, history)
+    assert not is_deleted(lost, 8, history)
+    read = found(Anomaly.VANISHED, Delivered(**place, offset=8, digest=""))
+    assert is_deleted(read, 9, history)
+    assert not is_deleted(read, 8, history)
+    assert not is_deleted(found(Anomaly.DUPLICATED, read.events[0]), 9, history)
