@@ -113,6 +113,31 @@ def test_a_list_that_was_never_set_begins_with_what_it_inherits() -> None:
     assert cluster.state.image.topic_configs("t")["cleanup.policy"] == "delete"
 
 
+@pytest.mark.parametrize(("kind", "name", "key"), [
+    (2, "t", "cleanup.policy"), (4, "", "log.cleanup.policy"), (4, "0", "log.cleanup.policy"),
+])  # fmt: skip
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_list_that_nobody_has_set_begins_with_its_default(
+    kind: int, name: str, key: str, operation: Operation
+) -> None:
+    """Goal: no topic stops to expire since a list was taken for empty. Method: each scope."""
+    cluster = _cluster()
+    assert _alter(cluster, kind, name, (operation, key, "delete"))[0] is E.NONE
+    expected = "delete" if operation is APPEND else ""
+    assert cluster.state.image.configs[ResourceType(kind), name][key] == expected
+    # What is not in a list takes nothing out of it.
+    cluster = _cluster()
+    assert _alter(cluster, kind, name, (SUBTRACT, key, "compact"))[0] is E.NONE
+    assert cluster.state.image.configs[ResourceType(kind), name][key] == "delete"
+
+
+def test_a_brokers_list_begins_with_the_clusters_also_when_that_is_empty() -> None:
+    cluster = _cluster()
+    assert _alter(cluster, 4, "", (SET, "log.cleanup.policy", ""))[0] is E.NONE
+    assert _alter(cluster, 4, "0", (SUBTRACT, "log.cleanup.policy", "compact"))[0] is E.NONE
+    assert cluster.state.image.configs[ResourceType.BROKER, "0"]["log.cleanup.policy"] == ""
+
+
 @pytest.mark.parametrize("name", ["", "0", str(CONTROLLER_ID)])
 def test_brokers_and_their_defaults(name: str) -> None:
     cluster = _cluster()

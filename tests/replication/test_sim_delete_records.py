@@ -174,6 +174,16 @@ def test_followers_write_it_soon_too_however_often_it_moves() -> None:
     play(story)
 
 
+def test_a_topic_whose_records_nothing_else_deletes_lets_them_be_deleted_by_name() -> None:
+    """As in Apache Kafka: under an empty cleanup.policy nothing expires by itself."""
+
+    async def story(cluster: SimulatedCluster, client: ClusterClient) -> None:
+        assert await client.delete_records("t", 0, 7) == 7
+        assert starts(cluster) == {0: 7, 1: 7, 2: 7}
+
+    play(story, cleanup_policy="")
+
+
 def test_a_topic_that_is_only_compacted_refuses() -> None:
     """Set by hand: compaction itself is not built, so no topic can ask for it."""
 

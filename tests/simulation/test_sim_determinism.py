@@ -27,7 +27,7 @@ from holdfast.testing.workload import Workload
 
 pytestmark = pytest.mark.slow
 
-SEEDS = (51, 52)
+SEEDS = (4, 10)
 
 
 def every_fault(seed: int) -> str:

@@ -75,6 +75,12 @@ def topic_default(name: str) -> str:
     return TOPIC[name].default or ""
 
 
+def node_default(name: str) -> str:
+    """Return a node key's own default, as text; "" where there is none, or no such key."""
+    key = NODE.get(name)
+    return (key.default or "") if key is not None else ""
+
+
 def _members(text: str) -> list[str]:
     return [member.strip() for member in text.split(",") if member.strip()]
 

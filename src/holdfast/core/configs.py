@@ -14,6 +14,7 @@ from typing import NamedTuple
 from holdfast.config.registry import (
     append_to_list,
     is_list,
+    node_default,
     subtract_from_list,
     validate_broker_config,
     validate_topic_config,
@@ -214,13 +215,21 @@ def _value_after(
 
 
 def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> str:
-    """What a list has before it is first changed for this resource."""
+    """What a list has before it is first changed for this resource: the effective default.
+
+    Apache Kafka begins with the key's own default, whatever the cluster or a file says.
+    """
     if resource[0] == ResourceType.TOPIC:
         for entry in described(state, {}):
             if entry.name == name:
                 return entry.value or ""
         return ""
-    return state.image.cluster_configs().get(name) or state.settings.properties.get(name, "")
+    found = None
+    if resource[1]:
+        found = state.image.cluster_configs().get(name)
+    if found is None:
+        found = state.settings.properties.get(name)
+    return node_default(name) if found is None else found
 
 
 def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:

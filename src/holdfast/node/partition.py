@@ -260,7 +260,8 @@ class Partition:
         leader, log = self.leader, self.log
         if leader is None or log is None:
             return self.refusal(), -1
-        if "delete" not in self.settings.cleanup_policy:
+        policy = self.settings.cleanup_policy
+        if "compact" in policy and "delete" not in policy:  # an empty one keeps nothing from going
             return ErrorCode.POLICY_VIOLATION, -1
         wanted = log.high_watermark if offset == ALL_COMMITTED else offset
         if not 0 <= wanted <= log.high_watermark:
