@@ -48,7 +48,7 @@ class MadeUp:
 
 
 @cache
-def run(*, lost: int = 0, pause_ms: float = 20.0, isr_at_kill: bool = True) -> Evidence:
+def run(*, lost: int = 0, pause_ms: float = 40.0, isr_at_kill: bool = True) -> Evidence:
     """Build the history; so many of P1's events, acknowledged just before the kill, are lost.
 
     `isr_at_kill`: the ISR still names the dead node until the session's end.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import pytest
 from tests.lab import made_up
 
 from holdfast.judge.checker import Evidence, judge
-from holdfast.judge.history import DeleteRecords, Event, Fault
-from holdfast.judge.verdict import Excuse, Expiry
+from holdfast.judge.history import Acknowledged, DeleteRecords, Event, Fault, Send
+from holdfast.judge.series import BUCKETS_MAX
+from holdfast.judge.verdict import Anomaly, Excuse, Expiry
 from holdfast.lab.report import Check, PartReport, ReportData
 from holdfast.lab.report.page import render_page, write_report
 from holdfast.testing.histories import Story
@@ -64,6 +66,17 @@ class Parsed(HTMLParser):
         return " ".join(" ".join(self.header).split())
 
 
+@cache
+def text_of(lost: int) -> str:
+    """The made-up report as HTML; made once for all who only read it."""
+    return render_page(made_up.report(lost=lost))
+
+
+@cache
+def page_of(lost: int) -> Parsed:
+    return Parsed(text_of(lost))
+
+
 def whole(evidence: Evidence | None, *, kept: bool | None = False) -> ReportData:
     """A report of one part."""
     part = PartReport(title="main", headline="", kept=kept, evidence=evidence,
@@ -86,19 +99,22 @@ WORDS = [
     "Table behind its log",
     "driver killed",
     "1 of 2 as they must be",
+    "The axis ends at 80/s, or nothing else could be seen.",
+    "Why a partition with a leader stands still",
+    "P0: led by node 0, nothing acknowledged from 4 to 7 s",
+    "Settings, where they differ from the first part's 1 settings acks 1",
     "It must be broken, with lost events, or the run proves nothing.",
 ]
 
 
 def test_a_page_is_whole_and_says_what_was_found() -> None:
-    page = Parsed(render_page(made_up.report(lost=3)))
+    page = page_of(3)
     for words in WORDS:
         assert words in page.text, words
 
 
 def test_nothing_is_fetched_from_anywhere() -> None:
-    text = render_page(made_up.report())
-    page = Parsed(text)
+    text, page = text_of(0), page_of(0)
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", text)
     links = [value for _tag, name, value in page.attributes if name in {"src", "href"}]
     assert [each for each in links if not each.startswith("#part-")] == []
@@ -120,13 +136,13 @@ FIRST_SCREEN = [
 
 
 def test_the_first_screen_speaks_of_all_parts() -> None:
-    said = Parsed(render_page(made_up.report(lost=3))).first_screen
+    said = page_of(3).first_screen
     for words in FIRST_SCREEN:
         assert words in said, (words, said)
 
 
 def test_each_part_has_its_own_headline_figures_and_charts() -> None:
-    text = render_page(made_up.report(lost=3))
+    text = text_of(3)
     first, second = re.split(r'<section class="part', text)[1:]
     assert "All is well." in first
     assert "Twenty were lost." in second
@@ -172,7 +188,7 @@ def test_what_is_not_decided_is_said_with_its_reason() -> None:
 
 
 def test_drawings_have_signs_and_words_for_whoever_sees_no_colours() -> None:
-    page = Parsed(render_page(made_up.report(lost=3)))
+    page = page_of(3)
     kinds = {value for tag, name, value in page.attributes if tag in {"rect", "path", "line"}
              and name == "class"}  # fmt: skip
     assert {"line s0", "line s1", "leaderless", "noleader", "leads", "insync", "outsync",
@@ -192,7 +208,7 @@ def test_drawings_have_signs_and_words_for_whoever_sees_no_colours() -> None:
 
 
 def test_the_cursor_gets_the_same_values() -> None:
-    page = Parsed(render_page(made_up.report()))
+    page = page_of(0)
     rates, latencies, behind, *_ = (json.loads(t) for t in page.scripts if t.startswith("{"))
     assert rates["names"] == ["P0", "P1", "P2"]
     assert len(rates["rows"][0]) == 4
@@ -232,6 +248,54 @@ def test_a_forbidden_anomaly_is_marked_and_an_allowed_one_differs() -> None:
     assert "(not forbidden here)" in Parsed(allowed).text
     assert "cross anomaly allowed" in allowed
     assert "cross anomaly allowed" not in forbidden
+    assert '<span class="bad">✗ 2 lost</span>' in forbidden
+    assert "<span>2 lost</span>" in allowed
+
+
+def test_what_no_chart_can_mark_is_said() -> None:
+    text = Parsed(render_page(whole(made_up.run(lost=40)))).text
+    assert "counted beside them: 20 more lost." in text
+    assert "and 28 more like these in the history" in text
+
+
+def test_forbidden_kinds_come_first() -> None:
+    evidence = made_up.run(lost=2)
+    (lost, *_others) = evidence.judgement.findings
+    first, *others = evidence.judgement.partitions
+    doubled = replace(lost, anomaly=Anomaly.DUPLICATED)
+    with_both = replace(first, findings=(doubled,), anomalies={Anomaly.DUPLICATED: 1})
+    judgement = replace(evidence.judgement, partitions=(with_both, *others))
+    text = Parsed(render_page(whole(replace(evidence, judgement=judgement)))).text
+    wrong = text[text.index("What went wrong") :]
+    assert wrong.index("✗ 2 lost") < wrong.index("! 1 duplicated")
+
+
+def test_data_for_the_script_can_not_end_it() -> None:
+    story = made_up.MadeUp()
+    for name in ("</script><b>", "other"):
+        for number in range(3):
+            common = {"topic": name, "partition": 0, "id": f"{name}:{number}"}
+            story.add(Send, 1000.0 + 300 * number, "p", digest="d", size=1, **common)
+            story.add(Acknowledged, 1001.0 + 300 * number, "p", offset=number, **common)
+    text = render_page(whole(story.evidence()))
+    assert "</script><b>" not in text
+    (rates, *_) = (json.loads(each) for each in Parsed(text).scripts if each.startswith("{"))
+    assert "</script><b>-0" in rates["names"]
+
+
+def test_the_report_of_a_long_run_stays_small() -> None:
+    evidence = made_up.run(lost=40)
+    begin_ms = evidence.timeline.begin_ms
+    points = tuple(
+        replace(
+            evidence.points[index % 20],
+            at_ms=begin_ms + 200 * index,
+            acknowledged={("foo", number): float(index % 97) for number in range(6)},
+        )
+        for index in range(BUCKETS_MAX)  # as many as the judge ever gives
+    )
+    page = render_page(whole(replace(evidence, points=points)))
+    assert len(page.encode()) < 1_000_000
 
 
 def test_a_report_is_written_whole(tmp_path: Path) -> None:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.lab import made_up
 from tests.lab.made_up import BEGIN_MS, KILLED_MS, SESSION_MS, SETTINGS, MadeUp
 
 from holdfast.judge.checker import Evidence
-from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, ReadEnd, Send
-from holdfast.judge.verdict import Anomaly
+from holdfast.judge.history import Acknowledged, Delivered, Event, Fault, Send
+from holdfast.judge.verdict import Anomaly, Finding
 from holdfast.lab.report import Lag
 from holdfast.lab.report.charts import lag_chart, latency, thinned, throughput
 from holdfast.lab.report.cluster_charts import LANES_MAX, cluster_state, strip
 from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Label, Lanes, beside, fitted
-from holdfast.lab.report.marks import marks_of, not_marked
+from holdfast.lab.report.marks import marks_of, moment_of, not_marked
 from holdfast.lab.report.scene import Scene
 from holdfast.lab.report.standstill import standstills, where, why
 from holdfast.lab.report.views import broken_on_purpose, scene_of
@@ -37,7 +38,7 @@ def test_a_backlog_that_comes_in_at_once_is_named_with_its_number_and_place() ->
     evidence = made_up.run()
     figure = throughput(evidence, scene(evidence))
     peak = max(rate for each in evidence.points for rate in each.acknowledged.values())
-    assert peak > 5 * 50, "the backlog is no peak"
+    assert peak > 5 * 30, "the backlog is no peak"
     assert f"Highest: {peak:,.0f}/s in 100 ms, P" in figure.note
     assert "at 7 s." in figure.note  # 7 s after the beginning the session ended
     (said,) = figure.said
@@ -100,10 +101,13 @@ def test_losses_are_marked_where_they_were_acknowledged_in_their_partition() -> 
     evidence = made_up.run(lost=3)
     (mark,) = marks_of(evidence.judgement, 14_000, {"lost"})
     assert (mark.anomaly, mark.partition, mark.count) == (Anomaly.LOST, ("foo", 1), 3)
-    assert KILLED_MS - 80 < mark.begin_ms <= mark.end_ms < KILLED_MS
+    assert KILLED_MS - 130 < mark.begin_ms <= mark.end_ms < KILLED_MS
     assert mark.forbidden
 
     drawn = scene(evidence)
+    for drawing in throughput(evidence, drawn).drawings:
+        assert drawing.count('class="cross anomaly"><title>3 lost, P1</title>') == 1
+
     words = strip(drawn)
     assert words is not None
     state = cluster_state(drawn)
@@ -117,6 +121,49 @@ def test_losses_are_marked_where_they_were_acknowledged_in_their_partition() -> 
         assert float(cross[0]) == pytest.approx(x - 4, abs=0.11)
         first, last = (below.index(f">{name}<") for name in ("P1", "P2"))
         assert first < below.index("cross anomaly") < last
+
+
+@pytest.mark.parametrize(
+    ("kinds", "at_ms"),
+    [
+        ((Send, Acknowledged, Delivered), 2.0),  # its outcome
+        ((Delivered, Delivered), 1.0),  # read, and then gone: when it was read
+        ((Send, Send, Delivered), 1.0),
+        ((), None),
+    ],
+)
+def test_an_anomaly_happened_at_its_outcome_or_at_the_first_that_is_known(
+    kinds: tuple[type[Event], ...], at_ms: float | None
+) -> None:
+    values: dict[type[Event], dict[str, Any]] = {
+        Send: {"id": "p:1", "digest": "d", "size": 1},
+        Acknowledged: {"id": "p:1", "offset": 1},
+        Delivered: {"id": "p:1", "digest": "d", "offset": 1},
+    }
+    story = MadeUp()
+    for moment, kind in enumerate(kinds, start=1):
+        story.of(kind, float(moment), 0, process="p", **values[kind])
+    finding = Finding(anomaly=Anomaly.LOST, topic="foo", partition=0, text="",
+                      events=tuple(story.events))  # fmt: skip
+    assert moment_of(finding) == at_ms
+
+
+def test_of_many_partitions_those_with_anomalies_are_drawn() -> None:
+    evidence = made_up.run(lost=2)
+    one_leader = next(iter(evidence.timeline.leaders.values()))
+    one_isr = next(iter(evidence.timeline.isrs.values()))
+    many = [("foo", number) for number in range(100, 130)]
+    before = [("foo", number) for number in range(-30, 0)]  # they sort before the one that lost
+    timeline = replace(
+        evidence.timeline,
+        leaders={**evidence.timeline.leaders, **dict.fromkeys(before + many, one_leader)},
+        isrs={**evidence.timeline.isrs, **dict.fromkeys(before + many, one_isr)},
+    )
+    figure = cluster_state(scene(replace(evidence, timeline=timeline)))
+    assert figure is not None
+    assert "51 more partitions are not drawn" in figure.note
+    assert ">P1</text>" in figure.drawings[0]
+    assert "cross anomaly" in figure.drawings[0]
 
 
 def test_what_lies_apart_is_marked_apart() -> None:
@@ -183,12 +230,22 @@ def test_a_standstill_that_one_client_breaks_with_acks_1_is_two() -> None:
 
 
 def test_a_partition_to_which_nobody_writes_does_not_stand_still() -> None:
-    story = MadeUp()
-    story.of(LeaderChange, BEGIN_MS, 0, leader=0, epoch=0)
-    story.of(IsrChange, BEGIN_MS, 0, isr=(0, 1), replicas=(0, 1))
-    story.add(Fault, KILLED_MS, "lab", action="KILL", node=1)
-    story.of(ReadEnd, SESSION_MS, 0, process="final", begin=0, end=0)
-    assert standstills(story.evidence(), SETTINGS) == []
+    evidence = made_up.run()
+    others = tuple(
+        replace(each, acknowledged={("foo", 2): 50.0}) if each.acknowledged else each
+        for each in evidence.points
+    )
+    assert standstills(replace(evidence, points=others), SETTINGS) == []
+
+
+def test_a_standstill_ends_when_the_dead_is_back() -> None:
+    evidence = made_up.run()
+    killed, started = evidence.timeline.faults
+    back_ms = KILLED_MS + 1000
+    faults = [killed, Fault(at_ms=back_ms, wall_ms=1, process="lab", action="start", node=1)]
+    timeline = replace(evidence.timeline, faults=[*faults, started])
+    (found,) = standstills(replace(evidence, timeline=timeline), SETTINGS)
+    assert found.end_ms == pytest.approx(back_ms, abs=101)
 
 
 # -- words and lanes ---------------------------------------------------------------------------
@@ -227,8 +284,9 @@ def test_labels_never_overlap_and_find_room_or_are_left_out() -> None:
 
 def test_what_is_done_to_several_nodes_at_once_is_one_label() -> None:
     story = MadeUp()
-    for at_ms, action, node in [(0, "KILL", 100), (3, "KILL", 101), (500, "KILL", 2),
-                                (501, "start", 2), (9_990, "start", 100)]:  # fmt: skip
+    done = [(0, "KILL", 100), (3, "KILL", 101), (500, "KILL", 2), (501, "start", 2),
+            (9_990, "start", 100), (9_991, "start", 100)]  # fmt: skip
+    for at_ms, action, node in done:
         story.add(Fault, BEGIN_MS + at_ms, "lab", action=action, node=node)
     figure = strip(scene(story.evidence()))
     assert figure is not None

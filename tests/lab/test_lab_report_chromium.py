@@ -16,6 +16,7 @@ from holdfast.lab.report.page import write_report
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.process,
     pytest.mark.chromium,
     pytest.mark.skipif(chromium() is None, reason="Debian's chromium is not installed"),
 ]

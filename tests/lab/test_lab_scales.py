@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.judge.series import Point
@@ -70,6 +70,7 @@ def test_an_axis_ends_below_a_peak_only_when_that_would_flatten_the_rest(
     assert axis_end(usual, greatest) == pytest.approx(expected)
 
 
+@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=2, max_size=2),
@@ -97,12 +98,13 @@ def test_every_value_is_inside_the_axis_or_under_a_peak_that_is_named(
 
 
 def test_a_stretch_above_the_axis_is_one_peak_with_its_place() -> None:
-    values = [10.0] * 20 + [50.0, 90.0, 70.0] + [10.0] * 20 + [60.0] + [10.0] * 5
+    values = [10.0] * 20 + [50.0, 90.0, 70.0] + [10.0] * 20 + [60.0] + [10.0] * 15 + [31.0]
     points = [point(index, value, 5.0) for index, value in enumerate(values)]
     peaks = peaks_above(points, rates_of(points), 30.0)
     assert [(peak.name, peak.value, peak.at_ms) for peak in peaks] == [
         ("P0", 90.0, 1000 + 100 * 21),
         ("P0", 60.0, 1000 + 100 * 43),
+        ("P0", 31.0, 1000 + 100 * 59),
     ]
 
 

@@ -27,18 +27,10 @@ def report_of(outcome: Outcome, kept: bool | None, command: str) -> ReportData:
 
 
 def _part(result: PartResult) -> PartReport:
-    decided = result.broke_off is None and result.evidence.judgement.decided
-    kept = None
-    if result.broken:
-        kept = False
-    elif decided:
-        kept = True
-    if not result.part.is_control and result.seen_broken and kept is not None:
-        kept = False  # what had to be seen and was not breaks it, too
     return PartReport(
         title=result.part.title,
         headline=result.sentence(),
-        kept=kept,
+        kept=_kept(result),
         control=_control(result),
         as_it_must=result.as_it_must,
         evidence=result.evidence,
@@ -46,6 +38,17 @@ def _part(result: PartResult) -> PartReport:
         tables=result.tables,
         settings=result.parameters.shown(),
     )
+
+
+def _kept(result: PartResult) -> bool | None:
+    """Whether the promise of the proof was kept in this part; a failed check breaks it, too.
+
+    In a control checks fail as they must, and only the promise itself counts.
+    """
+    if result.broken or (not result.part.is_control and result.seen_broken):
+        return False
+    decided = result.broke_off is None and result.evidence.judgement.decided
+    return True if decided else None
 
 
 def _control(result: PartResult) -> str:
