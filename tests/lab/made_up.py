@@ -124,6 +124,7 @@ def report(*, lost: int = 0) -> ReportData:
                     Check(name="1 is back", expected="<whole>", seen="whole", kept=True),
                 ],
                 lag=lag(),
+                also_broken="SIGKILL of the Spark driver",
                 tables=[
                     Table(title="Rows", header=["name", "count"], rows=[["<i>x</i>", "1,200"]])
                 ],

@@ -5,6 +5,8 @@ Method: results made by hand, as the judge would give them.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,19 @@ def test_a_part_says_whether_the_promise_was_kept(found: PartResult, kept: bool 
     assert part.as_it_must is found.as_it_must
 
 
+@pytest.mark.parametrize(
+    ("story", "words"),
+    [
+        (GOOD, "1 of 1 events acknowledged, none lost, doubled or moved"),
+        (LOSSY, "2 of 2 events acknowledged, 1 lost. Observed: at most once."),
+        (UNREAD, "nobody can say whether any was lost, doubled or moved. Observed: undecided."),
+    ],
+)
+def test_a_headline_says_none_only_where_the_log_was_read(story: Story, words: str) -> None:
+    (part,) = report_of(outcome(result(MAIN, story)), None, "").parts
+    assert words in part.headline
+
+
 def test_every_part_is_in_the_report_with_what_belongs_to_it() -> None:
     report = report_of(
         outcome(result(MAIN, GOOD), result(LOSES, LOSSY), result(REFUSES, GOOD, (BAD,))),
@@ -90,6 +105,28 @@ def test_every_part_is_in_the_report_with_what_belongs_to_it() -> None:
     assert "1 lost" in loses.headline
     assert refuses.checks == (BAD,)
     assert main.settings["acks"] == "all"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["prove", "one-broker-down"], "pip install 'holdfast[lab]'"),
+        (["check", "."], "there is no run"),
+    ],
+    ids=["a run is refused before it begins", "a folder is judged without it"],
+)
+def test_without_jinja(tmp_path: Path, words: list[str], said: str) -> None:
+    program = "import sys; sys.modules['jinja2'] = None; from holdfast.cli import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        capture_output=True, text=True, timeout=30, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert found.returncode == 2, found
+    assert said in found.stderr
+    assert "jinja2" not in found.stderr or "needs jinja2" in found.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def outcome(*results: PartResult) -> Outcome:

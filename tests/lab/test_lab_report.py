@@ -124,7 +124,7 @@ FIRST_SCREEN = [
     "Promise broken",
     "Broken: 3 lost.",
     "Promised Nothing acknowledged is lost: each event is on every in-sync replica.",
-    "Broken on purpose One broker down: SIGKILL of node 1.",
+    "Broken on purpose One broker down: SIGKILL of node 1, SIGKILL of the Spark driver.",
     "Control: acks=1: SIGKILL of node 1.",
     "One broker down ✗ Promise broken",
     "✗ 3 lost",
@@ -184,6 +184,7 @@ def test_what_is_not_decided_is_said_with_its_reason() -> None:
     page = Parsed(render_page(whole(evidence, kept=None)))
     assert "? Not decided" in page.first_screen
     assert "lost: ?" in page.first_screen
+    assert "Expired not decided: nobody knows what the log holds." in page.first_screen
     assert f"Not decided: {evidence.judgement.undecided[0]}" in page.text
 
 

@@ -275,6 +275,13 @@ def test_what_was_broken_on_purpose_is_one_line(actions: list[tuple[str, int]], 
     assert broken_on_purpose(faults(*actions)) == words
 
 
+def test_what_was_broken_beside_nodes_is_told_with_it() -> None:
+    spark = "SIGKILL of the Spark driver"
+    assert broken_on_purpose([], spark) == spark
+    told = broken_on_purpose(faults(("KILL", 1)), spark)
+    assert told == "SIGKILL of node 1, SIGKILL of the Spark driver"
+
+
 def test_labels_never_overlap_and_find_room_or_are_left_out() -> None:
     lanes = Lanes(2)
     places = [lanes.place(begin, begin + 50) for begin in (0, 10, 20, 55, 70)]

@@ -88,7 +88,8 @@ class PartResult:
         failed = sum(not check.kept for check in self.checks)
         words = f"{counts.acknowledged:,} of {counts.sent:,} events acknowledged"
         seen = [f"{judgement.count(a):,} {a.value}" for a in Anomaly if judgement.count(a)]
-        words += f", {', '.join(seen)}" if seen else ", none lost, doubled or moved"
+        none = "none" if judgement.decided else "nobody can say whether any was"
+        words += f", {', '.join(seen)}" if seen else f", {none} lost, doubled or moved"
         if counts.refused or counts.unknown or counts.unanswered:
             doubtful = counts.unknown + counts.unanswered
             words += f"; {counts.refused:,} refused, {doubtful:,} unknown"

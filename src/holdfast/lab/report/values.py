@@ -55,6 +55,7 @@ class PartReport:
     control: str = ""  # empty: a part to prove
     as_it_must: bool = True
     text: str = ""  # what else is to be known, under the headline
+    also_broken: str = ""  # on purpose, beside nodes: "SIGKILL of the Spark driver"
     evidence: Evidence | None = None
     checks: Sequence[Check] = ()
     lag: Lag | None = None

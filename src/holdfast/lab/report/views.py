@@ -134,7 +134,7 @@ def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]
     begin_ms = scene.frame.begin_ms
     return replace(
         view,
-        broken_on_purpose=broken_on_purpose(evidence.timeline.faults),
+        broken_on_purpose=broken_on_purpose(evidence.timeline.faults, part.also_broken),
         cards=cards_of(evidence, forbidden, control=bool(part.control)),
         findings=findings(evidence, forbidden),
         notes=[*judgement.notes, *(f"Not decided: {each}." for each in judgement.undecided)],
@@ -194,19 +194,20 @@ def _unmarked(evidence: Evidence) -> str:
 # -- what was done, and what was seen --------------------------------------------------------------
 
 
-def broken_on_purpose(faults: Iterable[Fault]) -> str:
-    """What was done to nodes, in one line."""
+def broken_on_purpose(faults: Iterable[Fault], also: str = "") -> str:
+    """What was done to nodes, and `also` to others, in one line."""
     hurts = Counter((fault.action, fault.node) for fault in faults if fault.action in HURTS)
     if not hurts:
-        return "no node was hurt"
+        return also or "no node was hurt"
     alike: dict[tuple[str, int], list[int]] = {}
     for (action, node), count in hurts.items():
         alike.setdefault((action, count), []).append(node)
-    return ", ".join(
+    told = [
         f"{ACTION_WORDS.get(action, action)} of {nodes_text(nodes)}"
         + (f" ({count} times{' each' if len(nodes) > 1 else ''})" if count > 1 else "")
         for (action, count), nodes in alike.items()
-    )
+    ]
+    return ", ".join([*told, also] if also else told)
 
 
 def cards_of(evidence: Evidence, forbidden: frozenset[str], *, control: bool) -> list[Card]:
@@ -304,7 +305,10 @@ def expired(parts: Sequence[PartReport]) -> str:
     lines = []
     for part in told:
         assert part.evidence is not None
-        text = part.evidence.judgement.expired_text
+        judgement = part.evidence.judgement
+        text = judgement.expired_text
+        if not judgement.decided:
+            text += ("; " if text else "") + "not decided: nobody knows what the log holds"
         if text:
             lines.append(f"{part.title}: {text}." if len(told) > 1 else f"{text}.")
     if not lines:
