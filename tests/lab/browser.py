@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 READ_BYTES = 1 << 16
 # Chromium reads commands from descriptor 3 and answers on 4.
 PLUG = """

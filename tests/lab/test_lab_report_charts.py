@@ -306,8 +306,8 @@ def test_what_is_done_to_several_nodes_at_once_is_one_label() -> None:
 
 def test_a_label_at_the_end_stands_left_of_its_line() -> None:
     layout = LAYOUTS[-1]
-    assert beside(100, "words", layout) == Label(100, 145, 104, "start")
-    assert beside(330, "words", layout) == Label(285, 330, 326, "end")
+    assert beside(100, "words", layout) == Label(100, 148, 104, "start")
+    assert beside(330, "words", layout) == Label(282, 330, 326, "end")
     assert beside(170, fitted("words" * 20, layout), layout).begin == 0
     assert fitted("words" * 20, layout).endswith("…")
     assert fitted("words", layout) == "words"

@@ -13,7 +13,7 @@ from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
 PARTITIONS_DRAWN_MAX = 12
 ROW, BLOCK_GAP, LANE = 16, 10, 17
-LANES_MAX = 8
+LANES_MAX = 12
 TOGETHER_SHARE = 0.01  # of the whole time: what is done within it is done at once
 SHORT_NAME = 4  # letters that fit beside the numbers of replicas
 

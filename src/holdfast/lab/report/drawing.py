@@ -14,7 +14,7 @@ from html import escape
 from holdfast.lab.report.scales import Scale, number, ticks
 
 TOP, BOTTOM = 14, 26
-LETTER = 7.0  # how wide a letter of a drawing is at most, about
+LETTER = 7.6  # how wide a letter of a drawing is at most, about; fonts differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout(name="wide", width=1040, left=74, right=16, time_ticks=12),
-    Layout(name="middle", width=640, left=62, right=12, time_ticks=8),
-    Layout(name="narrow", width=340, left=52, right=10, time_ticks=5),
+    Layout(name="wide", width=1040, left=78, right=16, time_ticks=12),
+    Layout(name="middle", width=640, left=68, right=12, time_ticks=8),
+    Layout(name="narrow", width=340, left=60, right=10, time_ticks=5),
 )
 
 
