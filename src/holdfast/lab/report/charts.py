@@ -77,8 +77,8 @@ def throughput(evidence: Evidence, scene: Scene) -> Figure:
     legend += [Key(bar.name, "refused" if bar is REFUSED else "unknown") for bar in bars]
     return Figure(
         title="Throughput",
-        note=f"acknowledged events a second: mean of {duration(width_ms)}, and around it lowest "
-        f"and highest of {step}. {_peak_sentence(greatest, scene, step)}",
+        note=f"acknowledged events a second: a line of means over {duration(width_ms)}, in a band "
+        f"from the lowest to the highest {step}. {_peak_sentence(greatest, scene, step)}",
         legend=legend,
         drawings=drawn(draw),
         said=_peaks_said(peaks, top_value, scene),
