@@ -172,6 +172,7 @@ def test_what_lies_apart_is_marked_apart() -> None:
     assert len(marks) > 1
     assert sum(mark.count for mark in marks) == 20  # of which the judge keeps evidence
     assert not any(mark.forbidden for mark in marks)
+    assert {mark.words("P1") for mark in marks} == {"1 of 40 lost, P1"}
     assert not_marked(evidence.judgement) == {Anomaly.LOST: 20}
 
 

@@ -21,6 +21,7 @@ class Mark:
     begin_ms: float
     end_ms: float
     count: int
+    total: int  # of this kind in this partition, as the judge counts them
     forbidden: bool
 
     @property
@@ -28,7 +29,10 @@ class Mark:
         return (self.begin_ms + self.end_ms) / 2
 
     def words(self, place: str) -> str:
-        return f"{self.count:,} {self.anomaly.value}, {place}"
+        many = (
+            f"{self.count:,}" if self.count == self.total else f"{self.count:,} of {self.total:,}"
+        )
+        return f"{many} {self.anomaly.value}, {place}"
 
 
 def moment_of(finding: Finding) -> float | None:
@@ -51,6 +55,11 @@ def marks_of(judgement: Judgement, total_ms: float, forbidden: Iterable[str]) ->
         if at_ms is not None:
             place = (finding.topic, finding.partition)
             moments.setdefault((finding.anomaly, place), []).append(at_ms)
+    totals = {
+        (anomaly, (each.topic, each.partition)): count
+        for each in judgement.partitions
+        for anomaly, count in each.anomalies.items()
+    }
     marks = []
     for (anomaly, place), times in moments.items():
         marks += [
@@ -60,6 +69,7 @@ def marks_of(judgement: Judgement, total_ms: float, forbidden: Iterable[str]) ->
                 begin_ms=group[0],
                 end_ms=group[-1],
                 count=len(group),
+                total=totals.get((anomaly, place), len(times)),
                 forbidden=anomaly.value in wanted,
             )
             for group in _groups(sorted(times), total_ms * NEAR_SHARE)
