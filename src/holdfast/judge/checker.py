@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from holdfast.judge.history import (
     Acknowledged,
+    Delivered,
     Event,
+    HistoryError,
     PartitionEvent,
     Refused,
     Send,
@@ -40,19 +42,41 @@ class Checker:
         self._events = 0
 
     def feed(self, event: Event) -> None:
+        """Take an event in. HistoryError: it contradicts what was said before."""
         self._events += 1
-        self._timeline.feed(event)
+        at_ms = event.at_ms
+        if at_ms > self._timeline.end_ms or self._events == 1:
+            self._timeline.reach(event)
         if not isinstance(event, PartitionEvent):
+            self._timeline.feed(event)
             return
         key = (event.topic, event.partition)
-        fold = self._folds.get(key)
-        if fold is None:
-            assert len(self._folds) < PARTITIONS_MAX, "more partitions than the judge holds"
-            fold = self._folds[key] = PartitionFold(*key)
-        sent_ms = fold.feed(event)
-        if isinstance(event, Send | Acknowledged | Refused | Unknown):
-            self._series.feed(event, sent_ms)
-            self._availability.feed(event, sent_ms)
+        fold = self._folds.get(key) or self._new_fold(key)
+        try:
+            if isinstance(event, Delivered):
+                fold.deliver(event)
+            elif isinstance(event, Send):
+                fold.send(event)
+                self._series.sent(at_ms)
+                self._availability.sent(at_ms)
+            elif isinstance(event, Acknowledged):
+                sent_ms = fold.answer(event)
+                self._series.acknowledged(key, at_ms, sent_ms)
+                self._availability.acknowledged(at_ms, sent_ms)
+            elif isinstance(event, Refused | Unknown):
+                fold.answer(event)
+                self._series.refused(at_ms, is_certain=isinstance(event, Refused))
+                self._availability.refused(at_ms)
+            else:
+                fold.note(event)
+                self._timeline.feed(event)
+        except OverflowError as error:
+            raise HistoryError(f"a number is too large ({error}): {event}") from None
+
+    def _new_fold(self, key: tuple[str, int]) -> PartitionFold:
+        assert len(self._folds) < PARTITIONS_MAX, "more partitions than the judge holds"
+        fold = self._folds[key] = PartitionFold(*key)
+        return fold
 
     def finish(self, notes: Iterable[str] = ()) -> Evidence:
         judgement = Judgement(

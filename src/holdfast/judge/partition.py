@@ -1,61 +1,39 @@
 """The fold of one partition: every send's fate, every reader's view, every replica's bytes.
 
-Owns the rules by which each anomaly is found. It holds one partition's records at a time and no
-more than RECORDS_MAX of them; counts are exact, evidence is bounded.
+Owns what is kept of each event, and in which order the rules are asked. The rules themselves are in
+`log_rules` (what became of what was sent), `reader_rules` and `replica_rules`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from functools import partial
 
+from holdfast.judge.deliveries import Log, Reader, Records
+from holdfast.judge.expiry import Cover, Expiries
+from holdfast.judge.findings import Findings
 from holdfast.judge.history import (
     Acknowledged,
+    DeleteRecords,
     Delivered,
     Event,
-    HistoryError,
     PartitionEvent,
     Position,
     ReadEnd,
-    Refused,
+    Replica,
     ReplicaBatch,
+    Retention,
     Send,
-    Unknown,
 )
+from holdfast.judge.log_rules import LogRules, WholeRead
+from holdfast.judge.reader_rules import ReaderRules
+from holdfast.judge.replica_rules import ReplicaRules, sent_ms
+from holdfast.judge.replicas import ReplicaFiles
+from holdfast.judge.sends import Fate, Outcome, Sends
 from holdfast.judge.series import AvailabilityFold
-from holdfast.judge.verdict import Anomaly, Counts, Finding, PartitionJudgement
+from holdfast.judge.verdict import Anomaly, Counts, PartitionJudgement
 
 RECORDS_MAX = 20_000_000
-FINDINGS_MAX = 20  # of each anomaly, with evidence; further ones are only counted
-
-Outcome = Acknowledged | Refused | Unknown
-
-
-class HistoryTooLargeError(HistoryError):
-    """More records in one partition than the judge holds."""
-
-
-@dataclass(slots=True)
-class Fate:
-    """One record: its send, its place in the order of its partition's sends, what became of it."""
-
-    send: Send
-    order: int
-    outcome: Outcome | None = None
-
-    def events(self) -> tuple[Event, ...]:
-        return (self.send,) if self.outcome is None else (self.send, self.outcome)
-
-
-@dataclass(slots=True)
-class Reader:
-    """What one process received: the last record at each offset."""
-
-    process: str
-    seen: dict[int, Delivered] = field(default_factory=dict)
-    next_offset: int = -1  # the lowest that may come next; -1: any
-    whole: ReadEnd | None = None
 
 
 class PartitionFold:
@@ -65,319 +43,169 @@ class PartitionFold:
         self.topic = topic
         self.partition = partition
         self._records_max = records_max
-        self._fates: dict[str, Fate] = {}
+        self._sends = Sends(topic, partition, records_max)
+        self._records = Records(self._sends)
         self._readers: dict[str, Reader] = {}
-        self._replicas: dict[int, dict[int, ReplicaBatch]] = {}
+        self._replicas: dict[int, ReplicaFiles] = {}
+        self._expiries = Expiries(self._sends)
         self._availability = AvailabilityFold()
-        self._counted: Counter[Anomaly] = Counter()
-        self._told: Counter[Anomaly] = Counter()
-        self._findings: list[Finding] = []
+        self._findings = Findings(topic, partition)
+        self._undecided: list[str] = []
 
     # -- events, as they come ------------------------------------------------------------------
 
-    def feed(self, event: PartitionEvent) -> float | None:
-        """Take one event in. For an outcome: when its record was sent."""
-        if isinstance(event, Send):
-            self._feed_send(event)
-        elif isinstance(event, Acknowledged | Refused | Unknown):
-            return self._feed_outcome(event)
-        elif isinstance(event, Delivered):
-            self._feed_delivered(event)
-        elif isinstance(event, Position):
-            self._reader(event.process).next_offset = event.offset
-        elif isinstance(event, ReadEnd):
-            self._reader(event.process).whole = event
-        elif isinstance(event, ReplicaBatch):
-            self._replicas.setdefault(event.node, {})[event.offset] = event
-        return None
+    def send(self, send: Send) -> None:
+        self._sends.add(send)
+        self._availability.sent(send.at_ms)
 
-    def _feed_send(self, send: Send) -> None:
-        if send.id in self._fates:
-            raise HistoryError(f"two sends have the id {send.id!r}")
-        if len(self._fates) >= self._records_max:
-            raise HistoryTooLargeError(
-                f"{self.topic}-{self.partition} has more than {self._records_max} records"
-            )
-        self._fates[send.id] = Fate(send, len(self._fates))
-        self._availability.feed(send, None)
+    def answer(self, outcome: Outcome) -> float:
+        """Take an outcome in; when its record was sent."""
+        sent_ms = self._sends.sent_ms[self._sends.answer(outcome)]
+        if isinstance(outcome, Acknowledged):
+            self._availability.acknowledged(outcome.at_ms, sent_ms)
+        else:
+            self._availability.refused(outcome.at_ms)
+        return sent_ms
 
-    def _feed_outcome(self, outcome: Outcome) -> float:
-        fate = self._fates.get(outcome.id)
-        if fate is None:
-            raise HistoryError(f"an outcome of {outcome.id!r}, which was never sent here")
-        if fate.outcome is not None:
-            raise HistoryError(f"{outcome.id!r} has two outcomes")
-        fate.outcome = outcome
-        self._availability.feed(outcome, fate.send.at_ms)
-        return fate.send.at_ms
-
-    def _feed_delivered(self, delivered: Delivered) -> None:
+    def deliver(self, delivered: Delivered) -> None:
         reader = self._reader(delivered.process)
         end = delivered.committed_end
-        if end is not None and delivered.offset >= end:
-            self._find(
-                Anomaly.UNCOMMITTED,
-                f"{delivered.process} was given offset {delivered.offset}, committed end {end}",
-                delivered,
+        if (
+            end is not None
+            and delivered.offset >= end
+            and self._findings.count(Anomaly.UNCOMMITTED)
+        ):
+            text = f"{reader.process} was given offset {delivered.offset}, committed end {end}"
+            self._findings.tell(Anomaly.UNCOMMITTED, text, delivered)
+        if delivered.offset < reader.next_offset and self._findings.count(Anomaly.REORDERED):
+            text = (
+                f"{reader.process} was at offset {reader.next_offset} "
+                f"and was given {delivered.offset}"
             )
-        earlier = reader.seen.get(delivered.offset)
-        if delivered.offset < reader.next_offset:
-            self._find(
-                Anomaly.REORDERED,
-                f"{delivered.process} was at offset {reader.next_offset} "
-                f"and was given {delivered.offset}",
-                *([earlier] if earlier else []),
-                delivered,
-            )
-        if earlier is not None and not _same_record(earlier, delivered):
-            self._find(
-                Anomaly.VANISHED,
-                f"{delivered.process} read {earlier.id} at offset {delivered.offset}, "
-                f"and later {delivered.id} there",
-                earlier,
-                delivered,
-            )
-        if len(reader.seen) >= self._records_max:
-            raise HistoryTooLargeError(
-                f"{delivered.process} read more than {self._records_max} records of "
-                f"{self.topic}-{self.partition}"
-            )
-        reader.seen[delivered.offset] = delivered
-        reader.next_offset = delivered.offset + 1
+            self._findings.tell(Anomaly.REORDERED, text, delivered)
+        reader.add(delivered, self._records.code(delivered))
+
+    def note(self, event: PartitionEvent) -> None:
+        """Take in what is rare. That there is any event says that the partition must be judged."""
+        if isinstance(event, Position):
+            self._reader(event.process).move(event)
+        elif isinstance(event, ReadEnd):
+            self._reader(event.process).end(event)
+        elif isinstance(event, Replica):
+            self._replica(event.node).note(event)
+        elif isinstance(event, ReplicaBatch):
+            self._replica(event.node).add(event)
+        elif isinstance(event, Retention | DeleteRecords):
+            self._expiries.add(event)
 
     def _reader(self, process: str) -> Reader:
         reader = self._readers.get(process)
         if reader is None:
-            reader = self._readers[process] = Reader(process)
+            reader = self._readers[process] = Reader(
+                process, self.topic, self.partition, self._records_max
+            )
         return reader
+
+    def _replica(self, node: int) -> ReplicaFiles:
+        replica = self._replicas.get(node)
+        if replica is None:
+            replica = self._replicas[node] = ReplicaFiles(node, self.topic, self.partition)
+        return replica
 
     # -- the verdict ---------------------------------------------------------------------------
 
     def finish(self) -> PartitionJudgement:
-        final = self._last_whole_reader()
-        self._judge_strangers()
-        self._judge_resurrected()
-        self._judge_replicas()
-        self._judge_readers_agree()
-        positions: dict[str, list[Delivered]] = {}
-        if final is not None:
-            log = _inside(final)
-            for delivered in log:
-                if delivered.id is not None:
-                    positions.setdefault(delivered.id, []).append(delivered)
-            self._judge_acknowledged(positions, final)
-            self._judge_duplicates(positions)
-            self._judge_order(log)
-            for reader in self._readers.values():
-                if reader is not final:
-                    self._judge_vanished(reader, final)
-                    self._judge_skipped(reader, final)
+        # By name, so that what is found does not hang on who wrote first.
+        readers = [self._readers[process] for process in sorted(self._readers)]
+        self._resolve_late_sends(readers)
+        whole = last_whole_read(readers)
+        replicas = [each for each in self._replicas.values() if each.extent or len(each.offsets)]
+        cover = None if whole is None else self._cover(whole.event, whole.event.begin, whole)
+        reading = ReaderRules(self._sends, self._records, self._findings, readers, whole)
+        reading.judge(cover, lambda told: self._cover(told, told.offset, whole))
+        ReplicaRules(self._sends, self._findings, self._expiries, whole).judge(replicas)
+        log = None
+        if whole is None or cover is None:
+            self._undecided.append("it was not read to its end")
+        else:
+            log = LogRules(self._sends, self._records, self._findings, whole, cover)
+            log.judge()
+            self._say_late(log.late, "acknowledged")
+        self._say_late(reading.late, "read")
         return PartitionJudgement(
             topic=self.topic,
             partition=self.partition,
-            counts=self._counts(positions, final),
-            anomalies=dict(self._counted),
-            findings=tuple(self._findings),
+            counts=self._counts(log, whole),
+            anomalies=dict(self._findings.counted),
+            findings=tuple(self._findings.told),
             availability=self._availability.finish(),
-            whole_read=final is not None,
-            undecided=() if final is not None else ("it was not read to its end",),
+            whole_read=whole is not None,
+            expiries=() if log is None else log.expiries,
+            undecided=tuple(self._undecided),
         )
 
-    def _last_whole_reader(self) -> Reader | None:
-        wholes = [reader for reader in self._readers.values() if reader.whole is not None]
-        return max(
-            wholes, key=lambda reader: reader.whole.at_ms if reader.whole else 0.0, default=None
-        )
-
-    def _judge_strangers(self) -> None:
-        """Phantom: a record that nobody sent here, or whose bytes are others than those sent."""
-        told: set[tuple[int, str | None, str]] = set()
-        for delivered in self._all_delivered():
-            fate = self._fates.get(delivered.id) if delivered.id is not None else None
-            if fate is not None and fate.send.digest == delivered.digest:
-                continue
-            what = (delivered.offset, delivered.id, delivered.digest)
-            if what in told:
-                continue
-            told.add(what)
-            if fate is None:
-                text = f"offset {delivered.offset} holds {delivered.id}, which nobody sent here"
-                self._find(Anomaly.PHANTOM, text, delivered)
-            else:
-                text = (
-                    f"offset {delivered.offset} holds {delivered.id} with digest "
-                    f"{delivered.digest}; {fate.send.digest} was sent"
-                )
-                self._find(Anomaly.PHANTOM, text, fate.send, delivered)
-
-    def _judge_resurrected(self) -> None:
-        told: set[str] = set()
-        for delivered in self._all_delivered():
-            fate = self._fates.get(delivered.id) if delivered.id is not None else None
-            if fate is None or not isinstance(fate.outcome, Refused) or fate.send.id in told:
-                continue
-            told.add(fate.send.id)
-            text = f"{fate.send.id} was refused ({fate.outcome.error}); offset {delivered.offset}"
-            self._find(Anomaly.RESURRECTED, text, *fate.events(), delivered)
-
-    def _judge_acknowledged(self, positions: dict[str, list[Delivered]], final: Reader) -> None:
-        """Lost, or standing at another offset than the acknowledgement said."""
-        assert final.whole is not None
-        begin = final.whole.begin
-        for fate in self._fates.values():
-            outcome = fate.outcome
-            if not isinstance(outcome, Acknowledged):
-                continue
-            found = positions.get(fate.send.id)
-            if outcome.offset is not None and outcome.offset < begin:
-                continue  # retention took it; counted as expired
-            if not found:
-                at = "" if outcome.offset is None else f" at offset {outcome.offset}"
-                instead = final.seen.get(outcome.offset) if outcome.offset is not None else None
-                holder = f", which now holds {instead.id}" if instead else ""
-                text = f"{fate.send.id} was acknowledged{at}{holder}; it is not in the log"
-                self._find(Anomaly.LOST, text, *fate.events(), *([instead] if instead else []))
-            elif outcome.offset is not None and all(d.offset != outcome.offset for d in found):
-                text = (
-                    f"{fate.send.id} was acknowledged at offset {outcome.offset} "
-                    f"and stands at {found[0].offset}"
-                )
-                self._find(Anomaly.DIVERGED, text, *fate.events(), found[0])
-
-    def _judge_duplicates(self, positions: dict[str, list[Delivered]]) -> None:
-        for name, found in positions.items():
-            if len(found) > 1:
-                fate = self._fates.get(name)
-                offsets = ", ".join(str(delivered.offset) for delivered in found[:5])
-                self._find(
-                    Anomaly.DUPLICATED,
-                    f"{name} stands at offsets {offsets}",
-                    *(fate.events() if fate else ()),
-                    *found[:5],
-                    weight=len(found) - 1,
-                )
-
-    def _judge_order(self, log: Iterable[Delivered]) -> None:
-        """Of each producer, first copies must stand in the order in which they were sent."""
-        latest: dict[str, tuple[Fate, Delivered]] = {}
-        known: set[str] = set()
-        for delivered in log:
-            fate = self._fates.get(delivered.id) if delivered.id is not None else None
-            if fate is None or fate.send.id in known:
-                continue
-            known.add(fate.send.id)
-            before = latest.get(fate.send.process)
-            if before is not None and before[0].order > fate.order:
-                text = (
-                    f"{fate.send.id} (offset {delivered.offset}) stands behind "
-                    f"{before[0].send.id} (offset {before[1].offset}), which was sent later"
-                )
-                self._find(Anomaly.REORDERED, text, fate.send, before[0].send, before[1], delivered)
-            else:
-                latest[fate.send.process] = (fate, delivered)
-
-    def _judge_vanished(self, reader: Reader, final: Reader) -> None:
-        assert final.whole is not None
-        for offset, delivered in reader.seen.items():
-            if offset < final.whole.begin or delivered.at_ms > final.whole.at_ms:
-                continue
-            stands = final.seen.get(offset)
-            if stands is not None and _same_record(stands, delivered):
-                continue
-            instead = f"{stands.id} stands there" if stands else "nothing stands there"
-            text = f"{reader.process} read {delivered.id} at offset {offset}; now {instead}"
-            self._find(Anomaly.VANISHED, text, delivered, *([stands] if stands else []))
-
-    def _judge_skipped(self, reader: Reader, final: Reader) -> None:
-        if not reader.seen:
+    def _resolve_late_sends(self, readers: list[Reader]) -> None:
+        """Find records whose send is behind a delivery: at that, two clocks may disagree."""
+        late = self._records.late()
+        if not late:
             return
-        first, last = min(reader.seen), max(reader.seen)
-        for delivered in _inside(final):
-            if first < delivered.offset < last and delivered.offset not in reader.seen:
-                text = f"{reader.process} read from {first} to {last} without {delivered.offset}"
-                self._find(Anomaly.SKIPPED, text, delivered)
-
-    def _judge_readers_agree(self) -> None:
-        """One (epoch, offset) is one record; where no epoch is known, one offset is."""
-        first: dict[tuple[int, int | None], Delivered] = {}
-        for reader in self._readers.values():
-            for delivered in reader.seen.values():
-                other = first.setdefault((delivered.offset, delivered.epoch), delivered)
-                if not _same_record(other, delivered):
-                    text = (
-                        f"offset {delivered.offset}: {other.process} read {other.id}, "
-                        f"{delivered.process} read {delivered.id}, in one epoch"
+        for reader in readers:
+            for index in reader.resolve(late):
+                row = reader.codes[index]
+                if reader.at_ms[index] < self._sends.sent_ms[row]:
+                    self._undecided.append(
+                        f"clocks disagree: {reader.process} read {self._sends.name(row)} before "
+                        "it was sent"
                     )
-                    self._find(Anomaly.DIVERGED, text, other, delivered)
+                    break
 
-    def _judge_replicas(self) -> None:
-        """Replicas hold the same batches wherever both have any; they end at one offset."""
-        if len(self._replicas) < 2:
-            return
-        nodes = sorted(self._replicas)
-        model = self._replicas[nodes[0]]
-        for node in nodes[1:]:
-            other = self._replicas[node]
-            begin = max(min(model), min(other))
-            for offset in sorted(model.keys() | other.keys()):
-                if offset < begin:
-                    continue
-                left, right = model.get(offset), other.get(offset)
-                if left is not None and right is not None and left.digest == right.digest:
-                    continue
-                text = f"offset {offset}: replicas {nodes[0]} and {node} hold different bytes"
-                if left is None or right is None:
-                    lacking = nodes[0] if left is None else node
-                    text = f"offset {offset}: replica {lacking} has no batch that begins here"
-                self._find(Anomaly.DIVERGED, text, *(each for each in (left, right) if each))
-
-    def _counts(self, positions: dict[str, list[Delivered]], final: Reader | None) -> Counts:
-        fates = self._fates.values()
-        outcomes = Counter(type(fate.outcome) for fate in fates)
-        doubtful = (f for f in fates if f.outcome is None or isinstance(f.outcome, Unknown))
-        begin = final.whole.begin if final is not None and final.whole is not None else 0
-        return Counts(
-            sent=len(self._fates),
-            acknowledged=outcomes[Acknowledged],
-            refused=outcomes[Refused],
-            unknown=outcomes[Unknown],
-            unanswered=outcomes[type(None)],
-            unknown_in_log=sum(fate.send.id in positions for fate in doubtful),
-            in_log=len(_inside(final)) if final is not None else 0,
-            delivered=sum(len(r.seen) for r in self._readers.values() if r is not final),
-            expired=sum(
-                isinstance(fate.outcome, Acknowledged)
-                and fate.outcome.offset is not None
-                and fate.outcome.offset < begin
-                for fate in fates
-            ),
+    def _cover(self, gone: Event, begin: int, whole: WholeRead | None) -> Cover:
+        """What may be gone of a log that begins here; the largest replica says what is behind."""
+        sent = partial(sent_ms, self._sends, whole)
+        behind = [each.bytes_behind(begin, sent) for each in self._replicas.values()]
+        return self._expiries.cover(
+            gone, lambda until_ms: max((each(until_ms) for each in behind), default=0)
         )
 
-    def _all_delivered(self) -> Iterator[Delivered]:
-        for reader in self._readers.values():
-            yield from reader.seen.values()
-
-    def _find(self, anomaly: Anomaly, text: str, *events: Event, weight: int = 1) -> None:
-        self._counted[anomaly] += weight
-        self._told[anomaly] += 1
-        if self._told[anomaly] <= FINDINGS_MAX:
-            self._findings.append(
-                Finding(
-                    anomaly=anomaly,
-                    topic=self.topic,
-                    partition=self.partition,
-                    text=text,
-                    events=events,
-                )
+    def _say_late(self, count: int, what: str) -> None:
+        if count:
+            self._undecided.append(
+                f"{count} records were {what} when the last whole read had begun, behind its end"
             )
 
+    def _counts(self, log: LogRules | None, whole: WholeRead | None) -> Counts:
+        fates = self._sends.fates
+        doubtful = (Fate.UNANSWERED, Fate.UNKNOWN)
+        return Counts(
+            sent=len(fates),
+            acknowledged=fates.count(Fate.ACKNOWLEDGED),
+            refused=fates.count(Fate.REFUSED),
+            unknown=fates.count(Fate.UNKNOWN),
+            unanswered=fates.count(Fate.UNANSWERED),
+            unknown_in_log=0
+            if log is None
+            else sum(place >= 0 and fates[row] in doubtful for row, place in enumerate(log.places)),
+            in_log=0 if whole is None else len(whole.log),
+            delivered=sum(
+                len(each)
+                for each in self._readers.values()
+                if whole is None or each is not whole.reader
+            ),
+            expired=0 if log is None else sum(each.count for each in log.expiries),
+        )
 
-def _same_record(left: Delivered, right: Delivered) -> bool:
-    return left.id == right.id and left.digest == right.digest
 
-
-def _inside(final: Reader) -> list[Delivered]:
-    """What the whole read found, in order of offsets."""
-    assert final.whole is not None
-    begin, end = final.whole.begin, final.whole.end
-    return [final.seen[offset] for offset in sorted(final.seen) if begin <= offset < end]
+def last_whole_read(readers: Iterable[Reader]) -> WholeRead | None:
+    """Return the read that ended last."""
+    latest: tuple[Reader, int] | None = None
+    for reader in readers:
+        for number, (_, _, event) in enumerate(reader.ends):
+            if latest is None or event.at_ms >= latest[0].ends[latest[1]][2].at_ms:
+                latest = reader, number
+    if latest is None:
+        return None
+    reader, number = latest
+    first, last, asked_ms = reader.whole_read(number)
+    event = reader.ends[number][2]
+    log = Log(reader, first, last, event.begin, event.end)
+    return WholeRead(reader, first, last, log, event, asked_ms)

@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
 from holdfast.judge.verdict import Availability
 
 BUCKET_MS = 100.0
@@ -39,7 +38,7 @@ class Sample:
     def add(self, value: float) -> None:
         self.greatest = max(self.greatest, value)
         self._seen += 1
-        if self._seen % self._step:
+        if self._step > 1 and self._seen % self._step:
             return
         self._values.append(value)
         if len(self._values) >= self._size_max:
@@ -115,21 +114,20 @@ class Series:
             wide.setdefault(index // 2, Bucket()).absorb(self._buckets[index])
         self._buckets = wide
 
-    def feed(self, event: Event, sent_ms: float | None) -> None:
-        """Count an event; `sent_ms` is when the record of an outcome was sent."""
-        if isinstance(event, Send):
-            self._bucket(event.at_ms).sent += 1
-        elif isinstance(event, Acknowledged):
-            bucket = self._bucket(event.at_ms)
-            key = (event.topic, event.partition)
-            assert len(bucket.acknowledged) <= PARTITIONS_MAX
-            bucket.acknowledged[key] = bucket.acknowledged.get(key, 0) + 1
-            if sent_ms is not None:
-                self._bucket(sent_ms).latencies.add(event.at_ms - sent_ms)
-        elif isinstance(event, Refused):
-            self._bucket(event.at_ms).refused += 1
-        elif isinstance(event, Unknown):
-            self._bucket(event.at_ms).unknown += 1
+    def sent(self, at_ms: float) -> None:
+        self._bucket(at_ms).sent += 1
+
+    def acknowledged(self, key: tuple[str, int], at_ms: float, sent_ms: float) -> None:
+        counted = self._bucket(at_ms).acknowledged
+        assert len(counted) <= PARTITIONS_MAX
+        counted[key] = counted.get(key, 0) + 1
+        self._bucket(sent_ms).latencies.add(at_ms - sent_ms)
+
+    def refused(self, at_ms: float, *, is_certain: bool) -> None:
+        if is_certain:
+            self._bucket(at_ms).refused += 1
+        else:
+            self._bucket(at_ms).unknown += 1
 
     def points(self) -> list[Point]:
         """Every bucket from the first to the last, empty ones included."""
@@ -173,22 +171,25 @@ class AvailabilityFold:
         self._last_ms = 0.0
         self._latencies = Sample()
 
-    def feed(self, event: Event, sent_ms: float | None) -> None:
-        self._last_ms = event.at_ms
-        if isinstance(event, Send):
-            self._sent += 1
-            self._outstanding += 1
-            if self._waiting_since is None:
-                self._waiting_since = event.at_ms
-            return
+    def sent(self, at_ms: float) -> None:
+        self._last_ms = at_ms
+        self._sent += 1
+        self._outstanding += 1
+        if self._waiting_since is None:
+            self._waiting_since = at_ms
+
+    def acknowledged(self, at_ms: float, sent_ms: float) -> None:
+        self.refused(at_ms)
+        self._acknowledged += 1
+        self._close_gap(at_ms)
+        self._waiting_since = at_ms if self._outstanding else None
+        self._latencies.add(at_ms - sent_ms)
+
+    def refused(self, at_ms: float) -> None:
+        """Take in an outcome that is none, or nobody knows."""
+        self._last_ms = at_ms
         self._outstanding -= 1
         assert self._outstanding >= 0, "an outcome without its send"
-        if isinstance(event, Acknowledged):
-            self._acknowledged += 1
-            self._close_gap(event.at_ms)
-            self._waiting_since = event.at_ms if self._outstanding else None
-            if sent_ms is not None:
-                self._latencies.add(event.at_ms - sent_ms)
 
     def _close_gap(self, at_ms: float) -> None:
         since = self._waiting_since

@@ -9,16 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from holdfast.judge.history import (
-    Acknowledged,
-    Delivered,
     Event,
     Fault,
     IsrChange,
     LeaderChange,
     Note,
     PartitionEvent,
-    ReplicaBatch,
-    Send,
 )
 
 DOWN_ACTIONS = frozenset({"KILL", "STOP", "exit"})  # after TERM a node serves on until it exits
@@ -53,11 +49,17 @@ class Timeline:
     isrs: dict[TopicPartition, list[IsrChange]] = field(default_factory=dict)
     started: bool = False
 
+    def reach(self, event: Event) -> None:
+        """Let the run last until this event at least."""
+        self.end_ms = max(self.end_ms, event.at_ms)
+        if not self.started:
+            self.started = True
+            self.begin_ms = event.at_ms
+            self.begin_wall_ms = event.wall_ms
+
     def feed(self, event: Event) -> None:
-        if isinstance(event, Send | Acknowledged | Delivered | ReplicaBatch):
-            # By far the most frequent, and of no interest here but for the run's extent.
-            pass
-        elif isinstance(event, Fault):
+        """Take in what happened to the cluster; anything else is of no interest here."""
+        if isinstance(event, Fault):
             self.faults.append(event)
         elif isinstance(event, LeaderChange):
             self.leaders.setdefault((event.topic, event.partition), []).append(event)
@@ -65,11 +67,6 @@ class Timeline:
             self.isrs.setdefault((event.topic, event.partition), []).append(event)
         elif isinstance(event, Note):
             self.notes.append(event)
-        if not self.started:
-            self.started = True
-            self.begin_ms = event.at_ms
-            self.begin_wall_ms = event.wall_ms
-        self.end_ms = max(self.end_ms, event.at_ms)
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:

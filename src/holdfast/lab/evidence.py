@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.judge.checker import Evidence, judge
-from holdfast.judge.history import Event, merge, read_events
+from holdfast.judge.history import Event, merge, read_blocks
 
 HISTORY_SUFFIX = ".jsonl"
+BLOCK_BYTES = 1 << 18
 
 
 def history_files(directory: Path) -> list[Path]:
@@ -20,8 +22,13 @@ def events_of(paths: Iterable[Path]) -> Iterator[Event]:
     """All events of these files in the order of the clock. HistoryError, OSError."""
     with ExitStack() as stack:
         files = [(path, stack.enter_context(path.open("rb"))) for path in paths]
-        yield from merge(*(read_events(file, source=path.name) for path, file in files))
+        yield from merge(*(read_blocks(_blocks(file), path.name) for path, file in files))
 
 
 def evidence_of(paths: Iterable[Path]) -> Evidence:
     return judge(events_of(paths))
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(BLOCK_BYTES):
+        yield block

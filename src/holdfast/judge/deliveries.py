@@ -1,0 +1,214 @@
+"""What readers were given, in columns, and the log as one of them found it.
+
+A record is a code: the row of its send where id, digest and key are those that were sent, else -1
+and below, one for each different stranger. Two records are the same if their codes are.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from holdfast.judge.history import Delivered, Position, ReadEnd
+from holdfast.judge.sends import ABSENT, HistoryTooLargeError, Sends
+
+Record = tuple[str | None, str, str | None]  # id, digest, key
+
+
+class Records:
+    """Gives each delivered record its code."""
+
+    def __init__(self, sends: Sends) -> None:
+        self._sends = sends
+        self._codes: dict[Record, int] = {}
+        self._strangers: list[Record] = []
+
+    def code(self, delivered: Delivered) -> int:
+        row = self._sends.find(delivered.id)
+        if row >= 0 and self._sends.is_as_sent(row, delivered.digest, delivered.key):
+            return row
+        record = (delivered.id, delivered.digest, delivered.key)
+        code = self._codes.get(record)
+        if code is None:
+            self._strangers.append(record)
+            code = self._codes[record] = -len(self._strangers)
+        return code
+
+    def of(self, code: int) -> Record:
+        """Return what was delivered under this code."""
+        if code < 0:
+            return self._strangers[-code - 1]
+        send = self._sends.send(code)
+        return (send.id, send.digest, send.key)
+
+    def name(self, code: int) -> str | None:
+        return self._sends.name(code) if code >= 0 else self._strangers[-code - 1][0]
+
+    def row(self, code: int) -> int:
+        """Return the row of whoever has this record's id, were it another record; -1: nobody."""
+        if code >= 0:
+            return code
+        return self._sends.find(self._strangers[-code - 1][0])
+
+    def late(self) -> dict[int, int]:
+        """Codes of strangers whose send stood behind their delivery -> its row."""
+        found = {}
+        for index, (name, digest, key) in enumerate(self._strangers):
+            row = self._sends.find(name)
+            if row >= 0 and self._sends.is_as_sent(row, digest, key):
+                found[-index - 1] = row
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a reader was given from one `position` event to the next: indexes [begin, end)."""
+
+    begin: int
+    end: int
+    position: Position | None
+    stood_at: int  # where the reader would have gone on, had its position not been set
+
+
+class Reader:
+    """What one process received, in its order."""
+
+    def __init__(self, process: str, topic: str, partition: int, records_max: int) -> None:
+        self.process = process
+        self._topic = topic
+        self._partition = partition
+        self._records_max = records_max
+        self.offsets = array("q")
+        self.codes = array("i")
+        self.at_ms = array("d")
+        self._walls = array("q")
+        self.epochs = array("q")
+        self._committed_ends = array("q")
+        self._positions: list[tuple[int, Position, int]] = []  # index, event, where it stood
+        # Each `read_end`, and how many deliveries and positions stood before it.
+        self.ends: list[tuple[int, int, ReadEnd]] = []
+        self.next_offset = -1  # the lowest that may come next; -1: any
+        self._highest = -1
+        self.is_rising = True  # no offset was given twice, or below one before
+        self.strangers = array("q")  # indexes of deliveries that are nobody's record
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(self, delivered: Delivered, code: int) -> None:
+        if len(self.offsets) >= self._records_max:
+            raise HistoryTooLargeError(
+                f"{self.process} read more than {self._records_max} records of "
+                f"{self._topic}-{self._partition}"
+            )
+        if code < 0:
+            self.strangers.append(len(self.offsets))
+        offset, epoch, end = delivered.offset, delivered.epoch, delivered.committed_end
+        if offset <= self._highest:
+            self.is_rising = False
+        else:
+            self._highest = offset
+        self.offsets.append(offset)
+        self.codes.append(code)
+        self.at_ms.append(delivered.at_ms)
+        self._walls.append(delivered.wall_ms)
+        self.epochs.append(ABSENT if epoch is None else epoch)
+        self._committed_ends.append(ABSENT if end is None else end)
+        self.next_offset = offset + 1
+
+    def move(self, position: Position) -> None:
+        self._positions.append((len(self.offsets), position, self.next_offset))
+        self.next_offset = position.offset
+
+    def end(self, event: ReadEnd) -> None:
+        self.ends.append((len(self.offsets), len(self._positions), event))
+
+    def resolve(self, late: dict[int, int]) -> list[int]:
+        """Put rows for strangers that turned out to be sent; the indexes that were concerned."""
+        found = [index for index in self.strangers if self.codes[index] in late]
+        for index in found:
+            self.codes[index] = late[self.codes[index]]
+        self.strangers = array("q", [i for i in self.strangers if self.codes[i] < 0])
+        return found
+
+    def event(self, index: int, records: Records) -> Delivered:
+        """Make the event again."""
+        name, digest, key = records.of(self.codes[index])
+        epoch, end = self.epochs[index], self._committed_ends[index]
+        return Delivered(
+            at_ms=self.at_ms[index],
+            wall_ms=self._walls[index],
+            process=self.process,
+            topic=self._topic,
+            partition=self._partition,
+            offset=self.offsets[index],
+            id=name,
+            digest=digest,
+            key=key,
+            epoch=None if epoch == ABSENT else epoch,
+            committed_end=None if end == ABSENT else end,
+        )
+
+    # -- stretches and whole reads -------------------------------------------------------------
+
+    def stretches(self) -> Iterator[Stretch]:
+        begin, position, stood_at = 0, None, 0
+        for index, moved_to, stood in self._positions:
+            yield Stretch(begin, index, position, stood_at)
+            begin, position, stood_at = index, moved_to, max(stood, 0)
+        yield Stretch(begin, len(self.offsets), position, stood_at)
+
+    def whole_read(self, number: int) -> tuple[int, int, float]:
+        """Where the read of a `read_end` begins and ends, by index, and when it was begun.
+
+        It begins where the position was last set to its begin or before, or behind the one before.
+        """
+        end, positions, event = self.ends[number]
+        begin, earlier, _ = self.ends[number - 1] if number else (0, 0, event)
+        began_ms = self.at_ms[begin] if begin < end else event.at_ms
+        for index, position, _ in self._positions[earlier:positions]:
+            if position.offset <= event.begin:
+                begin, began_ms = index, position.at_ms
+        return begin, end, began_ms if event.asked_ms is None else event.asked_ms
+
+
+class Log:
+    """The log as a reader's deliveries [begin, end) show it, from offset `low` up to `high`."""
+
+    def __init__(self, reader: Reader, begin: int, end: int, low: int, high: int) -> None:
+        self.reader = reader
+        self.indexes = array("q")
+        self.offsets = array("q")
+        rising, latest = True, -1
+        for index in range(begin, end):
+            offset = reader.offsets[index]
+            if low <= offset < high:
+                rising = rising and offset > latest
+                latest = offset
+                self.indexes.append(index)
+                self.offsets.append(offset)
+        if not rising:
+            placed = dict(zip(self.offsets, self.indexes, strict=True))  # the later one counts
+            self.offsets = array("q", sorted(placed))
+            self.indexes = array("q", (placed[offset] for offset in self.offsets))
+        self.codes = array("i", (reader.codes[index] for index in self.indexes))
+        # Where no offset is missing, its place follows from the first; None: some are.
+        self.dense_from: int | None = None
+        if self.offsets and self.offsets[-1] - self.offsets[0] == len(self.offsets) - 1:
+            self.dense_from = self.offsets[0]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def place(self, offset: int) -> int:
+        """Return where in the log's columns the first record at or behind an offset is."""
+        if self.dense_from is not None:
+            return min(max(offset - self.dense_from, 0), len(self.offsets))
+        return bisect_left(self.offsets, offset)
+
+    def find(self, offset: int) -> int:
+        """Return where in the log's columns an offset is; -1: nothing stands there."""
+        place = self.place(offset)
+        return place if place < len(self) and self.offsets[place] == offset else -1

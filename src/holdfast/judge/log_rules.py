@@ -1,0 +1,218 @@
+"""Rules about the log as the last whole read found it: lost, diverged, duplicated, reordered."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+
+from holdfast.judge.deliveries import Log, Reader, Records
+from holdfast.judge.expiry import Allowed, Cover
+from holdfast.judge.findings import Findings
+from holdfast.judge.history import Delivered, ReadEnd
+from holdfast.judge.sends import ABSENT, Fate, Sends
+from holdfast.judge.verdict import Anomaly, Expiry
+
+SHOWN_MAX = 5  # copies of one record, in evidence
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRead:
+    """The read that verdicts rest on: what it found, and when it asked where the log ends."""
+
+    reader: Reader
+    first: int  # index of its first delivery
+    last: int  # behind its last
+    log: Log
+    event: ReadEnd
+    asked_ms: float
+
+
+class LogRules:
+    """What became of everything that was sent. For one whole read."""
+
+    def __init__(
+        self, sends: Sends, records: Records, findings: Findings, whole: WholeRead, cover: Cover
+    ) -> None:
+        self._sends = sends
+        self._records = records
+        self._findings = findings
+        self._whole = whole
+        self._log = whole.log
+        self._cover = cover
+        self._expired: Counter[Allowed] = Counter()
+        self._first_standing: dict[int, int] | None = None
+        self.late = 0  # acknowledged when the read had begun, and so perhaps behind it
+        # By row: where in the log's columns its first copy is; -1: nowhere.
+        self.places = array("i", [-1]) * len(sends)
+        self._copies: dict[int, list[int]] = {}  # of rows that stand more than once
+        self._strangers: dict[str, list[int]] = {}
+        self._place_all()
+
+    def _place_all(self) -> None:
+        places = self.places
+        for place, code in enumerate(self._log.codes):
+            row = code if code >= 0 else self._records.row(code)
+            if row < 0:
+                name = self._records.name(code)
+                if name is not None:
+                    self._strangers.setdefault(name, []).append(place)
+            elif places[row] < 0:
+                places[row] = place
+            else:
+                self._copies.setdefault(row, [places[row]]).append(place)
+
+    def judge(self) -> None:
+        self._judge_acknowledged()
+        self._judge_duplicates()
+        self._judge_order()
+        self._judge_epochs()
+
+    @property
+    def expiries(self) -> tuple[Expiry, ...]:
+        return tuple(
+            Expiry(excuse=excuse, count=count, event=event)
+            for (excuse, event), count in self._expired.items()
+        )
+
+    # -- acknowledged --------------------------------------------------------------------------
+
+    def _judge_acknowledged(self) -> None:
+        """Lost, expired, or standing at another offset than the acknowledgement said."""
+        offsets, places, stands_at = self._sends.offsets, self.places, self._log.offsets
+        for row, fate in enumerate(self._sends.fates):
+            if fate != Fate.ACKNOWLEDGED:
+                continue
+            place, offset = places[row], offsets[row]
+            if place < 0:
+                self._judge_missing(row, offset)
+            elif offset >= 0 and stands_at[place] != offset:
+                self._judge_elsewhere(row, offset)
+
+    def _judge_missing(self, row: int, offset: int) -> None:
+        sends, event = self._sends, self._whole.event
+        if self._stood_before_the_log(row, offset):
+            allowed = self._cover.allows(row, offset if offset >= 0 else event.begin - 1)
+            if allowed is not None:
+                self._expired[allowed] += 1
+                return
+        is_behind = offset < 0 or offset >= event.end
+        if is_behind and sends.answered_ms[row] > self._whole.asked_ms:
+            self.late += 1
+            return
+        if not self._findings.count(Anomaly.LOST):
+            return
+        at = "" if offset < 0 else f" at offset {offset}"
+        place = self._log.find(offset)
+        instead = None if place < 0 else self._event(place)
+        holder = f", which now holds {instead.id}" if instead else ""
+        text = f"{sends.name(row)} was acknowledged{at}{holder}; it is not in the log"
+        if 0 <= offset < event.begin:
+            text += f", which begins at {event.begin}, and nothing allows that"
+        self._findings.tell(Anomaly.LOST, text, *sends.events(row), instead)
+
+    def _stood_before_the_log(self, row: int, offset: int) -> bool:
+        """Whether this record may have stood before the offset at which the log begins now."""
+        begin = self._whole.event.begin
+        if offset >= 0:
+            return offset < begin
+        if self._first_standing is None:
+            self._first_standing = {}
+            for each, place in enumerate(self.places):
+                if place >= 0:
+                    self._first_standing.setdefault(self._sends.processes[each], each)
+        # What its own process had sent before it would be gone first.
+        first = self._first_standing.get(self._sends.processes[row])
+        return begin > 0 and (first is None or row < first)
+
+    def _judge_elsewhere(self, row: int, offset: int) -> None:
+        found = self._copies.get(row, [self.places[row]])
+        if any(self._log.offsets[place] == offset for place in found):
+            return
+        anomaly = Anomaly.DIVERGED
+        if offset < self._whole.event.begin and self._cover.allows(row, offset) is not None:
+            anomaly = Anomaly.DUPLICATED  # one copy has expired, and here is another
+        if self._findings.count(anomaly):
+            text = (
+                f"{self._sends.name(row)} was acknowledged at offset {offset} "
+                f"and stands at {self._log.offsets[found[0]]}"
+            )
+            self._findings.tell(anomaly, text, *self._sends.events(row), self._event(found[0]))
+
+    # -- copies, order, epochs -----------------------------------------------------------------
+
+    def _judge_duplicates(self) -> None:
+        for row, found in self._copies.items():
+            if self._findings.count(Anomaly.DUPLICATED, len(found) - 1):
+                self._tell_copies(self._sends.name(row), found, row)
+        for name, found in self._strangers.items():
+            if len(found) > 1 and self._findings.count(Anomaly.DUPLICATED, len(found) - 1):
+                self._tell_copies(name, found, -1)
+
+    def _tell_copies(self, name: str, found: list[int], row: int) -> None:
+        shown = found[:SHOWN_MAX]
+        offsets = ", ".join(str(self._log.offsets[place]) for place in shown)
+        self._findings.tell(
+            Anomaly.DUPLICATED,
+            f"{name} stands at offsets {offsets}",
+            *(self._sends.events(row) if row >= 0 else ()),
+            *(self._event(place) for place in shown),
+        )
+
+    def _judge_order(self) -> None:
+        """First copies stand in the order of their producer, and in that of what came to pass.
+
+        What was acknowledged before another producer began to send must stand before it.
+        """
+        sends, places = self._sends, self.places
+        latest: dict[int, int] = {}  # process -> its latest row so far
+        newest = -1  # whose send is the latest of all so far
+        for place, code in enumerate(self._log.codes):
+            row = code if code >= 0 else self._records.row(code)
+            if row < 0 or places[row] != place:
+                continue
+            before = latest.get(sends.processes[row], -1)
+            if before > row:
+                self._reordered(row, before, "was sent later")
+                continue
+            latest[sends.processes[row]] = row
+            # Of its own process nothing is newer: that has just been looked at.
+            if newest < 0 or sends.sent_ms[row] >= sends.sent_ms[newest]:
+                newest = row
+            elif (
+                sends.fates[row] == Fate.ACKNOWLEDGED
+                and sends.sent_ms[newest] > sends.answered_ms[row]
+            ):
+                self._reordered(row, newest, "was sent when this one was acknowledged")
+
+    def _reordered(self, row: int, before: int, why: str) -> None:
+        if not self._findings.count(Anomaly.REORDERED):
+            return
+        sends = self._sends
+        here, there = self._event(self.places[row]), self._event(self.places[before])
+        text = (
+            f"{sends.name(row)} (offset {here.offset}) stands behind "
+            f"{sends.name(before)} (offset {there.offset}), which {why}"
+        )
+        self._findings.tell(
+            Anomaly.REORDERED, text, *sends.events(row), sends.send(before), there, here
+        )
+
+    def _judge_epochs(self) -> None:
+        """A later record is never of an earlier leader epoch."""
+        epochs, previous = self._whole.reader.epochs, -1
+        for place, index in enumerate(self._log.indexes):
+            if epochs[index] == ABSENT:
+                continue
+            falls = previous >= 0 and epochs[index] < epochs[self._log.indexes[previous]]
+            if falls and self._findings.count(Anomaly.DIVERGED):
+                left, right = self._event(previous), self._event(place)
+                text = (
+                    f"the leader epoch falls from {left.epoch} at offset {left.offset} "
+                    f"to {right.epoch} at {right.offset}"
+                )
+                self._findings.tell(Anomaly.DIVERGED, text, left, right)
+            previous = place
+
+    def _event(self, place: int) -> Delivered:
+        return self._whole.reader.event(self._log.indexes[place], self._records)

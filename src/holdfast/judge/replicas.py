@@ -1,0 +1,138 @@
+"""What the replicas' files hold, in columns, and whether they hold the same."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from holdfast.judge.history import Replica, ReplicaBatch
+from holdfast.judge.sends import HistoryTooLargeError
+
+BATCHES_MAX = 20_000_000  # of one replica
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two replicas differ: the batches that begin at an offset; None: there is none."""
+
+    offset: int
+    left: ReplicaBatch | None
+    right: ReplicaBatch | None
+
+
+class ReplicaFiles:
+    """One replica."""
+
+    def __init__(self, node: int, topic: str, partition: int) -> None:
+        self.node = node
+        self._topic = topic
+        self._partition = partition
+        self.extent: Replica | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.offsets = array("q")
+        self.last_offsets = array("q")
+        self.epochs = array("q")
+        self._digests: list[str] = []
+        self.sizes = array("q")
+        self._at_ms = array("d")
+        self._walls = array("q")
+        self._process = ""
+
+    def note(self, extent: Replica) -> None:
+        """Begin anew: whoever looks again sees all of it again."""
+        self._clear()
+        self.extent = extent
+
+    def add(self, batch: ReplicaBatch) -> None:
+        if len(self.offsets) >= BATCHES_MAX:
+            raise HistoryTooLargeError(f"replica {self.node} has more than {BATCHES_MAX} batches")
+        self.offsets.append(batch.offset)
+        self.last_offsets.append(batch.last_offset)
+        self.epochs.append(batch.epoch)
+        self._digests.append(batch.digest)
+        self.sizes.append(batch.size)
+        self._at_ms.append(batch.at_ms)
+        self._walls.append(batch.wall_ms)
+        self._process = batch.process
+
+    @property
+    def begin(self) -> int:
+        """Where it begins; without its word for it, where its first batch does."""
+        return self.offsets[0] if self.extent is None else self.extent.begin
+
+    @property
+    def end(self) -> int:
+        return self.last_offsets[-1] + 1 if self.extent is None else self.extent.end
+
+    def bytes_behind(
+        self, offset: int, sent_ms: Callable[[int, int], float]
+    ) -> Callable[[float], int]:
+        """Return a function: how large are the batches from an offset on, of a time.
+
+        Its argument is the moment before which they were sent; inf: whenever. `sent_ms` says when
+        the first record of a batch was sent, by its first and last offset; inf: nobody knows.
+        """
+        first = bisect_left(self.last_offsets, offset)
+
+        def behind(until_ms: float) -> int:
+            return sum(
+                self.sizes[index]
+                for index in range(first, len(self.sizes))
+                if until_ms == inf
+                or sent_ms(self.offsets[index], self.last_offsets[index]) < until_ms
+            )
+
+        return behind
+
+    def event(self, index: int) -> ReplicaBatch:
+        """Make the event again."""
+        return ReplicaBatch(
+            at_ms=self._at_ms[index],
+            wall_ms=self._walls[index],
+            process=self._process,
+            topic=self._topic,
+            partition=self._partition,
+            node=self.node,
+            offset=self.offsets[index],
+            last_offset=self.last_offsets[index],
+            epoch=self.epochs[index],
+            digest=self._digests[index],
+            size=self.sizes[index],
+        )
+
+    def differences(self, other: ReplicaFiles) -> Iterator[Difference]:
+        """Yield every difference from the later of two begins on: there, both must be the same."""
+        begin = max(self.begin, other.begin)
+        left = bisect_left(self.last_offsets, begin)
+        right = bisect_left(other.last_offsets, begin)
+        while left < len(self.offsets) or right < len(other.offsets):
+            here = self.offsets[left] if left < len(self.offsets) else None
+            there = other.offsets[right] if right < len(other.offsets) else None
+            if here is not None and here == there:
+                if self._digests[left] != other._digests[right]:
+                    yield Difference(here, self.event(left), other.event(right))
+                left, right = left + 1, right + 1
+            elif there is None or (here is not None and here < there):
+                assert here is not None
+                yield Difference(here, self.event(left), None)
+                left += 1
+            else:
+                yield Difference(there, None, other.event(right))
+                right += 1
+
+    def epoch_falls(self) -> Iterator[tuple[ReplicaBatch, ReplicaBatch]]:
+        """Yield neighbours of which the later one is from an earlier leader epoch."""
+        for index in range(1, len(self.epochs)):
+            if self.epochs[index] < self.epochs[index - 1]:
+                yield self.event(index - 1), self.event(index)
+
+    def overlaps(self) -> Iterator[tuple[ReplicaBatch, ReplicaBatch]]:
+        """Yield neighbours of which the later one begins before the other has ended."""
+        for index in range(1, len(self.offsets)):
+            if self.offsets[index] <= self.last_offsets[index - 1]:
+                yield self.event(index - 1), self.event(index)

@@ -1,0 +1,931 @@
+"""Histories made by hand: each wrong in one way, or odd and right, or not to be decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.judge.checker import judge
+from holdfast.judge.verdict import Anomaly
+from holdfast.testing.histories import WALL_MS, Story
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+FUTURE_MS = WALL_MS + 52 * WEEK_MS
+
+
+def anomalies(story: Story) -> dict[Anomaly, int]:
+    """What the judge counts in a story, in the order of the clocks that it tells."""
+    judgement = judge(sorted(story.events, key=lambda event: event.at_ms)).judgement
+    return {anomaly: n for anomaly in Anomaly if (n := judgement.count(anomaly))}
+
+
+def clean() -> Story:
+    """A run without anything wrong: two acknowledged, one refused, two in doubt (one is there)."""
+    return (
+        Story()
+        .send(0, 1, 2, 3, 4)
+        .ack(0, 0)
+        .ack(1, 1)
+        .refuse(2)
+        .doubt(3)
+        .doubt(4)
+        .position(0)
+        .read(0, 0)
+        .read(1, 1)
+        .final(0, 1, 4)
+        .batch(0, 0, 2)
+        .batch(1, 0, 2)
+    )
+
+
+def two() -> Story:
+    return Story().send(0, 1).ack(0, 0).ack(1, 1)
+
+
+def three() -> Story:
+    return two().send(2).ack(2, 2)
+
+
+def in_doubt() -> Story:
+    return Story().send(0, 1, 2).doubt(0).doubt(1).doubt(2)
+
+
+# Every anomaly that the judge must name, with its count; all others must be none.
+BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
+    (
+        "an acknowledged record is not there",
+        lambda: Story().send(0, 1).ack(0, 0).ack(1, 1).final(0),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "another record stands where it was acknowledged",
+        lambda: Story().send(0, 1).ack(0, 0).send(2).ack(2, 0).final(2),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "acknowledged without an offset (acks=0), and not there",
+        lambda: Story().send(0).ack(0, None).final(),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "one record stands three times",
+        lambda: Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 1, 0, 0),
+        {Anomaly.DUPLICATED: 2},
+    ),
+    (
+        "a record in doubt stands twice",
+        lambda: Story().send(0).doubt(0).final(0, 0),
+        {Anomaly.DUPLICATED: 1},
+    ),
+    (
+        "the log has them in another order than they were sent",
+        lambda: Story().send(0, 1, 2).doubt(0).ack(1, 0).ack(2, 2).final(1, 0, 2),
+        {Anomaly.REORDERED: 1},
+    ),
+    (
+        "a reader is taken back without a word",
+        lambda: Story().send(0, 1).ack(0, 0).ack(1, 1).read(0, 0).read(1, 1).read(0, 0).final(0, 1),
+        {Anomaly.REORDERED: 1},
+    ),
+    (
+        "it stands elsewhere than the acknowledgement said",
+        lambda: Story().send(1, 0).doubt(1).ack(0, 5).final(1, 0),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "replicas hold different bytes",
+        lambda: clean().batch(2, 0, 2, digest="other"),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica lacks a batch",
+        lambda: clean().batch(0, 3, 5).batch(2, 0, 2).batch(2, 3, 5),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "two readers see different records in one epoch",
+        lambda: (
+            Story()
+            .send(0, 1)
+            .ack(0, 0)
+            .doubt(1)
+            .read(0, 0, by="a", epoch=3)
+            .read(0, 1, by="b", epoch=3)
+            .final(0, epoch=3)
+        ),
+        {Anomaly.DIVERGED: 1, Anomaly.VANISHED: 1},
+    ),
+    (
+        "a record that nobody sent",
+        lambda: Story().send(0).ack(0, 0).final(0, 9),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "a record without an id of ours",
+        lambda: Story().send(0).ack(0, 0).final(0).read(1, None),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "the bytes are others than those sent",
+        lambda: Story().send(0).ack(0, 0).read(0, 0, digest="x", by="final").end(0, 1),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "a refused record is in the log",
+        lambda: Story().send(0).refuse(0).final(0),
+        {Anomaly.RESURRECTED: 1},
+    ),
+    (
+        "a refused record was read, and is gone again",
+        lambda: Story().send(0).refuse(0).read(0, 0).final(),
+        {Anomaly.RESURRECTED: 1, Anomaly.VANISHED: 1},
+    ),
+    (
+        "read and then gone",
+        lambda: Story().send(0, 1).doubt(0).doubt(1).read(0, 0).read(1, 1).final(0),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "read and then another there",
+        lambda: Story().send(0, 1).doubt(0).ack(1, 0).read(0, 0, epoch=1).final(1, epoch=2),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "one reader is given another record at an offset, later",
+        lambda: Story().send(0, 1).doubt(0).ack(1, 0).read(0, 0).position(0).read(0, 1).final(1),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "handed out at the high watermark",
+        lambda: Story().send(0).ack(0, 0).read(0, 0, committed_end=0).final(0),
+        {Anomaly.UNCOMMITTED: 1},
+    ),
+    (
+        "a consumer passed over a record",
+        lambda: (
+            Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).read(0, 0).read(2, 2).final(0, 1, 2)
+        ),
+        {Anomaly.SKIPPED: 1},
+    ),
+    (
+        "the log's beginning is gone, and nothing allows it",
+        lambda: two().final(1, begin=1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "all of the log is gone, and nothing allows it",
+        lambda: two().final(begin=2),
+        {Anomaly.LOST: 2},
+    ),
+    (
+        "the log's beginning is gone, and was acknowledged when that was read",
+        lambda: Story().send(0).final(begin=1).ack(0, 0),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "the log's beginning is gone before its time",
+        lambda: Story().retention(ms=10_000).then(two()).final(1, begin=1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "what carries a future timestamp is gone before that time",
+        lambda: (
+            Story()
+            .retention(ms=0)
+            .send(0, timestamp=FUTURE_MS)
+            .send(1)
+            .ack(0, 0)
+            .ack(1, 1)
+            .pause(WEEK_MS)
+            .final(1, begin=1)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "what carries no timestamp is taken to be of 1970",
+        lambda: (
+            Story()
+            .retention(ms=WEEK_MS)
+            .send(0, timestamp=-1)
+            .send(1)
+            .ack(0, 0)
+            .ack(1, 1)
+            .final(1, begin=1)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "the log's beginning is gone by a policy that was lifted before its time",
+        lambda: Story().retention(ms=100).then(two()).retention().pause(1000).final(1, begin=1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "the log's beginning is gone by a policy that came later",
+        lambda: two().final(1, begin=1).retention(ms=0),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "deleted by name, but not so far",
+        lambda: three().delete(1).final(2, begin=2),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "deleted by name when it was gone already",
+        lambda: two().final(1, begin=1).delete(1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "retention by size took what has too little behind it",
+        lambda: two().retention(size=101).final(1, begin=1).batch(0, 1, 1).batch(1, 1, 1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "retention by size took what had too little behind it when its policy was lifted",
+        lambda: (
+            two()
+            .retention(size=200)
+            .retention()
+            .send(2)
+            .ack(2, 2)
+            .final(1, 2, begin=1)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "acknowledged without an offset, and sent behind what still stands",
+        lambda: Story().send(0, 1).ack(0, 5).ack(1, None).retention(ms=0).final(0, begin=5),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "acknowledged without an offset, and gone before its time",
+        lambda: Story().retention(ms=10_000).send(0, 1).ack(0, None).ack(1, 5).final(1, begin=5),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "one copy has expired, another stands",
+        lambda: Story().send(0).ack(0, 0).retention(ms=0).final(0, begin=1),
+        {Anomaly.DUPLICATED: 1},
+    ),
+    (
+        "acknowledged before the log's beginning, and it stands behind that",
+        lambda: Story().send(0).ack(0, 0).final(0, begin=1),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "read, and gone with the log's beginning",
+        lambda: Story().send(0, 1).doubt(0).doubt(1).read(0, 0).final(1, begin=1),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "one reader is given two records at an offset, and both are gone",
+        lambda: (
+            Story()
+            .send(0, 1)
+            .doubt(0)
+            .doubt(1)
+            .read(0, 0, epoch=1)
+            .position(0)
+            .read(0, 1, epoch=2)
+            .final(begin=1)
+        ),
+        {Anomaly.VANISHED: 2},
+    ),
+    (
+        "one reader is given two records at an offset that nobody reads to the end",
+        lambda: (
+            Story().send(0, 1).doubt(0).doubt(1).read(0, 0, epoch=1).position(0).read(0, 1, epoch=2)
+        ),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "one reader is given two records at an offset in one epoch",
+        lambda: (
+            Story()
+            .send(0, 1)
+            .doubt(0)
+            .ack(1, 0)
+            .read(0, 0, epoch=1)
+            .position(0)
+            .read(0, 1, epoch=1)
+            .final(1, epoch=1)
+        ),
+        {Anomaly.VANISHED: 1, Anomaly.DIVERGED: 1},
+    ),
+    (
+        "two readers are given different records that nobody reads to the end",
+        lambda: Story().send(0, 1).doubt(0).doubt(1).read(0, 0, by="a").read(0, 1, by="b"),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the last reader reads twice, and the second time a record is gone",
+        lambda: (
+            in_doubt()
+            .final(0, 1, 2)
+            .position(0, by="final")
+            .read(0, 0, by="final")
+            .read(2, 2, by="final")
+            .end(0, 3)
+        ),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "the last reader reads twice, and the second time an acknowledged record is gone",
+        lambda: (
+            three()
+            .final(0, 1, 2)
+            .position(0, by="final")
+            .read(0, 0, by="final")
+            .read(2, 2, by="final")
+            .end(0, 3)
+        ),
+        {Anomaly.LOST: 1, Anomaly.VANISHED: 1},
+    ),
+    (
+        "the last reader reads twice, and goes back without a word",
+        lambda: in_doubt().final(0, 1, 2).final(0, 1),
+        {Anomaly.REORDERED: 1, Anomaly.VANISHED: 1},
+    ),
+    (
+        "a reader whose clock is ahead was given what is not there",
+        lambda: (
+            Story().send(0, 1).doubt(0).ack(1, 0).read(0, 0, epoch=1, skew=1e6).final(1, epoch=2)
+        ),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "a first whole read lacks what the last one finds",
+        lambda: three().read(1, 1, by="a").end(0, 3, by="a").final(0, 1, 2),
+        {Anomaly.SKIPPED: 2},
+    ),
+    (
+        "a reader is reset in silence: at position 0 it is given offset 2",
+        lambda: three().position(0).read(2, 2).final(0, 1, 2),
+        {Anomaly.SKIPPED: 2},
+    ),
+    (
+        "a reader is told that its position is gone, and it is not",
+        lambda: three().read(0, 0).position(2, told=True).read(2, 2).final(0, 1, 2),
+        {Anomaly.SKIPPED: 1},
+    ),
+    (
+        "a reader is told that the log begins behind where it does",
+        lambda: three().position(2, told=True).read(2, 2).final(0, 1, 2),
+        {Anomaly.SKIPPED: 2},
+    ),
+    (
+        "a key is not the one that was sent",
+        lambda: Story().send(0, key="k").ack(0, 0).read(0, 0, key="other", by="final").end(0, 1),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "a key is gone",
+        lambda: Story().send(0, key="k").ack(0, 0).read(0, 0, by="final").end(0, 1),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "it stands before what was acknowledged when another producer sent it",
+        lambda: (
+            Story()
+            .send(0, by="a")
+            .ack(0, 1, by="a")
+            .send(0, by="b")
+            .ack(0, 0, by="b")
+            .read(0, 0, of="b", by="final")
+            .read(1, 0, of="a", by="final")
+            .end(0, 2)
+        ),
+        {Anomaly.REORDERED: 1},
+    ),
+    (
+        "of three producers the first to be acknowledged stands last",
+        lambda: (
+            Story()
+            .send(0, by="a")
+            .ack(0, 2, by="a")
+            .send(0, by="b")
+            .send(0, by="c")
+            .ack(0, 1, by="b")
+            .ack(0, 0, by="c")
+            .read(0, 0, of="c", by="final")
+            .read(1, 0, of="b", by="final")
+            .read(2, 0, of="a", by="final")
+            .end(0, 3)
+        ),
+        {Anomaly.REORDERED: 1},
+    ),
+    (
+        "it stands elsewhere, and at its offset, too",
+        lambda: Story().send(0).ack(0, 1).final(0, 0),
+        {Anomaly.DUPLICATED: 1},
+    ),
+    (
+        "what nobody sent stands twice",
+        lambda: Story().final(9, 9),
+        {Anomaly.PHANTOM: 2, Anomaly.DUPLICATED: 1},
+    ),
+    (
+        "what nobody sent is given to two readers",
+        lambda: Story().read(0, 9).final(9),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "a refused record is given to two readers",
+        lambda: Story().send(0).refuse(0).read(0, 0).final(0),
+        {Anomaly.RESURRECTED: 1},
+    ),
+    (
+        "acknowledged without an offset, and gone behind what was deleted",
+        lambda: Story().send(0, 1).ack(0, None).ack(1, 2).delete(1).final(1, begin=2),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "acknowledged without an offset, due, and the log has all from its beginning",
+        lambda: Story().send(0).ack(0, None).retention(ms=0).final(),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "due, but not before the log's beginning",
+        lambda: two().retention(ms=0).end(1, 2),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "it was read where the log has a hole",
+        lambda: (
+            Story()
+            .send(0, 1)
+            .ack(0, 0)
+            .ack(1, 7)
+            .read(5, 1)
+            .read(0, 0, by="final")
+            .read(7, 1, by="final")
+            .end(0, 8)
+        ),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "two readers differ where a third, who read more, did not look",
+        lambda: (
+            in_doubt().read(5, 2, by="c").read(6, 2, by="c").read(0, 0, by="a").read(0, 1, by="b")
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "one reader is given twice what is gone",
+        lambda: (
+            Story()
+            .send(0, 1)
+            .doubt(0)
+            .ack(1, 0)
+            .read(0, 0, epoch=1)
+            .position(0)
+            .read(0, 0, epoch=1)
+            .final(1, epoch=2)
+        ),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "a first whole read lacks the end of what it says it read",
+        lambda: three().read(0, 0, by="a").read(1, 1, by="a").end(0, 3, by="a").final(0, 1, 2),
+        {Anomaly.SKIPPED: 1},
+    ),
+    (
+        "told to go on behind what it did not get, from where it stood",
+        lambda: three().position(1).read(1, 1).position(3, told=True).final(0, 1, 2),
+        {Anomaly.SKIPPED: 1},
+    ),
+    (
+        "told to go on behind what retention by size must leave",
+        lambda: (
+            three()
+            .retention(size=200)
+            .position(2, told=True)
+            .read(2, 2)
+            .final(0, 1, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+        ),
+        {Anomaly.SKIPPED: 2},
+    ),
+    (
+        "the last reader begins anew, and the second time a record is gone",
+        lambda: (
+            in_doubt()
+            .read(0, 0, by="final")
+            .read(1, 1, by="final")
+            .read(2, 2, by="final")
+            .position(0, by="final")
+            .read(0, 0, by="final")
+            .read(2, 2, by="final")
+            .end(0, 3)
+        ),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "the last reader goes back without a word, on its way",
+        lambda: (
+            two().read(0, 0, by="final").read(1, 1, by="final").read(0, 0, by="final").end(0, 2)
+        ),
+        {Anomaly.REORDERED: 1},
+    ),
+    (
+        "the log and one replica lack a prefix, and another has it",
+        lambda: (
+            two()
+            .final(1, begin=1)
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.LOST: 1, Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica lacks a record in doubt that stands in the log and is not due",
+        lambda: (
+            Story()
+            .retention(ms=10_000)
+            .send(0, 1)
+            .doubt(0)
+            .ack(1, 1)
+            .final(0, 1)
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica lacks what was acknowledged and is not due, and nobody reads to the end",
+        lambda: (
+            Story()
+            .retention(ms=10_000)
+            .then(two())
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica begins behind what was deleted, and still has the bytes",
+        lambda: (
+            three()
+            .delete(1)
+            .final(1, 2, begin=1)
+            .replica(0, 1, 3)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 1, 1)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the log's leader epoch falls",
+        lambda: (
+            three()
+            .read(0, 0, by="final", epoch=3)
+            .read(1, 1, by="final", epoch=2)
+            .read(2, 2, by="final", epoch=2)
+            .end(0, 3)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica's leader epoch falls",
+        lambda: two().final(0, 1).batch(0, 0, 0, epoch=3).batch(0, 1, 1, epoch=2),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica's batches overlap",
+        lambda: two().final(0, 1).batch(0, 0, 1).batch(0, 1, 1),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica lacks a prefix, and nothing allows it",
+        lambda: (
+            two()
+            .final(0, 1)
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica lacks a prefix that was deleted, and more",
+        lambda: (
+            three()
+            .delete(1)
+            .final(1, 2, begin=1)
+            .replica(0, 1, 3)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica lacks a prefix that is not due",
+        lambda: (
+            Story()
+            .retention(ms=10_000)
+            .then(two())
+            .final(0, 1)
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the only replica lacks a prefix that was read",
+        lambda: two().final(0, 1).replica(0, 1, 2).batch(0, 1, 1),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica lacks a prefix that nobody sent, and nothing allows it",
+        lambda: (
+            Story().replica(0, 0, 2).batch(0, 0, 0).batch(0, 1, 1).replica(1, 1, 2).batch(1, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica holds nothing, and ends where the others do",
+        lambda: two().final(0, 1).replica(0, 0, 2).batch(0, 0, 1).replica(1, 2, 2),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica holds nothing and says that this is all",
+        lambda: two().final(0, 1).replica(0, 0, 2).batch(0, 0, 1).replica(1, 0, 0),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica's log begins before its bytes do",
+        lambda: (
+            two()
+            .final(0, 1)
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 0, 2)
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "replicas hold the same offsets in batches that begin elsewhere",
+        lambda: (
+            two()
+            .final(0, 1)
+            .replica(0, 0, 2)
+            .batch(0, 0, 1)
+            .replica(1, 0, 2)
+            .batch(1, 0, 0, digest="c")
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 2},
+    ),
+    (
+        "two replicas that differ where a third holds nothing any more",
+        lambda: (
+            two()
+            .delete(1)
+            .final(1, begin=1)
+            .replica(0, 1, 2)
+            .batch(0, 1, 1)
+            .replica(1, 0, 2)
+            .batch(1, 0, 0)
+            .batch(1, 1, 1)
+            .replica(2, 0, 2)
+            .batch(2, 0, 0, digest="c")
+            .batch(2, 1, 1)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica ends elsewhere than its bytes and the other one",
+        lambda: two().final(0, 1).replica(0, 0, 2).batch(0, 0, 1).replica(1, 0, 3).batch(1, 0, 1),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the replicas end before the last whole read",
+        lambda: two().final(0, 1).replica(0, 0, 1).batch(0, 0, 0),
+        {Anomaly.DIVERGED: 1},
+    ),
+]
+
+
+# Nothing is wrong for certain, and nothing is decided. The words say why.
+UNDECIDED: list[tuple[str, Callable[[], Story], str]] = [
+    (
+        "a partition is expected, and nothing else is said of it",
+        lambda: Story().expect(),
+        "read to",
+    ),
+    ("nobody reads it to its end", lambda: Story().send(0).ack(0, 0).read(0, 0), "read to its end"),
+    ("another partition is expected", lambda: clean().expect(partition=1), "foo-1: .*read to"),
+    (
+        "acknowledged when the last whole read had begun, behind its end",
+        lambda: Story().send(0).final().ack(0, 0),
+        "1 records were acknowledged",
+    ),
+    (
+        "acknowledged without an offset when the last whole read had begun",
+        lambda: Story().send(0).final().ack(0, None),
+        "1 records were acknowledged",
+    ),
+    (
+        "acknowledged when the end was known and the read went on",
+        lambda: (
+            Story()
+            .send(0, 1)
+            .ack(0, 0)
+            .position(0, by="final")
+            .read(0, 0, by="final")
+            .ack(1, 1)
+            .end(0, 1)
+        ),
+        "1 records were acknowledged",
+    ),
+    (
+        "acknowledged when the end had been asked for, by the reader's word",
+        lambda: Story().send(0).ack(0, 0).position(0, by="final").end(0, 0, asked_ms=1001.5),
+        "1 records were acknowledged",
+    ),
+    (
+        "acknowledged and read when the end was known, by the last reader itself",
+        lambda: (
+            Story()
+            .send(0, 1)
+            .ack(0, 0)
+            .position(0, by="final")
+            .read(0, 0, by="final")
+            .ack(1, 1)
+            .read(1, 1, by="final")
+            .end(0, 1)
+        ),
+        "1 records were acknowledged",
+    ),
+    (
+        "a reader goes over it twice, and nobody reads to the end",
+        lambda: Story().send(0).doubt(0).read(0, 0).position(0).read(0, 0),
+        "read to its end",
+    ),
+    (
+        "sent and acknowledged when the end was known",
+        lambda: Story().send(0).ack(0, 0).final(0).send(1).ack(1, 1),
+        "1 records were acknowledged",
+    ),
+    (
+        "read behind the end when that was known, and sent before",
+        lambda: Story().send(0, 1).ack(0, 0).doubt(1).final(0).read(0, 0).read(1, 1),
+        "1 records were read",
+    ),
+    (
+        "a record is read before it was sent",
+        lambda: Story().read(0, 0).send(0).ack(0, 0).final(0),
+        "clocks disagree: live read p:0",
+    ),
+]
+
+
+GOOD: list[tuple[str, Callable[[], Story]]] = [
+    ("nothing at all was sent", lambda: Story().final()),
+    ("a hole in the offsets", lambda: (
+        Story().send(0, 1).ack(0, 0).ack(1, 7).read(0, 0, by="final").read(7, 1, by="final")
+        .end(0, 8)
+    )),
+    ("retention took the beginning", lambda: (
+        two().read(0, 0).read(1, 1).retention(ms=0).final(1, begin=1)
+    )),
+    ("retention took what carried an old timestamp", lambda: (
+        Story().retention(ms=WEEK_MS).send(0, timestamp=0).send(1).ack(0, 0).ack(1, 1)
+        .final(1, begin=1)
+    )),
+    ("retention took what carried no timestamp, after its time", lambda: (
+        Story().retention(ms=500).send(0, timestamp=-1).ack(0, 0).pause(600).final(begin=1)
+    )),
+    ("retention took it before its policy was lifted", lambda: (
+        Story().retention(ms=100).send(0).ack(0, 0).pause(200).retention().pause(200)
+        .final(begin=1)
+    )),
+    ("retention by size took what has enough behind it", lambda: (
+        two().retention(size=100).final(1, begin=1).batch(0, 1, 1).batch(1, 1, 1)
+    )),
+    ("retention by size took it before its policy was lifted", lambda: (
+        two().retention(size=100).send(2).ack(2, 2).retention().send(3).ack(3, 3)
+        .final(2, 3, begin=2).batch(0, 2, 2).batch(0, 3, 3)
+    )),
+    ("records were deleted by name", lambda: two().delete(1).final(1, begin=1)),
+    ("records were deleted by name, all of them", lambda: two().delete(2).final(begin=2)),
+    ("acknowledged without an offset, and expired", lambda: (
+        Story().send(0, 1).ack(0, None).ack(1, 1).retention(ms=0).final(1, begin=1)
+    )),
+    ("acknowledged without an offset, and deleted by name", lambda: (
+        Story().send(0, 1).ack(0, None).ack(1, 1).delete(1).final(1, begin=1)
+    )),
+    ("read, deleted by name, and never acknowledged", lambda: (
+        Story().send(0, 1).doubt(0).ack(1, 1).read(0, 0).delete(1).final(1, begin=1)
+    )),
+    ("told that its position is gone, and it was deleted by name", lambda: (
+        two().delete(1).position(0).position(1, told=True).read(1, 1).final(0, 1)
+    )),
+    ("told where the log begins, which was then", lambda: (
+        two().position(0, told=True).read(0, 0).read(1, 1).retention(ms=0).final(1, begin=1)
+    )),
+    ("told to go back, because the log is shorter now", lambda: (
+        two().position(5).position(1, told=True).read(1, 1).final(0, 1)
+    )),
+    ("a reader seeks forward by itself", lambda: (
+        three().read(0, 0).position(2).read(2, 2).final(0, 1, 2)
+    )),
+    ("a reader goes back to what it had passed over", lambda: (
+        three().read(0, 0).position(2).read(2, 2).position(1).read(1, 1).read(2, 2).final(0, 1, 2)
+    )),
+    ("position 0, first record 2, and nothing stands before it", lambda: (
+        Story().send(0).ack(0, 2).position(0).read(2, 0).read(2, 0, by="final").end(0, 3)
+    )),
+    ("what a reader was given behind the end was sent when that was known", lambda: (
+        Story().send(0).ack(0, 0).final(0).send(1).read(0, 0).read(1, 1).doubt(1)
+    )),
+    ("the last reader reads twice, and finds more", lambda: (
+        Story().send(0).ack(0, 0).final(0).send(1).ack(1, 1).position(0, by="final").final(0, 1)
+    )),
+    ("the last reader goes on where it was told to", lambda: (
+        three().position(0, by="final").read(0, 0, by="final").position(1, by="final", told=True)
+        .read(1, 1, by="final").read(2, 2, by="final").end(0, 3)
+    )),
+    ("two producers whose sends overlap", lambda: (
+        Story().send(0, by="a").send(0, by="b").ack(0, 1, by="a").ack(0, 0, by="b")
+        .read(0, 0, of="b", by="final").read(1, 0, of="a", by="final").end(0, 2)
+    )),
+    ("one producer after the other", lambda: (
+        Story().send(0, by="a").ack(0, 0, by="a").send(0, by="b").ack(0, 1, by="b")
+        .read(0, 0, of="a", by="final").read(1, 0, of="b", by="final").end(0, 2)
+    )),
+    ("what is in doubt stands behind what was sent later by another", lambda: (
+        Story().send(0, by="a").doubt(0, by="a").send(0, by="b").ack(0, 0, by="b")
+        .read(0, 0, of="b", by="final").read(1, 0, of="a", by="final").end(0, 2)
+    )),
+    ("read in the very moment of its send", lambda: (
+        Story().read(0, 0, skew=1.0).send(0).ack(0, 0).final(0)
+    )),
+    ("leader epochs rise along the log and the replicas", lambda: (
+        two().read(0, 0, by="final", epoch=3).read(1, 1, by="final", epoch=4).end(0, 2)
+        .batch(0, 0, 0, epoch=3).batch(0, 1, 1, epoch=4)
+    )),
+    ("replicas have the same bytes from where the later one begins, which was deleted", lambda: (
+        three().delete(2).final(2, begin=2)
+        .replica(0, 0, 3).batch(0, 0, 0).batch(0, 1, 1).batch(0, 2, 2)
+        .replica(1, 2, 3).batch(1, 2, 2)
+    )),
+    ("a replica begins within a batch, and so does the log", lambda: (
+        three().delete(2).final(2, begin=2).replica(0, 0, 3).batch(0, 0, 0).batch(0, 1, 2)
+        .replica(1, 2, 3).batch(1, 1, 2)
+    )),
+    ("a replica has expired further than another", lambda: (
+        two().retention(ms=0).final(0, 1)
+        .replica(0, 0, 2).batch(0, 0, 0).batch(0, 1, 1).replica(1, 1, 2).batch(1, 1, 1)
+    )),
+    ("a replica has expired further than another, by size", lambda: (
+        two().retention(size=100).final(0, 1)
+        .replica(0, 0, 2).batch(0, 0, 0).batch(0, 1, 1).replica(1, 1, 2).batch(1, 1, 1)
+    )),
+    ("replicas hold nothing, as the log", lambda: (
+        two().delete(2).final(begin=2).replica(0, 2, 2).replica(1, 2, 2)
+    )),
+    ("a replica is looked at again, when it has settled", lambda: (
+        two().final(0, 1).replica(0, 0, 2).batch(0, 0, 1).replica(1, 0, 1).batch(1, 0, 0)
+        .replica(1, 0, 2).batch(1, 0, 1)
+    )),
+    ("a reader re-reads after a seek", lambda: (
+        Story().send(0).ack(0, 0).read(0, 0).position(0).read(0, 0).final(0)
+    )),
+    ("a reader stops before the end", lambda: (
+        Story().send(0, 1).ack(0, 0).ack(1, 1).read(0, 0).final(0, 1)
+    )),
+    ("a reader joins late", lambda: (
+        Story().send(0, 1).ack(0, 0).ack(1, 1).position(1).read(1, 1).final(0, 1)
+    )),
+    ("below the committed end", lambda: (
+        Story().send(0).ack(0, 0).read(0, 0, committed_end=1).final(0)
+    )),
+    ("two readers, two epochs, the first in doubt and never read again", lambda: (
+        Story().send(0, 1).ack(0, 0).ack(1, 1).read(0, 0, epoch=1).read(1, 1, epoch=2)
+        .final(0, 1)
+    )),
+]  # fmt: skip
