@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import itertools
 import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from holdfast.cluster import LocalCluster
+from holdfast.lab import postgresql as postgresql_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from tests.pipelines.bench import Bench
 
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
-SERVER_USER = "nobody"  # PostgreSQL refuses to run as root
-SERVER_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="session")
@@ -66,14 +62,26 @@ class Topics:
     def _fresh_producer(self) -> Producer:
         return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1}, logger=None)
 
-    def create(self, partitions: int = 2, *, copies: int = 1, **config: str) -> str:
+    def create(
+        self, partitions: int = 2, *, copies: int = 1, name: str | None = None, **config: str
+    ) -> str:
         """Make a topic; configuration keys with underscores for dots."""
-        name = f"pipelines-{os.getpid()}-{next(self._names)}"
+        name = name or f"pipelines-{os.getpid()}-{next(self._names)}"
         named = {key.replace("_", "."): value for key, value in config.items()}
         named.setdefault("min.insync.replicas", str(min(copies, 2)))
         topic = NewTopic(name, partitions, copies, config=named)
         self._admin.create_topics([topic])[name].result(30)
         return name
+
+    def id_of(self, topic: str) -> str:
+        """Ask until the broker that is asked knows the topic."""
+        deadline = time.monotonic() + 30
+        while True:
+            described = self._admin.describe_topics(TopicCollection([topic]))[topic]
+            error = described.exception(30)
+            if error is None:
+                return str(described.result().topic_id)
+            assert time.monotonic() < deadline, error
 
     def grow(self, topic: str, partitions: int) -> None:
         """Add partitions, and wait until every broker knows them."""
@@ -111,7 +119,14 @@ class Topics:
                 return int(low)
             assert time.monotonic() < deadline, "nothing was deleted"
 
-    def write(self, topic: str, partition: int, values: list[bytes], key: bytes = b"k") -> None:
+    def write(
+        self,
+        topic: str,
+        partition: int,
+        values: list[bytes],
+        key: bytes = b"k",
+        timestamps_ms: Sequence[int] | None = None,
+    ) -> None:
         """Write records and see each of them acknowledged."""
         failed: list[str] = []
 
@@ -119,8 +134,11 @@ class Topics:
             if error is not None:
                 failed.append(error.str())
 
-        for value in values:
-            self._producer.produce(topic, value, key, partition, on_delivery=answered)
+        stamps = timestamps_ms or [0] * len(values)  # 0: the client's own clock
+        for value, stamp in zip(values, stamps, strict=True):
+            self._producer.produce(
+                topic, value, key, partition, on_delivery=answered, timestamp=stamp
+            )
         assert self._producer.flush(60) == 0
         assert not failed
 
@@ -139,56 +157,23 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def bench(spark: SparkSession, topics: Topics, tmp_path: Path) -> Bench:
+    from tests.pipelines.bench import Bench  # noqa: PLC0415 - only who asks pays
+
+    return Bench(spark, topics, tmp_path, 2)
+
+
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
-    """Return the URL of a server of our own on a Unix socket, run by an unprivileged user."""
-    found = _server_programs()
+    """Return the URL of a server of our own."""
+    found = postgresql_server.programs()
     if found is None:
         pytest.skip(
             "PostgreSQL's server is not on this machine (Debian: apt-get install postgresql)"
         )
-    # Not pytest's own directory: each session that starts closes that to other users.
-    directory = Path(tempfile.mkdtemp(prefix="holdfast-postgresql-"))
-    prefix = _as_unprivileged(directory)
-    data, sockets = directory / "data", directory / "s"
-
-    def run(*command: str) -> None:
-        done = subprocess.run(
-            [*prefix, *command], capture_output=True, timeout=SERVER_TIMEOUT_S, cwd="/", check=False
-        )
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
-
-    run("mkdir", str(sockets))
-    run(str(found / "initdb"), "-D", str(data), "-U", "holdfast", "-A", "trust", "-E", "UTF8")
-    options = f"-c listen_addresses= -c unix_socket_directories={sockets} -c fsync=off"
-    log = str(directory / "log")
-    run(str(found / "pg_ctl"), "-D", str(data), "-w", "-l", log, "-o", options, "start")
-    try:
-        yield f"postgresql+psycopg://holdfast@/postgres?host={sockets}"
-    finally:
-        run(str(found / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")
-        shutil.rmtree(directory)
-
-
-def _server_programs() -> Path | None:
-    folders = [Path("/usr/local/bin"), *sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
-    for folder in reversed(folders):
-        if all((folder / name).exists() for name in ("initdb", "pg_ctl", "postgres")):
-            return folder
-    found = shutil.which("initdb")
-    return Path(found).resolve().parent if found and shutil.which("pg_ctl") else None
-
-
-def _as_unprivileged(directory: Path) -> list[str]:
-    """Return the words that run a command as somebody who may run the server there."""
-    if os.geteuid() != 0:
-        return []
-    user = pwd.getpwnam(SERVER_USER)
-    os.chown(directory, user.pw_uid, user.pw_gid)
-    for parent in directory.parents:
-        if parent.stat().st_uid == 0 and parent != Path("/") and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o011)
-    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    with postgresql_server.server(found) as url:
+        yield url
 
 
 _databases = itertools.count()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.pipelines import offsets as moves
-from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, Range
+from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, Position, Range
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 OFFSETS = st.dictionaries(
@@ -34,6 +34,38 @@ def test_text_round_trip(offsets: Offsets) -> None:
 def test_text_that_is_no_offsets_is_refused(text: str) -> None:
     with pytest.raises(OffsetsError):
         moves.from_text(text)
+
+
+def test_a_position_says_which_topics_it_counts() -> None:
+    """Text without ids is what older checkpoints have; a topic whose id is not told has none."""
+    position = Position({A: 1, B: 2, C: 3}, {"a": "id-of-a"})
+    text = moves.to_text(position.offsets, position.ids)
+    assert text == '{"a":{"id":"id-of-a","0":1,"1":2},"b":{"0":3}}'
+    assert moves.position_from_text(text) == position
+    assert moves.position_from_json(moves.position_to_json(position)) == position
+    assert moves.position_from_text('{"a":{"0":1}}') == Position({A: 1})
+    with pytest.raises(OffsetsError, match="'id' is no partition"):
+        moves.from_text(text)  # startingOffsets are a user's, and say nothing of ids
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a":{"id":3,"0":1}}', '{"a":{"id":"","0":1}}', '{"a":1}'])
+def test_text_that_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(OffsetsError):
+        moves.position_from_text(text)
+
+
+def test_an_id_that_is_not_told_proves_nothing() -> None:
+    changed = moves.made_anew({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9", "d": "4"})
+    assert changed == {"b": ("2", "9")}
+    (said,) = moves.made_anew_text(changed)
+    assert "topic 'b' was deleted and made anew" in said
+    assert "--begin-anew 2" in said
+
+
+def test_a_beginning_past_the_end_is_said() -> None:
+    assert moves.out_of_log({A: 9, B: 4}, {A: 5, B: 4}) == [
+        "a-0: startingOffsets is 9, but the log ends at 5"
+    ]
 
 
 def test_named_offsets_are_resolved() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.pipelines.offsets import EARLIEST, LATEST, Partition
 from holdfast.pipelines.options import OptionError, parse
+from holdfast.pipelines.read_range import consumer_settings
 
 GOOD = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a"}
 OTHER = {"kafka.bootstrap.servers": "host:9092", "assign": '{"a":[1,0]}'}
@@ -74,3 +75,11 @@ def test_client_properties_go_through() -> None:
 def test_what_is_wrong_is_named(options: dict[str, str], mode: str, named: str) -> None:
     with pytest.raises(OptionError, match=named.replace(".", r"\.")):
         parse(options, mode)  # type: ignore[arg-type]
+
+
+def test_a_full_queue_is_looked_at_again_soon_unless_the_user_says_otherwise() -> None:
+    """The client's own second costs a worker most of its time."""
+    client = (("bootstrap.servers", "x"),)
+    assert consumer_settings(client)["fetch.queue.backoff.ms"] == "2"
+    chosen = consumer_settings((*client, ("fetch.queue.backoff.ms", "50")))
+    assert chosen["fetch.queue.backoff.ms"] == "50"

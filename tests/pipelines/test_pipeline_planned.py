@@ -1,19 +1,21 @@
-"""Goal: a batch's range comes from Spark's offset log, and the table never has a gap or a second
-row. Method: offset logs as Spark 4 writes them, and every position of a table against a plan.
+"""Goal: what a batch covers comes from Spark's checkpoint, and says which topics it counts.
+
+Method: checkpoints as Spark 4 writes them, by hand.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from holdfast.pipelines.offsets import Partition, Range, to_text
+from holdfast.pipelines.offsets import Partition, Position, to_text
 from holdfast.pipelines.planned import (
-    Due,
-    OffsetLog,
+    Checkpoint,
     PlanError,
-    due,
+    Planned,
+    Reader,
     parse_offset_log,
     planned_ranges,
 )
@@ -23,8 +25,9 @@ HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n'
 
 
 def test_one_source_and_a_source_without_offset() -> None:
-    assert parse_offset_log(HEAD + '{"t": {"0": 4}}', "offsets/3") == {P: 4}
-    assert parse_offset_log(HEAD + '-\n{"t":{"0":4}}\n', "offsets/3") == {P: 4}
+    assert parse_offset_log(HEAD + '{"t": {"0": 4}}', "offsets/3") == [Position({P: 4})]
+    with_id = HEAD + '-\n{"t":{"id":"x","0":4}}\n'
+    assert parse_offset_log(with_id, "offsets/3") == [None, Position({P: 4}, {"t": "x"})]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,6 @@ def test_one_source_and_a_source_without_offset() -> None:
         ("v2\n{}\n{}", "version v1"),
         (HEAD, "version v1"),
         (HEAD + '{"logOffset":3}', "not those of holdfast"),
-        (HEAD + '{"t":{"0":4}}\n{"t":{"0":9}}', "two sources"),
     ],
 )
 def test_what_can_not_be_read_is_said(text: str, said: str) -> None:
@@ -43,45 +45,87 @@ def test_what_can_not_be_read_is_said(text: str, said: str) -> None:
 
 
 def test_ranges_between_two_entries() -> None:
-    assert planned_ranges({P: 3}, {P: 9, Q: 5}) == [Range(P, 3, 9), Range(Q, 5, 5)]
-    assert planned_ranges(None, {P: 3}) == [Range(P, 3, 3)], "batch 0 pins, it reads nothing"
+    assert planned_ranges([Position({P: 3})], [Position({P: 9, Q: 5})]) == (
+        Planned(Reader(P), 3, 9),
+        Planned(Reader(Q), 5, 5),
+    )
+    assert planned_ranges(None, [Position({P: 3})]) == (Planned(Reader(P), 3, 3),), "batch 0 pins"
     with pytest.raises(PlanError, match="backwards"):
-        planned_ranges({P: 3}, {P: 2})
+        planned_ranges([Position({P: 3})], [Position({P: 2})])
+    with pytest.raises(PlanError, match="1 sources, and now it has 2"):
+        planned_ranges([Position({P: 3})], [Position({P: 3})] * 2)
 
 
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        (None, [Due(P, 10, 10, 20, None)]),  # the first time
-        (10, [Due(P, 10, 10, 20, 10)]),  # what usually happens
-        (15, [Due(P, 10, 15, 20, 15)]),  # the checkpoint was removed: other batches, half there
-        (20, []),  # a crash between the table's commit and Spark's
-        (35, []),  # far behind, all of it there
-    ],
-)
-def test_what_is_due(stored: int | None, expected: list[Due]) -> None:
-    assert due([Range(P, 10, 20)], {} if stored is None else {P: stored}) == expected
+def test_two_sources_of_one_topic_have_ranges_of_their_own() -> None:
+    """A self-join reads each partition twice, and its sources need not be equally far."""
+    before = [Position({P: 3}), None, Position({P: 1, Q: 1})]
+    after = [Position({P: 9}), None, Position({P: 4, Q: 1})]
+    assert planned_ranges(before, after) == (
+        Planned(Reader(P, 0), 3, 9),
+        Planned(Reader(P, 1), 1, 4),
+        Planned(Reader(Q, 0), 1, 1),
+    )
+    assert str(Reader(P, 1)) == "t-0, source 1"
+    assert str(Reader(P, 0)) == "t-0"
 
 
-def test_a_gap_is_refused_even_by_an_empty_batch() -> None:
-    """A deleted checkpoint and startingOffsets=latest would silently skip rows."""
-    for planned in (Range(P, 10, 20), Range(P, 10, 10)):
-        with pytest.raises(PlanError, match=r"ends at offset 9.*goes on at 10"):
-            due([planned], {P: 9})
+def test_a_topic_made_anew_appears_for_the_first_time() -> None:
+    """Its offsets are lower than those of the one before, and count other records."""
+    before, after = Position({P: 50}, {"t": "old"}), Position({P: 0}, {"t": "new"})
+    assert planned_ranges([before], [after]) == (Planned(Reader(P), 0, 0, "new"),)
+    learnt = planned_ranges([Position({P: 5})], [Position({P: 7}, {"t": "new"})])
+    assert learnt == (Planned(Reader(P), 5, 7, "new"),), "an older entry tells no id"
 
 
-def test_a_partition_is_remembered_before_its_first_row() -> None:
-    assert due([Range(Q, 5, 5)], {P: 3}) == [Due(Q, 5, 5, 5, None)]
+def write(folder: Path, number: int, end: int, watermark: int = 0) -> None:
+    head = json.dumps({"batchWatermarkMs": watermark, "batchTimestampMs": 1, "conf": {}})
+    entry = f"v1\n{head}\n{to_text({P: end}, {'t': 'x'})}"
+    (folder / "offsets" / str(number)).write_text(entry)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "a checkpoint"
+    (made / "offsets").mkdir(parents=True)
+    (made / "metadata").write_text('{"id":"the-id"}')
+    write(made, 0, 2)
+    write(made, 1, 7)
+    return made
 
 
 @pytest.mark.parametrize("scheme", ["", "file:"])
-def test_the_log_of_a_checkpoint(tmp_path: Path, scheme: str) -> None:
-    folder = tmp_path / "a checkpoint" / "offsets"
-    folder.mkdir(parents=True)
-    (folder / "0").write_text(HEAD + to_text({P: 2}))
-    (folder / "1").write_text(HEAD + to_text({P: 7}))
-    log = OffsetLog(scheme + str(folder.parent))
-    assert log.planned(0) == [Range(P, 2, 2)]
-    assert log.planned(1) == [Range(P, 2, 7)]
+def test_a_batch_of_a_checkpoint(folder: Path, scheme: str) -> None:
+    checkpoint = Checkpoint(scheme + str(folder))
+    first, second = checkpoint.batch(0), checkpoint.batch(1)
+    assert first.ranges == (Planned(Reader(P), 2, 2, "x"),)
+    assert second.ranges == (Planned(Reader(P), 2, 7, "x"),)
+    assert (second.number, second.checkpoint, second.stateful) == (1, "the-id", False)
+    assert first.plan != second.plan
     with pytest.raises(PlanError, match="offsets/2"):
-        log.planned(2)
+        checkpoint.batch(2)
+    (folder / "state").mkdir()
+    assert checkpoint.batch(1).stateful
+
+
+def test_another_watermark_is_another_plan(folder: Path) -> None:
+    """It decides which windows close, though the batch has the same offsets."""
+    checkpoint = Checkpoint(str(folder))
+    before = checkpoint.batch(1)
+    write(folder, 1, 7, watermark=9)
+    assert checkpoint.batch(1).ranges == before.ranges
+    assert checkpoint.batch(1).plan != before.plan
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]"])
+def test_a_checkpoint_without_an_id_is_none(folder: Path, text: str) -> None:
+    (folder / "metadata").write_text(text)
+    with pytest.raises(PlanError, match="not what Spark writes"):
+        Checkpoint(str(folder)).batch(0)
+    (folder / "metadata").unlink()
+    with pytest.raises(PlanError, match="is this the query's checkpoint"):
+        Checkpoint(str(folder)).batch(0)
+
+
+def test_a_checkpoint_elsewhere_needs_spark() -> None:
+    with pytest.raises(PlanError, match="needs the Spark session"):
+        Checkpoint("s3a://bucket/checkpoint").batch(0)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, Uuid
+from tests.pipelines.conftest import Topics
 
+from holdfast.cluster import LocalCluster
+from holdfast.pipelines import listing as listing_module
 from holdfast.pipelines import read_range as module
-from holdfast.pipelines.listing import Listing, ListingError
+from holdfast.pipelines.listing import NO_ID, Listing, ListingError
 from holdfast.pipelines.offsets import DataLossError, Partition
-from holdfast.pipelines.read_range import ARROW_SCHEMA, BATCH_ROWS, Access, ReadError, read_range
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Topics
-
-    from holdfast.cluster import LocalCluster
+from holdfast.pipelines.read_range import (
+    ARROW_SCHEMA,
+    BATCH_ROWS,
+    Access,
+    ReadError,
+    read_range,
+)
 
 pytestmark = pytest.mark.slow
 EXTERNAL = "HOLDFAST_TEST_BOOTSTRAP" in os.environ
@@ -96,6 +99,57 @@ def test_silence_ends_after_its_time() -> None:
     nowhere = Access(client=(("bootstrap.servers", "127.0.0.1:1"),), silence_ms_max=300)
     with pytest.raises(ReadError, match=r"kafkaConsumer\.pollTimeoutMs"):
         list(read_range(Partition("t", 0), 0, 1, nowhere))
+
+
+def test_a_wrong_address_is_named_with_what_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has answered yet, so the address is in doubt, and a minute's patience out of place."""
+    monkeypatch.setattr(listing_module, "FIRST_WAIT_S", 0.5)
+    monkeypatch.setattr(listing_module, "REQUEST_S", 1.0)
+    listing = Listing((("bootstrap.servers", "127.0.0.1:1"),))
+    said = r"within 0 s \(127\.0\.0\.1:1/bootstrap: .*refused.*kafka\.bootstrap\.servers"
+    with pytest.raises(ListingError, match=said):
+        listing.partitions(["t"])
+    listing.close()
+
+
+def test_who_has_answered_once_is_waited_for(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster that is away for a moment is no wrong address."""
+    monkeypatch.setattr(listing_module, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(listing_module, "WAIT_S", 1.5)
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    topic = topics.create()
+    assert len(listing.partitions([topic])) == 2
+    monkeypatch.setattr(listing_module, "REQUEST_S", 0.0)  # no answer comes in no time
+    with pytest.raises(ListingError, match="within 2 s"):
+        listing.partitions([topic])
+    listing.close()
+
+
+def test_listing_tells_topics_of_one_name_apart(topics: Topics) -> None:
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    topic = topics.create()
+    first = topics.id_of(topic)
+    assert listing.topic_ids([topic], all_of_them=True) == {topic: first}
+    assert listing.topic_ids(["nobody-made-this"]) == {}
+    assert listing.topic_ids([]) == {}
+    assert listing.existing_of(["nobody-made-this"]) == [], "asking made no topic"
+    listing.close()
+
+
+def test_a_cluster_without_ids_is_said_once(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Sixteen zero bytes are what the client has when a broker tells nothing."""
+    topic = topics.create()
+    monkeypatch.setattr(listing_module, "NO_ID", topics.id_of(topic))
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    for _ in range(2):
+        assert listing.topic_ids([topic], all_of_them=True) == {}
+    assert caplog.text.count("tells no topic ids") == 1
+    assert str(Uuid(0, 0)) == NO_ID
+    listing.close()
 
 
 def test_listing_names_a_topic_that_is_not_there_and_does_not_create_it(topics: Topics) -> None:

@@ -41,6 +41,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--database", required=True, metavar="URL", help="SQLAlchemy's, sqlite:///table.db for one")
     add("--checkpoint", required=True, metavar="DIR", help="Spark's own memory of the query")
     add("--query", required=True, metavar="NAME", help="the tables' memory of it; keep it stable")
+    add(
+        "--begin-anew",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="forget how far the tables are with this topic or checkpoint, as an error named it",
+    )
     add("--sink", choices=("exactly-once", "append"), default="exactly-once")
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON")
     add("--max-offsets-per-trigger", type=int, metavar="ROWS")
@@ -127,6 +134,7 @@ def _sink(
         options.query,
         recipe,
         checkpoint=options.checkpoint,
+        begin_anew=options.begin_anew,
         on_commit=on_commit,
     )
 

@@ -1,8 +1,9 @@
 """Who may write to a query's tables, and how far they are: two small tables beside the data.
 
-Owns `holdfast_query` (the owner's epoch) and `holdfast_offset` (the next offset of each partition).
-Every change goes through a transaction that first checks the epoch and so locks the query: of two
-drivers, the one that was replaced commits nothing any more. It must never write data of its own.
+Owns `holdfast_query` (the owner's epoch, and the batch that was committed last) and
+`holdfast_offset` (the next offset of each partition, and its topic's id). Every change goes through
+a transaction that first checks the epoch and so locks the query: of two drivers, the one that was
+replaced commits nothing any more. It must never write data of its own.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Engine
 
-from holdfast.pipelines.offsets import Offsets, Partition
-from holdfast.pipelines.planned import Due
+from holdfast.pipelines.due import Due, Last, Memory, Stored, Work
+from holdfast.pipelines.offsets import Partition
+from holdfast.pipelines.planned import Batch, Reader
 
 TAKE_ATTEMPTS = 10
 LOCK_WAIT_S = 60
@@ -32,6 +34,11 @@ queries = sql.Table(
     sql.Column("query", sql.String(255), primary_key=True),
     sql.Column("epoch", sql.BigInteger, nullable=False),
     sql.Column("owner", sql.String(255), nullable=False),
+    # The batch that the tables had last: the checkpoint's own id, its number there, its plan.
+    sql.Column("checkpoint", sql.String(255)),
+    sql.Column("batch", sql.BigInteger),
+    sql.Column("plan", sql.String(64)),
+    sql.Column("stateful", sql.Boolean, nullable=False, server_default=sql.false()),
 )
 offsets = sql.Table(
     "holdfast_offset",
@@ -39,8 +46,14 @@ offsets = sql.Table(
     sql.Column("query", sql.String(255), primary_key=True),
     sql.Column("topic", sql.String(249), primary_key=True),
     sql.Column("partition", sql.Integer, primary_key=True),
+    # Counts the query's sources that read this partition; a self-join has two.
+    sql.Column("source", sql.Integer, primary_key=True, server_default="0"),
     sql.Column("next_offset", sql.BigInteger, nullable=False),
+    sql.Column("topic_id", sql.String(64)),  # null: the cluster tells none
 )
+# What older tables have of the offsets, and lack of the queries.
+_KEPT = ("query", "topic", "partition", "next_offset")
+_ADDED = ("checkpoint", "batch", "plan", "stateful")
 
 
 class FencedError(RuntimeError):
@@ -85,9 +98,33 @@ def _tables_exist(engine: Engine) -> bool:
     try:
         with engine.begin() as connection:
             metadata.create_all(connection)
+            _add_columns(connection)
     except (sql.exc.IntegrityError, sql.exc.ProgrammingError):
         return False
     return True
+
+
+def _add_columns(connection: Connection) -> None:
+    """Give tables of an older version what they lack; what they count stays as it is.
+
+    A primary key can't be changed everywhere, so the offsets move into a new table. All of it is
+    one transaction: both databases take back what was created in it.
+    """
+    seen = sql.inspect(connection)
+    there = {column["name"] for column in seen.get_columns(queries.name)}
+    for name in _ADDED:
+        if name not in there:
+            made = sql.schema.CreateColumn(queries.c[name]).compile(connection)
+            connection.exec_driver_sql(f"ALTER TABLE {queries.name} ADD COLUMN {made}")
+    if "source" in {column["name"] for column in seen.get_columns(offsets.name)}:
+        return
+    before = f"{offsets.name}_before"
+    connection.exec_driver_sql(f"ALTER TABLE {offsets.name} RENAME TO {before}")
+    offsets.create(connection)
+    old = sql.table(before, *(sql.column(name) for name in _KEPT))
+    kept = sql.select(*(old.c[name] for name in _KEPT))
+    connection.execute(offsets.insert().from_select(list(_KEPT), kept))
+    connection.exec_driver_sql(f"DROP TABLE {before}")
 
 
 class Ownership:
@@ -153,37 +190,75 @@ class Ownership:
             "Nothing was written"
         )
 
-    def next_offsets(self) -> Offsets:
-        """Return what the tables have, per partition. FencedError as in `transaction`."""
+    def memory(self) -> Memory:
+        """Return what the tables remember. FencedError as in `transaction`."""
         with self.transaction() as connection:
-            rows = connection.execute(
-                sql.select(offsets.c.topic, offsets.c.partition, offsets.c.next_offset).where(
-                    offsets.c.query == self.query
+            here = connection.execute(sql.select(queries).where(queries.c.query == self.query))
+            row = here.one()
+            rows = connection.execute(sql.select(offsets).where(offsets.c.query == self.query))
+            known = {
+                Reader(Partition(r.topic, r.partition), r.source): Stored(r.next_offset, r.topic_id)
+                for r in rows
+            }
+        # Offsets without a batch were written by an older version.
+        used = row.batch is not None or bool(known)
+        last = Last(row.checkpoint, row.batch, row.plan, row.stateful) if used else None
+        return Memory(known, last)
+
+    def commit_batch(self, connection: Connection, batch: Batch, work: Work) -> None:
+        """Write down, inside the transaction of its rows, that the tables have this batch."""
+        for reader in work.forget:
+            connection.execute(offsets.delete().where(*self._place(reader)))
+        for topic, topic_id in work.named.items():
+            connection.execute(
+                offsets.update()
+                .where(
+                    offsets.c.query == self.query,
+                    offsets.c.topic == topic,
+                    offsets.c.topic_id.is_(None),
                 )
+                .values(topic_id=topic_id)
             )
-            return {Partition(topic, number): offset for topic, number, offset in rows}
+        self.advance(connection, work.moves)
+        connection.execute(
+            queries.update()
+            .where(queries.c.query == self.query)
+            .values(
+                checkpoint=batch.checkpoint,
+                batch=batch.number,
+                plan=batch.plan,
+                stateful=batch.stateful,
+            )
+        )
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
-        """Compare and set each partition's next offset, inside the transaction of its rows."""
+        """Compare and set each reader's next offset, inside the transaction of its rows."""
         for move in moves:
-            place = {
-                "query": self.query,
-                "topic": move.partition.topic,
-                "partition": move.partition.number,
-            }
+            values = {"next_offset": move.end, "topic_id": move.topic_id}
             if move.expected is None:
-                connection.execute(offsets.insert().values(next_offset=move.end, **place))
+                place = {
+                    "query": self.query,
+                    "topic": move.reader.partition.topic,
+                    "partition": move.reader.partition.number,
+                    "source": move.reader.source,
+                }
+                connection.execute(offsets.insert().values(**place, **values))
                 continue
             changed = connection.execute(
                 offsets.update()
-                .where(
-                    *(offsets.c[name] == value for name, value in place.items()),
-                    offsets.c.next_offset == move.expected,
-                )
+                .where(*self._place(move.reader), offsets.c.next_offset == move.expected)
                 .values(next_offset=move.end)
             )
             if changed.rowcount != 1:
                 raise FencedError(
-                    f"query {self.query!r}, {move.partition}: the next offset is no longer "
+                    f"query {self.query!r}, {move.reader}: the next offset is no longer "
                     f"{move.expected}; somebody changed it. Nothing was written"
                 )
+
+    def _place(self, reader: Reader) -> tuple[Any, ...]:
+        return (
+            offsets.c.query == self.query,
+            offsets.c.topic == reader.partition.topic,
+            offsets.c.partition == reader.partition.number,
+            offsets.c.source == reader.source,
+        )

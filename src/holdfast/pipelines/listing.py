@@ -6,6 +6,7 @@ an answer unless the caller must have it, and then waits within a bound.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -15,17 +16,22 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from holdfast.pipelines.offsets import Offsets, Partition
+from holdfast.pipelines.offsets import Offsets, Partition, TopicIds
 from holdfast.pipelines.read_range import consumer_settings
 
 REQUEST_S = 5.0
 OFFSETS_S = 2.0  # a partition whose leader does not answer in this time is left out
 WAIT_S = 60.0
+# Nobody has answered yet: then an address is wrong more often than a cluster is just away.
+FIRST_WAIT_S = 10.0
 PAUSE_S = 0.2
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: what a broker without ids is taken to say
+log = logging.getLogger(__name__)
 
 
 class ListingError(RuntimeError):
@@ -44,6 +50,7 @@ _CONSUMER_ONLY = frozenset(
         "queued.max.messages.kbytes",
         "fetch.wait.max.ms",
         "fetch.error.backoff.ms",
+        "fetch.queue.backoff.ms",
     }
 )
 
@@ -54,12 +61,19 @@ class Listing:
     def __init__(self, client: tuple[tuple[str, str], ...]) -> None:
         settings = consumer_settings(client)
         self._committed = settings.get("isolation.level") == "read_committed"
+        self._answered = False
+        self._refusals: dict[str, str] = {}  # what went wrong last, by the address that it names
         # Metadata come from a consumer: an admin client's request would create the topic.
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer({**settings, "error_cb": self._note})
         self._admin_settings = {
             name: value for name, value in settings.items() if name not in _CONSUMER_ONLY
         }
         self._admin = AdminClient(self._admin_settings)
+        self._ids_missed: set[str] = set()
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - it names no address
+            self._refusals[error.str().partition(": ")[0]] = error.str()
 
     def partitions(self, topics: Collection[str]) -> list[Partition]:
         """Return all partitions of these topics. ListingError: unknown, or nobody answers."""
@@ -97,15 +111,22 @@ class Listing:
             time.sleep(PAUSE_S)
 
     def _metadata(self, topic: str) -> Any:
-        deadline = time.monotonic() + WAIT_S
+        begin = time.monotonic()
         while True:
             try:
-                return self._consumer.list_topics(topic, timeout=REQUEST_S)
+                found = self._consumer.list_topics(topic, timeout=REQUEST_S)
             except KafkaException as error:
-                if time.monotonic() > deadline:
+                bound = WAIT_S if self._answered else FIRST_WAIT_S
+                if time.monotonic() - begin > bound:
+                    self._consumer.poll(0)  # which hands over what the client has noted
+                    said = sorted(self._refusals.values()) or [error.args[0].str()]
                     raise ListingError(
-                        f"no broker answers ({error.args[0].str()}); check kafka.bootstrap.servers"
+                        f"no broker answers within {bound:.0f} s ({'; '.join(said)}); "
+                        "check kafka.bootstrap.servers"
                     ) from error
+            else:
+                self._answered = True
+                return found
 
     @staticmethod
     def _numbers(metadata: Any, topic: str) -> list[int]:
@@ -116,6 +137,48 @@ class Listing:
                 raise ListingError(f"topic {topic!r}: {described.error.str()}")
             return []
         return sorted(described.partitions)
+
+    def topic_ids(self, topics: Collection[str], *, all_of_them: bool = False) -> TopicIds:
+        """Return the ids of those topics whose id the cluster tells just now.
+
+        With `all_of_them` it asks again for a while: a topic may have been made a moment ago, and
+        the broker that is asked may not know it yet.
+        """
+        deadline = time.monotonic() + REQUEST_S
+        ids: TopicIds = {}
+        missing = set(topics)
+        while missing:
+            missing = self._ask_ids(missing, ids)
+            if not all_of_them or time.monotonic() > deadline:
+                break
+            time.sleep(PAUSE_S if missing else 0)
+        return ids
+
+    def _ask_ids(self, topics: Collection[str], ids: TopicIds) -> set[str]:
+        """Put what is told into `ids`; return for whom no answer came."""
+        asked = TopicCollection(sorted(topics))
+        unanswered: set[str] = set()
+        futures = self._admin.describe_topics(asked, request_timeout=REQUEST_S)
+        for topic, future in futures.items():
+            try:
+                found = str(future.result().topic_id)
+            except KafkaException:
+                unanswered.add(topic)  # what is wrong with it, the list of partitions says
+                continue
+            if found == NO_ID:
+                self._miss_id(topic)
+            else:
+                ids[topic] = found
+        return unanswered
+
+    def _miss_id(self, topic: str) -> None:
+        if topic not in self._ids_missed:
+            self._ids_missed.add(topic)
+            log.warning(
+                "topic %r: this cluster tells no topic ids (Kafka does since 2.8), so offsets are "
+                "kept by its name: deleted and made anew, it looks like the same topic",
+                topic,
+            )
 
     def earliest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
         return self._ask(partitions, OffsetSpec.earliest(), all_of_them=all_of_them)

@@ -1,14 +1,16 @@
 """Which offsets a batch covers, as pure arithmetic. Owns the text form and the rules of moving on.
 
 It never talks to a cluster: what the cluster says comes in as numbers. An `Offsets` maps a
-partition to the next offset to read; its text is the JVM connector's `{"topic":{"0":17}}`.
+partition to the next offset to read; its text is the JVM connector's `{"topic":{"0":17}}`. A
+`Position` also says which topics these are: a topic that was deleted and made anew has the same
+name and another id. Its text has the id beside the numbers: `{"topic":{"id":"...","0":17}}`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 LATEST = -1
@@ -24,10 +26,24 @@ class Partition(NamedTuple):
 
 
 Offsets = dict[Partition, int]
+TopicIds = dict[str, str]  # a cluster before Kafka 2.8 tells none: then the topic is left out
+ID = "id"  # among a topic's partitions, which are numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a source stands: the next offsets, and the ids of the topics that they count."""
+
+    offsets: Offsets
+    ids: TopicIds = field(default_factory=dict)
 
 
 class DataLossError(RuntimeError):
     """Offsets that the query still needs are no longer in the log."""
+
+
+class TopicMadeAnewError(DataLossError):
+    """A topic was deleted and made anew: the offsets count another one's records."""
 
 
 class OffsetsError(ValueError):
@@ -43,20 +59,49 @@ class Range:
     end: int
 
 
-def to_json(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
+def to_json(
+    offsets: Mapping[Partition, int], ids: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
     """Return the nested form in one canonical order: Spark compares offsets as text."""
-    nested: dict[str, dict[str, int]] = {}
+    nested: dict[str, dict[str, Any]] = {}
     for partition in sorted(offsets):
-        nested.setdefault(partition.topic, {})[str(partition.number)] = offsets[partition]
+        topic = partition.topic
+        if topic not in nested:
+            nested[topic] = {ID: ids[topic]} if ids is not None and topic in ids else {}
+        nested[topic][str(partition.number)] = offsets[partition]
     return nested
 
 
-def to_text(offsets: Mapping[Partition, int]) -> str:
-    return json.dumps(to_json(offsets), separators=(",", ":"))
+def position_to_json(position: Position) -> dict[str, dict[str, Any]]:
+    return to_json(position.offsets, position.ids)
+
+
+def to_text(offsets: Mapping[Partition, int], ids: Mapping[str, str] | None = None) -> str:
+    return json.dumps(to_json(offsets, ids), separators=(",", ":"))
+
+
+def position_from_json(value: Any) -> Position:
+    """Read the nested form, with ids or, as older checkpoints have it, without."""
+    if not isinstance(value, dict):
+        return Position(from_json(value))  # which says what is wrong
+    ids: TopicIds = {}
+    numbers: dict[str, Any] = {}
+    for topic, partitions in value.items():
+        numbers[topic] = partitions
+        if isinstance(partitions, dict) and ID in partitions:
+            numbers[topic] = {name: told for name, told in partitions.items() if name != ID}
+            ids[topic] = partitions[ID]
+            if not (isinstance(ids[topic], str) and ids[topic]):
+                raise OffsetsError(f"topic {topic!r}: {ids[topic]!r} is no id of a topic")
+    return Position(from_json(numbers), ids)
+
+
+def position_from_text(text: str) -> Position:
+    return position_from_json(_parsed(text))
 
 
 def from_json(value: Any) -> Offsets:
-    """Read the nested form. OffsetsError says what is wrong with it."""
+    """Read the nested form without ids. OffsetsError says what is wrong with it."""
     if not isinstance(value, dict):
         raise OffsetsError(f"offsets are an object of topics, not {value!r}")
     offsets: Offsets = {}
@@ -73,11 +118,46 @@ def from_json(value: Any) -> Offsets:
 
 
 def from_text(text: str) -> Offsets:
+    return from_json(_parsed(text))
+
+
+def _parsed(text: str) -> Any:
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise OffsetsError(f"not JSON: {error}") from error
-    return from_json(value)
+
+
+def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the topics that are others now, with both ids. An id that is not told proves nothing.
+
+    >>> made_anew({"a": "1", "b": "2"}, {"a": "3"})
+    {'a': ('1', '3')}
+    """
+    return {
+        topic: (before[topic], now[topic])
+        for topic in sorted(before.keys() & now.keys())
+        if before[topic] != now[topic]
+    }
+
+
+def made_anew_text(changed: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Say, per topic, that it is another one, and what to do to read it."""
+    return [
+        f"topic {topic!r} was deleted and made anew: the query has read the one with id {old}, "
+        f"and now there is the one with id {new}. To read that from its beginning, remove the "
+        f"checkpoint and start with --begin-anew {old} (the sink's begin_anew={{{old!r}}})"
+        for topic, (old, new) in changed.items()
+    ]
+
+
+def out_of_log(start: Mapping[Partition, int], latest: Mapping[Partition, int]) -> list[str]:
+    """Say, per partition, where a query was told to begin past what there is."""
+    return [
+        f"{partition}: startingOffsets is {offset}, but the log ends at {latest[partition]}"
+        for partition, offset in sorted(start.items())
+        if latest.get(partition, offset) < offset
+    ]
 
 
 def resolve(

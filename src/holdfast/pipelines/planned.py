@@ -1,18 +1,27 @@
-"""What a micro-batch was planned to cover, and what of it is still due in a table.
+"""What a micro-batch was planned to cover, as Spark's checkpoint says it.
 
-Owns the reading of Spark's offset log (`CHECKPOINT/offsets/BATCH`) and the comparison with what the
-table already has. A batch's range never comes from its rows: filters and holes hide where it ends.
+Owns the reading of the checkpoint: its id, the offset log (`CHECKPOINT/offsets/BATCH`), and whether
+the query keeps state. A batch's range never comes from its rows: filters and holes hide where it
+ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, Range, from_text
+from holdfast.pipelines.offsets import (
+    OffsetsError,
+    Partition,
+    Position,
+    made_anew,
+    position_from_text,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,113 +31,159 @@ NO_OFFSET = "-"
 
 
 class PlanError(RuntimeError):
-    """The offset log can't be read, or the query does not continue where the table ends."""
+    """The checkpoint can't be read, or the query does not continue where the table ends."""
+
+
+class Reader(NamedTuple):
+    """One partition as one source of the query reads it: a self-join reads each of them twice.
+
+    `source` counts the sources that read this partition, not all of the query: so it stays what it
+    is when a query names other topics in another order.
+    """
+
+    partition: Partition
+    source: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.partition}, source {self.source}" if self.source else str(self.partition)
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """Of [start, end), the table lacks [begin, end). `expected` is what it has; None: no entry."""
+class Planned:
+    """Offsets [start, end) for one reader. Without `topic_id` the cluster tells none."""
 
-    partition: Partition
+    reader: Reader
     start: int
-    begin: int
     end: int
-    expected: int | None
-
-    @property
-    def partial(self) -> bool:
-        """Some rows of the range are in the table already and must not be written again."""
-        return self.begin > self.start
+    topic_id: str | None = None
 
 
-def parse_offset_log(text: str, name: str) -> Offsets:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A micro-batch before it is written. `plan` tells two plans under one number apart."""
+
+    number: int
+    checkpoint: str  # the checkpoint's own id, which Spark gave it
+    plan: str
+    stateful: bool
+    ranges: tuple[Planned, ...]
+
+
+def parse_offset_log(text: str, name: str) -> list[Position | None]:
     """Read one entry: a version, a line about the batch, then one line for each source."""
     lines = text.splitlines()
     if len(lines) < 3 or lines[0] != OFFSET_LOG_VERSION:
         raise PlanError(f"{name}: not an offset log of version {OFFSET_LOG_VERSION}")
-    merged: Offsets = {}
+    sources: list[Position | None] = []
     for line in lines[2:]:
         if line == NO_OFFSET:
+            sources.append(None)
             continue
         try:
-            offsets = from_text(line)
+            sources.append(position_from_text(line))
         except OffsetsError as error:
             raise PlanError(
                 f"{name}: a source whose offsets are not those of holdfast ({error}); "
                 "the sink can't tell what its batches cover"
             ) from error
-        if both := merged.keys() & offsets.keys():
-            raise PlanError(f"{name}: two sources of the query read {min(both)}")
-        merged |= offsets
-    return merged
+    return sources
 
 
 def planned_ranges(
-    before: Mapping[Partition, int] | None, after: Mapping[Partition, int]
-) -> list[Range]:
+    before: Sequence[Position | None] | None, after: Sequence[Position | None]
+) -> tuple[Planned, ...]:
     """Return what lies between two entries, empty ranges too.
 
     Batch 0 (`before` is None) and a partition's first appearance are empty: the source pins where a
-    query begins before it reads.
+    query begins before it reads. A topic made anew appears for the first time, whatever its name.
     """
-    known = before or {}
-    planned = []
-    for partition, end in sorted(after.items()):
-        start = known.get(partition, end)
-        if end < start:
-            raise PlanError(f"{partition}: planned backwards, from {start} to {end}")
-        planned.append(Range(partition, start, end))
-    return planned
+    earlier = [None] * len(after) if before is None else list(before)
+    if len(earlier) != len(after):
+        raise PlanError(f"the query had {len(earlier)} sources, and now it has {len(after)}")
+    planned: list[Planned] = []
+    seen: dict[Partition, int] = {}
+    for old, new in zip(earlier, after, strict=True):
+        if new is None:
+            continue
+        known = {} if old is None else old.offsets
+        other = {} if old is None else made_anew(old.ids, new.ids)
+        for partition, end in sorted(new.offsets.items()):
+            start = end if partition.topic in other else known.get(partition, end)
+            if end < start:
+                raise PlanError(f"{partition}: planned backwards, from {start} to {end}")
+            reader = Reader(partition, seen.get(partition, 0))
+            seen[partition] = reader.source + 1
+            planned.append(Planned(reader, start, end, new.ids.get(partition.topic)))
+    return tuple(planned)
 
 
-def due(planned: Iterable[Range], stored: Mapping[Partition, int]) -> list[Due]:
-    """Compare the plan with the table's next offsets; PlanError when rows between would be missing.
+class Checkpoint:
+    """One query's checkpoint, on this machine's disk or anywhere Spark can read."""
 
-    What the table has already is a replay: after a crash between the table's commit and Spark's
-    (the whole batch), or after the checkpoint was removed (up to the middle of a batch).
-    """
-    found = []
-    for batch in planned:
-        expected = stored.get(batch.partition)
-        if expected is None:
-            found.append(Due(batch.partition, batch.start, batch.start, batch.end, None))
-        elif expected < batch.start:
-            raise PlanError(
-                f"{batch.partition}: the table ends at offset {expected}, but the query goes on "
-                f"at {batch.start}: rows would be missing. Start it with startingOffsets=earliest "
-                f"or at {expected}, or give the query another name"
-            )
-        elif expected < batch.end:
-            found.append(Due(batch.partition, batch.start, expected, batch.end, expected))
-    return found
-
-
-class OffsetLog:
-    """Spark's offset log of one checkpoint, on this machine's disk or anywhere Spark can read."""
-
-    def __init__(self, checkpoint: str, session: SparkSession | None = None) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, path: str, session: SparkSession | None = None) -> None:
+        self._path = path.rstrip("/")
         self._session = session
 
-    def planned(self, batch: int) -> list[Range]:
-        """Return the ranges of a batch whose entry Spark has written, which is before it runs."""
-        before = self._entry(batch - 1) if batch else None
-        return planned_ranges(before, self._entry(batch))
+    def batch(self, number: int) -> Batch:
+        """Return a batch whose entry Spark has written, which is before it runs."""
+        text, name = self._entry(number)
+        after = parse_offset_log(text, name)
+        before = parse_offset_log(*self._entry(number - 1)) if number else None
+        return Batch(
+            number=number,
+            checkpoint=self._id(),
+            # The whole entry: watermark and time decide about a batch's rows, as offsets do.
+            plan=hashlib.sha256(text.encode()).hexdigest(),
+            stateful=self._exists("state"),
+            ranges=planned_ranges(before, after),
+        )
 
-    def _entry(self, batch: int) -> Offsets:
-        name = f"{self._checkpoint.rstrip('/')}/offsets/{batch}"
-        return parse_offset_log(self._read(name), name)
-
-    def _read(self, name: str) -> str:
-        parts = urlsplit(name)
+    def _id(self) -> str:
+        name = f"{self._path}/metadata"
         try:
-            if not parts.scheme:
-                return Path(name).read_text()
-            if parts.scheme == "file":
-                return Path(unquote(parts.path)).read_text()
-        except OSError as error:
-            raise PlanError(f"{name}: {error.strerror}; is this the query's checkpoint?") from error
+            found = json.loads(self._read(name))["id"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PlanError(f"{name}: not what Spark writes about a checkpoint") from error
+        return str(found)
+
+    def _entry(self, batch: int) -> tuple[str, str]:
+        name = f"{self._path}/offsets/{batch}"
+        return self._read(name), name
+
+    def _local(self, name: str) -> Path | None:
+        parts = urlsplit(name)
+        if not parts.scheme:
+            return Path(name)
+        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+    def _reading_session(self, name: str) -> SparkSession:
         if self._session is None:
             raise PlanError(f"{name}: reading it needs the Spark session")
-        rows = self._session.read.text(name, wholetext=True).collect()
-        return str(rows[0][0])
+        return self._session
+
+    def _read(self, name: str) -> str:
+        local = self._local(name)
+        if local is None:
+            rows = self._reading_session(name).read.text(name, wholetext=True).collect()
+            return str(rows[0][0])
+        try:
+            return local.read_text()
+        except OSError as error:
+            raise PlanError(f"{name}: {error.strerror}; is this the query's checkpoint?") from error
+
+    def _exists(self, folder: str) -> bool:
+        """Return whether the checkpoint has this folder; `state` is made before batch 0 runs."""
+        name = f"{self._path}/{folder}"
+        local = self._local(name)
+        if local is not None:
+            return local.is_dir()
+        from pyspark.errors import AnalysisException  # noqa: PLC0415 - local ones need no Spark
+
+        session = self._reading_session(name)
+        try:
+            session.read.format("binaryFile").option("recursiveFileLookup", "true").load(name)
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return False
+        return True

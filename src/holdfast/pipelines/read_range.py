@@ -48,6 +48,9 @@ _CLIENT_DEFAULTS = {
     "queued.max.messages.kbytes": "16384",
     "fetch.wait.max.ms": "100",
     "fetch.error.backoff.ms": "100",
+    # By default librdkafka looks a second later whether a full queue was drained; a worker drains
+    # it in a tenth of that and then waits.
+    "fetch.queue.backoff.ms": "2",
     "reconnect.backoff.max.ms": "1000",
     "topic.metadata.refresh.interval.ms": "30000",
 }

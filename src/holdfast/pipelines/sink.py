@@ -1,21 +1,22 @@
 """Sinks for foreachBatch: rows and offsets in one transaction, and the plain control without.
 
 Owns the order of the steps: what was planned, what of it is due, then one transaction that checks
-the owner's epoch, compares and sets the next offsets, and takes the rows as they stream out of
-Spark. How rows become a table's is a `Recipe`.
+the owner's epoch, compares and sets the next offsets, notes the batch, and takes the rows as they
+stream out of Spark. How rows become a table's is a `Recipe`. It must never leave a batch's rows
+uncomputed: a stateful query's state is only kept when somebody has taken its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
 
-from holdfast.pipelines.fence import FencedError, Ownership, open_engine
-from holdfast.pipelines.planned import Due, OffsetLog, PlanError, due
+from holdfast.pipelines.due import Due, Rows, Work, decide
+from holdfast.pipelines.fence import Ownership, open_engine
+from holdfast.pipelines.planned import Batch, Checkpoint, PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,8 +42,10 @@ class ExactlyOnceSink:
     """`writeStream.foreachBatch(sink)`: every row of the query in the tables once, whatever dies.
 
     `query` is the name under which the tables remember how far they are; keep it when a checkpoint
-    is deleted or moved. `checkpoint` is the query's checkpointLocation. Rows should keep the
-    columns topic, partition and offset: they are needed when a batch is already half there.
+    is deleted or moved. `checkpoint` is the query's checkpointLocation. Rows of a query without
+    state should keep the columns topic, partition and offset: they are needed when a batch is
+    already half there. `begin_anew` names topics and checkpoints, by the ids that an error told,
+    that are over: what the tables remember under them is forgotten, and their rows stay.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class ExactlyOnceSink:
         recipe: Recipe,
         *,
         checkpoint: str,
+        begin_anew: Collection[str] = (),
         on_commit: OnCommit | None = None,
     ) -> None:
         """Take the query over: from now on its former owner can't commit."""
@@ -59,44 +63,48 @@ class ExactlyOnceSink:
         self._engine: Engine = open_engine(url)
         self._recipe = recipe
         self._checkpoint = checkpoint
+        self._begin_anew = frozenset(begin_anew)
         self.ownership = Ownership.take(self._engine, query)
         with self.ownership.transaction() as connection:
             recipe.prepare(connection)
         # Spark wraps what is raised in a batch; whoever runs the query finds it here.
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
             self._process(frame, batch)
-        except (FencedError, PlanError, SQLAlchemyError) as error:
+        except BaseException as error:
             self.failure = error
             raise
 
-    def _process(self, frame: DataFrame, batch: int) -> None:
-        planned = OffsetLog(self._checkpoint, frame.sparkSession).planned(batch)
-        moves = due(planned, self.ownership.next_offsets())
-        if not moves:
-            return  # all of it is in the tables: a replay
-        there = {r.partition for r in planned if r.start < r.end} - {m.partition for m in moves}
-        selected = frame
-        if there or any(move.partial for move in moves):
-            selected = _without_old_rows(frame, moves)
-        chunks = chunked(selected.toLocalIterator(prefetchPartitions=True))
+    def _process(self, frame: DataFrame, number: int) -> None:
+        batch = Checkpoint(self._checkpoint, frame.sparkSession).batch(number)
+        todo = decide(batch, self.ownership.memory(), self._begin_anew, self.ownership.query)
+        if todo.rows is Rows.NONE:
+            _consume(frame)
+        if todo.replay:
+            return
+        rows = self._commit(batch, todo, _chosen(frame, todo))
+        if self._on_commit is not None:
+            self._on_commit(number, rows)
+
+    def _commit(self, batch: Batch, todo: Work, rows: Iterable[Any]) -> int:
+        """Write the rows, and that the tables have them, in one transaction. Return how many."""
+        chunks = chunked(rows)
         # Spark works before the transaction opens: the lock is not held while nothing is there.
         first = next(chunks, [])
-        if first and all(move.start == move.end for move in moves):
+        if first and not batch.stateful and all(r.start == r.end for r in batch.ranges):
             raise PlanError(
-                f"batch {batch} was planned empty but has rows: this sink needs "
+                f"batch {batch.number} was planned empty but has rows: this sink needs "
                 'format("holdfast"), which writes down where a query begins'
             )
+        count = 0
         with self.ownership.transaction() as connection:
-            self.ownership.advance(connection, moves)
-            rows = 0
+            self.ownership.commit_batch(connection, batch, todo)
             for chunk in chain([first] if first else [], chunks):
                 self._recipe.write(connection, chunk)
-                rows += len(chunk)
-        if self._on_commit is not None:
-            self._on_commit(batch, rows)
+                count += len(chunk)
+        return count
 
     def close(self) -> None:
         self._engine.dispose()
@@ -109,18 +117,26 @@ class AppendSink:
         self._on_commit = on_commit
         self._engine = open_engine(url)
         self._recipe = recipe
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         with self._engine.begin() as connection:
             recipe.prepare(connection)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
+        try:
+            rows = self._append(frame)
+        except BaseException as error:
+            self.failure = error
+            raise
+        if self._on_commit is not None:
+            self._on_commit(batch, rows)
+
+    def _append(self, frame: DataFrame) -> int:
         rows = 0
         with self._engine.begin() as connection:
             for chunk in chunked(frame.toLocalIterator(prefetchPartitions=True)):
                 self._recipe.write(connection, chunk)
                 rows += len(chunk)
-        if self._on_commit is not None:
-            self._on_commit(batch, rows)
+        return rows
 
     def close(self) -> None:
         self._engine.dispose()
@@ -131,6 +147,19 @@ def chunked(rows: Iterable[Any], size: int = CHUNK_ROWS) -> Iterator[list[SinkRo
     iterator = iter(rows)
     while chunk := [row.asDict() for row in islice(iterator, size)]:
         yield chunk
+
+
+def _consume(frame: DataFrame) -> None:
+    """Compute every row and keep none: Spark commits state only for what was computed."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _chosen(frame: DataFrame, todo: Work) -> Iterable[Any]:
+    if todo.rows is Rows.NONE:
+        return ()
+    selected = frame if todo.rows is Rows.ALL else _without_old_rows(frame, todo.moves)
+    rows: Iterable[Any] = selected.toLocalIterator(prefetchPartitions=True)
+    return rows
 
 
 def _without_old_rows(frame: DataFrame, moves: Sequence[Due]) -> DataFrame:
@@ -144,8 +173,8 @@ def _without_old_rows(frame: DataFrame, moves: Sequence[Due]) -> DataFrame:
     wanted = None
     for move in moves:
         here: Column = (
-            (frame["topic"] == move.partition.topic)
-            & (frame["partition"] == move.partition.number)
+            (frame["topic"] == move.reader.partition.topic)
+            & (frame["partition"] == move.reader.partition.number)
             & (frame["offset"] >= move.begin)
         )
         wanted = here if wanted is None else wanted | here

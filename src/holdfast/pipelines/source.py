@@ -38,7 +38,15 @@ from pyspark.sql.types import (
 
 from holdfast.pipelines import offsets as moves
 from holdfast.pipelines.listing import Listing
-from holdfast.pipelines.offsets import DataLossError, Offsets, Partition, Range
+from holdfast.pipelines.offsets import (
+    DataLossError,
+    Offsets,
+    Partition,
+    Position,
+    Range,
+    TopicIds,
+    TopicMadeAnewError,
+)
 from holdfast.pipelines.options import OptionError, SourceOptions, parse
 from holdfast.pipelines.read_range import Access, data_loss_text, read_range
 
@@ -136,6 +144,16 @@ class _Planner:
             raise DataLossError(data_loss_text(said))
         log.warning("going on without data that was lost: %s", "; ".join(said))
 
+    def made_anew(self, before: TopicIds, now: TopicIds) -> set[str]:
+        """Return the topics that are others now, after failing or noting it."""
+        changed = moves.made_anew(before, now)
+        said = "; ".join(moves.made_anew_text(changed))
+        if said and self.options.fail_on_data_loss:
+            raise TopicMadeAnewError(said)
+        if said:
+            log.warning("going on with what is there now: %s", said)
+        return set(changed)
+
     def tasks(self, planned: Sequence[Range], earliest: Mapping[Partition, int]) -> list[Any]:
         """One task for each range; what aged out of it is loss, said here, before a task starts."""
         starts = {r.partition: r.start for r in planned}
@@ -169,6 +187,12 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         planner = self._planner
         start = planner.resolved(planner.options.starting, "startingOffsets")
         end = planner.resolved(planner.options.ending, "endingOffsets")
+        if isinstance(planner.options.ending, int):
+            planner.lost(moves.out_of_log(start, end))
+        elif odd := [p for p in sorted(start) if end[p] < start[p]]:
+            raise OptionError(
+                f"endingOffsets: {odd[0]}: {end[odd[0]]} is before startingOffsets, {start[odd[0]]}"
+            )
         earliest = planner.listing.earliest(list(start), all_of_them=True)
         tasks = planner.tasks(moves.ranges(start, end), earliest)
         # Spark calls `read(InputPartition(None))` when there is nothing; an empty range says it.
@@ -190,46 +214,59 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def __init__(self, options: SourceOptions) -> None:
         self._planner = _Planner(options)
-        self._initial: Offsets | None = None
+        self._initial: Position | None = None
         self._pinned = False
         self._target: Offsets | None = None
         self._seen: Offsets = {}  # where the logs ended when we last looked
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:
-            self._initial = self._planner.resolved(
-                self._planner.options.starting, "startingOffsets"
-            )
-        return moves.to_json(self._initial)
+            planner = self._planner
+            wanted = planner.options.starting
+            offsets = planner.resolved(wanted, "startingOffsets")
+            if not isinstance(wanted, int):
+                planner.lost(moves.out_of_log(offsets, planner.listing.latest(list(offsets))))
+            topics = {partition.topic for partition in offsets}
+            ids = planner.listing.topic_ids(topics, all_of_them=True)
+            self._initial = Position(offsets, ids)
+        return moves.position_to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         rows_max = self._planner.options.rows_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        begin = moves.from_json(start)
+        begin = moves.position_from_json(start)
         if not self._pinned and begin == self._initial:
             self._pinned = True
-            return moves.to_json(begin)
-        earliest, latest = self._ends(begin)
+            return moves.position_to_json(begin)
+        present = self._present()
+        listing = self._planner.listing
+        earliest, latest = listing.earliest(present), listing.latest(present)
+        # Asked for after the offsets: these are not those of a topic that came a moment later.
+        topics = {partition.topic for partition in [*begin.offsets, *present]}
+        ids = listing.topic_ids(topics)
+        others = self._planner.made_anew(begin.ids, ids)
+        # What counts a topic that is gone is dropped; the new one's partitions enter as new ones.
+        kept = {p: offset for p, offset in begin.offsets.items() if p.topic not in others}
+        self._seen |= latest
+        self._planner.lost(
+            moves.vanished(kept, present)
+            + moves.aged_out(kept, earliest)
+            + moves.cut_short(kept, latest)
+        )
+        if self._target is not None:
+            earliest, latest = self._up_to_target(self._target, kept, present, earliest, latest)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return moves.to_json(moves.advance(begin, earliest, latest, rows_max))
+        end = moves.advance(kept, earliest, latest, rows_max)
+        # An id that is not told just now stays what it was: nothing says that it changed.
+        return moves.to_json(end, begin.ids | ids)
 
-    def _ends(self, begin: Offsets) -> tuple[Offsets, Offsets]:
-        """Return the logs' beginnings and ends as they are now, loss already said."""
+    def _present(self) -> list[Partition]:
         listing, options = self._planner.listing, self._planner.options
         if options.partitions:
-            present = listing.existing(options.partitions)
-        else:
-            present = listing.existing_of(options.topics)
-        self._planner.lost(moves.vanished(begin, present))
-        earliest = listing.earliest(present)
-        latest = listing.latest(present)
-        self._seen |= latest
-        self._planner.lost(moves.aged_out(begin, earliest) + moves.cut_short(begin, latest))
-        if self._target is not None:
-            earliest, latest = self._up_to_target(self._target, begin, present, earliest, latest)
-        return earliest, latest
+            return listing.existing(options.partitions)
+        return listing.existing_of(options.topics)
 
     def _up_to_target(
         self,
@@ -263,11 +300,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return moves.to_json(self._seen) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Plan one batch. Being asked means that its offsets stand in the log: it is pinned."""
+        """Plan one batch. Being asked means that its offsets stand in the log: it is pinned.
+
+        Spark also asks for a batch that it planned in an earlier life: meanwhile the topic may have
+        become another one, whose records are not those of the plan.
+        """
         self._pinned = True
-        planned = moves.ranges(moves.from_json(start), moves.from_json(end))
+        before, after = moves.position_from_json(start), moves.position_from_json(end)
+        entered = moves.made_anew(before.ids, after.ids)
+        planned = [
+            planned
+            for planned in moves.ranges(before.offsets, after.offsets)
+            if planned.partition.topic not in entered
+        ]
         if not planned:
             return []
+        ids = self._planner.listing.topic_ids({r.partition.topic for r in planned})
+        others = self._planner.made_anew(after.ids, ids)
+        planned = [r for r in planned if r.partition.topic not in others]
         earliest = self._planner.listing.earliest([r.partition for r in planned])
         tasks: list[InputPartition] = self._planner.tasks(planned, earliest)
         return tasks

@@ -1,0 +1,38 @@
+"""Goal: what a driver is told on its command line reaches the sink. Method: its own parser."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from holdfast.pipelines import driver
+from holdfast.pipelines.due import Last, Memory, Rows, Work, decide
+from holdfast.pipelines.lines import Lines
+from holdfast.pipelines.planned import Batch, PlanError
+from holdfast.pipelines.sink import ExactlyOnceSink
+
+
+@pytest.mark.slow
+def test_ids_that_are_over_are_forgotten_as_often_as_they_are_named(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    driver.add_options(parser)
+    words = [
+        *("--bootstrap-server", "nowhere:1", "--topic", "t", "--query", "q"),
+        *("--database", f"sqlite:///{tmp_path}/table.db", "--checkpoint", str(tmp_path / "new")),
+    ]
+    fresh = Batch(number=0, checkpoint="new", plan="", stateful=True, ranges=())
+    memory = Memory({}, Last("old", 7, "", stateful=True))
+
+    def weigh(*begin_anew: str) -> Work:
+        switches = [word for name in begin_anew for word in ("--begin-anew", name)]
+        sink = driver._sink(parser.parse_args([*words, *switches]), Lines(), driver.say_committed)
+        assert isinstance(sink, ExactlyOnceSink)
+        sink.close()
+        return decide(fresh, memory, sink._begin_anew, "q")
+
+    for named in ((), ("other",)):
+        with pytest.raises(PlanError, match="--begin-anew old"):
+            weigh(*named)
+    assert weigh("other", "old").rows is Rows.ALL
