@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.clients.replica_files import position_of, stored_batches
+from holdfast.clients.replica_files import RECOVERY_POINTS, position_of, stored_batches
 from holdfast.judge.history import IsrChange, LeaderChange
 from holdfast.lab import disks
 from holdfast.lab.moving import expect_even
@@ -202,7 +202,7 @@ def replica(tmp_path: Path) -> Path:
             for offset in range(first, 6 if first == 0 else 10)
         ]
         (directory / f"{first:020}.log").write_bytes(b"".join(batches))
-    (data / disks.RECOVERY_POINTS).write_text("0\n1\nfoo 0 4\n")
+    (data / RECOVERY_POINTS).write_text("0\n1\nfoo 0 4\n")
     (data / disks.CLEAN_SHUTDOWN).write_text("{}")
     return directory
 

@@ -49,7 +49,7 @@ class RawConsumer:
 
     def run(self, stopping: threading.Event) -> None:
         """Read until told to stop. Bytes that are no records stop all readers: see `failure`."""
-        self._position("beginning")
+        self._position("beginning", told=False)
         try:
             while not stopping.is_set():
                 if not self._fetch():
@@ -90,7 +90,7 @@ class RawConsumer:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # The end is the nearest place that there is; the watermark may be unknown (-1).
             self._next = max(answer.log_start_offset, min(self._next, answer.high_watermark), 0)
-            self._position("OFFSET_OUT_OF_RANGE")
+            self._position("OFFSET_OUT_OF_RANGE", told=True)
             return False
         if answer.error_code:
             self._refresh = True
@@ -120,13 +120,14 @@ class RawConsumer:
                 committed_end=committed_end,
             )
 
-    def _position(self, reason: str) -> None:
+    def _position(self, reason: str, *, told: bool) -> None:
         self._recorder.record(
             Position,
             topic=self._topic,
             partition=self._partition,
             offset=self._next,
             reason=reason,
+            told=told,
         )
 
 

@@ -66,15 +66,20 @@ class RawProducer:
         acks: str = "all",
         timeout_ms: int = 10_000,
         size: int = 100,
+        timestamp: int | None = None,
         numbers: itertools.count[int] | None = None,
     ) -> None:
-        """`timeout_ms` bounds the node's wait and, half a second later, ours."""
+        """`timeout_ms` bounds the node's wait and, half a second later, ours.
+
+        `timestamp` is that of every record: None: the time of sending, NO_TIMESTAMP: none.
+        """
         self._driver = Driver(bootstrap, recorder.process, timeout_s=timeout_ms / 1000 + 0.5)
         self._topic = topic
         self._recorder = recorder
         self._acks = acks
         self._timeout_ms = timeout_ms
         self._size = size
+        self._timestamp = timestamp
         self._numbers = numbers if numbers is not None else itertools.count()
         self._posted: deque[_Posted] = deque()
         self._refresh = True
@@ -99,6 +104,7 @@ class RawProducer:
             digest=digest_of(value),
             size=len(value),
             key=key,
+            timestamp=self._timestamp,
         )
         self._recorder.flush()
         try:
@@ -147,7 +153,7 @@ class RawProducer:
         record = Record(
             key=None if key is None else key.encode(),
             value=value,
-            timestamp=time.time_ns() // 1_000_000,
+            timestamp=time.time_ns() // 1_000_000 if self._timestamp is None else self._timestamp,
         )
         data = PartitionProduceData(index=partition, records=bytes(build_batch([record])))
         return ProduceRequest(
@@ -221,6 +227,11 @@ def main(arguments: list[str]) -> int:
     add("--rate", type=float, default=50.0, help="records a second for each partition")
     add("--timeout-ms", type=int, default=10_000)
     add("--size", type=int, default=100)
+    add(
+        "--timestamp",
+        type=int,
+        help="of every record, in ms; -1: it carries none",
+    )
     found = parser.parse_args(arguments)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -236,6 +247,7 @@ def main(arguments: list[str]) -> int:
                 acks=found.acks,
                 timeout_ms=found.timeout_ms,
                 size=found.size,
+                timestamp=found.timestamp,
                 numbers=numbers,
             )
             arguments_of = (producer, partition, found.rate, 5, stopping)

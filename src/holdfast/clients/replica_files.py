@@ -15,6 +15,9 @@ from holdfast.wire.batch import batches, crc_matches
 from holdfast.wire.errors import WireError
 
 SEGMENT_BYTES_MAX = 2 << 30
+LOG_STARTS = "log-start-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HEADER_LINES = 2  # of a checkpoint: its version, how many lines follow
 
 
 class DamagedFileError(Exception):
@@ -27,6 +30,41 @@ class StoredBatch:
     last_offset: int
     epoch: int
     digest: str
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReplica:
+    """One replica's files: it holds [begin, end), in these batches."""
+
+    begin: int
+    end: int
+    batches: list[StoredBatch]
+
+
+def stored_replica(directory: Path) -> StoredReplica:
+    """Read all of one partition's directory. DamagedFileError, OSError."""
+    bases = [int(path.stem) for path in sorted(directory.glob("*.log"))]
+    if not bases:
+        raise DamagedFileError(f"{directory} has no segment")
+    batches = list(stored_batches(directory))
+    end = batches[-1].last_offset + 1 if batches else bases[-1]
+    begin = max(bases[0], checkpointed(directory, LOG_STARTS))
+    return StoredReplica(min(begin, end), end, batches)
+
+
+def checkpointed(directory: Path, checkpoint: str) -> int:
+    """Return what a checkpoint beside a partition's directory says of it; 0: nothing."""
+    topic, _, partition = directory.name.rpartition("-")
+    try:
+        lines = (directory.parent / checkpoint).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return 0
+    for line in lines[HEADER_LINES:]:
+        name, number, offset = line.split()
+        if (name, number) == (topic, partition):
+            return int(offset)
+    return 0
 
 
 def stored_batches(directory: Path) -> Iterator[StoredBatch]:
@@ -45,6 +83,7 @@ def stored_batches(directory: Path) -> Iterator[StoredBatch]:
                     last_offset=header.base_offset + header.last_offset_delta,
                     epoch=header.leader_epoch,
                     digest=f"{zlib.crc32(data[position:end]):08x}",
+                    size=header.size,
                 )
         except WireError as error:
             raise DamagedFileError(f"{path}: {error}") from error

@@ -73,7 +73,8 @@ class VerifiableConsumer:
         if options.statistics is not None:
             config["stats_cb"] = self._statistics
         self._consumer = confluent_kafka.Consumer(config, logger=None)
-        self._ends: dict[int, tuple[int, int]] = {}
+        # Of partitions that are still to be read: begin, end, and when these were asked for.
+        self._ends: dict[int, tuple[int, int, float]] = {}
         self._next: dict[int, int] = {}
         self._at_eof: set[int] = set()
         self._lost: set[int] = set()  # partitions whose position the cluster no longer knows
@@ -100,7 +101,8 @@ class VerifiableConsumer:
             if begin is None:
                 return False
             self._next[partition] = begin
-            self._position(partition, begin, "beginning")
+            # Where it begins was asked for, but for a read to wherever there is no more.
+            self._position(partition, begin, "beginning", told=not options.until_eof)
         self._recorder.flush()
         self._assign()
         done = False
@@ -130,18 +132,22 @@ class VerifiableConsumer:
     def _assign(self) -> None:
         self._consumer.assign([self._at(number, self._next[number]) for number in self._next])
 
-    def _ask_ends(self, partition: int, deadline: float) -> tuple[int, int] | None:
-        """Where a partition begins and ends (the high watermark); None: not told in time."""
+    def _ask_ends(self, partition: int, deadline: float) -> tuple[int, int, float] | None:
+        """Where a partition begins and ends (the high watermark); None: not told in time.
+
+        The third is when that was asked for: what is acknowledged from then on may be missing.
+        """
         at = self._kafka.TopicPartition(self._options.topic, partition)
         wanted = dict(self._options.ends).get(partition, 0)
         while not self._stopping and time.monotonic() < deadline:
+            asked_ms = time.monotonic_ns() // 1000 / 1000  # as the events have it
             try:
                 low, high = self._consumer.get_watermark_offsets(at, timeout=ASK_S)
             except self._kafka.KafkaException:
                 self._consumer.poll(POLL_S)
                 continue
             if high >= wanted:
-                return int(low), int(high)
+                return int(low), int(high), asked_ms
             self._consumer.poll(POLL_S)  # what is not committed yet can't be read yet
         return None
 
@@ -189,25 +195,35 @@ class VerifiableConsumer:
                 return  # tried again after the next messages
             here = min(max(self._next[partition], ends[0]), ends[1])
             self._next[partition] = here
-            self._position(partition, here, "position lost")
+            self._position(partition, here, "position lost", told=True)
+            if partition in self._ends:
+                # What is gone by now is no part of the read any more.
+                _, end, asked_ms = self._ends[partition]
+                self._ends[partition] = (min(here, end), end, asked_ms)
             self._lost.discard(partition)
         self._assign()
 
-    def _position(self, partition: int, offset: int, reason: str) -> None:
+    def _position(self, partition: int, offset: int, reason: str, *, told: bool) -> None:
         self._recorder.record(
             Position,
             topic=self._options.topic,
             partition=partition,
             offset=offset,
             reason=reason,
+            told=told,
         )
 
     def _all_read(self) -> bool:
         """Say of each partition that is read to its end that it is; True once all are."""
-        for partition, (begin, end) in list(self._ends.items()):
+        for partition, (begin, end, asked_ms) in list(self._ends.items()):
             if self._next[partition] >= end:
                 self._recorder.record(
-                    ReadEnd, topic=self._options.topic, partition=partition, begin=begin, end=end
+                    ReadEnd,
+                    topic=self._options.topic,
+                    partition=partition,
+                    begin=begin,
+                    end=end,
+                    asked_ms=asked_ms,
                 )
                 del self._ends[partition]
         self._recorder.flush()

@@ -42,6 +42,7 @@ class Options:
     size: int = 100
     delivery_timeout_ms: int = 30_000
     flush_timeout_s: float = 40.0
+    timestamp: int | None = None  # of every record; None: the time of sending
     config: tuple[tuple[str, str], ...] = ()
 
     def client_config(self) -> dict[str, Any]:
@@ -131,6 +132,7 @@ class VerifiableProducer:
                 digest=digest_of(value),
                 size=len(value),
                 key=key,
+                timestamp=options.timestamp,
             )
         self._recorder.flush()
         for name, partition, key, value in batch:
@@ -138,6 +140,7 @@ class VerifiableProducer:
 
     def _produce(self, name: str, partition: int, key: str, value: bytes) -> None:
         topic = self._options.topic
+        given = {} if self._options.timestamp is None else {"timestamp": self._options.timestamp}
 
         def answered(error: Any, message: Any) -> None:
             self._answered(name, partition, error, message)
@@ -145,7 +148,7 @@ class VerifiableProducer:
         deadline = time.monotonic() + QUEUE_FULL_WAIT_S
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, on_delivery=answered)
+                self._producer.produce(topic, value, key, partition, on_delivery=answered, **given)
             except BufferError:
                 if time.monotonic() < deadline:
                     self._producer.poll(TICK_S)
@@ -207,6 +210,7 @@ def parse(arguments: list[str]) -> Options:
     add("--keys", type=int, default=5)
     add("--size", type=int, default=100, help="bytes of a value")
     add("--delivery-timeout-ms", type=int, default=30_000)
+    add("--timestamp", type=int, help="of every record, in ms; it can't be without one here")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="for librdkafka")
     found = vars(parser.parse_args(arguments))
     pairs = tuple(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.clients.recorder import Recorder
-from holdfast.clients.replica_files import DamagedFileError, stored_batches
-from holdfast.judge.history import ReplicaBatch
+from holdfast.clients.replica_files import DamagedFileError, stored_replica
+from holdfast.judge.history import Replica, ReplicaBatch
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.wants import names
@@ -75,7 +75,7 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> bool:
 
 
 def note_replicas(run: Run, recorder: Recorder, topic: str) -> None:
-    """Write every replica's batches into the history."""
+    """Write what every replica holds into the history."""
     for partition, nodes in replicas_of(run, topic).items():
         for node in nodes:
             _note_replica(run, recorder, node, partition, topic)
@@ -83,13 +83,10 @@ def note_replicas(run: Run, recorder: Recorder, topic: str) -> None:
 
 def end_of(run: Run, node: int, partition: int, topic: str | None = None) -> int:
     """Where a replica's files end; -1 while they can't be read."""
-    end = 0
     try:
-        for batch in stored_batches(replica_directory(run, node, partition, topic)):
-            end = batch.last_offset + 1
+        return stored_replica(replica_directory(run, node, partition, topic)).end
     except (OSError, DamagedFileError):
         return -1
-    return end
 
 
 def replica_directory(run: Run, node: int, partition: int, topic: str | None = None) -> Path:
@@ -102,20 +99,27 @@ def replica_directory(run: Run, node: int, partition: int, topic: str | None = N
 
 
 def _note_replica(run: Run, recorder: Recorder, node: int, partition: int, topic: str) -> None:
+    """Write down what one replica holds, also if that is nothing."""
     try:
-        for batch in stored_batches(replica_directory(run, node, partition, topic)):
-            recorder.record(
-                ReplicaBatch,
-                topic=topic,
-                partition=partition,
-                node=node,
-                offset=batch.offset,
-                last_offset=batch.last_offset,
-                epoch=batch.epoch,
-                digest=batch.digest,
-            )
+        stored = stored_replica(replica_directory(run, node, partition, topic))
     except (OSError, DamagedFileError) as error:
         run.check(f"{topic}-{partition}, files of {node}", "whole", str(error), kept=False)
+        return
+    recorder.record(
+        Replica, topic=topic, partition=partition, node=node, begin=stored.begin, end=stored.end
+    )
+    for batch in stored.batches:
+        recorder.record(
+            ReplicaBatch,
+            topic=topic,
+            partition=partition,
+            node=node,
+            offset=batch.offset,
+            last_offset=batch.last_offset,
+            epoch=batch.epoch,
+            digest=batch.digest,
+            size=batch.size,
+        )
 
 
 def log_directories(run: Run, node: int) -> list[Path]:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from holdfast.clients.replica_files import DamagedFileError, position_of
+from holdfast.clients.replica_files import (
+    RECOVERY_POINTS,
+    DamagedFileError,
+    checkpointed,
+    position_of,
+)
 from holdfast.lab.closing import end_of, log_directories, replica_directory
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-HEADER_LINES = 2  # of a checkpoint: its version, how many lines follow
 
 
 def replace_disk(run: Run, node: int) -> None:
@@ -69,16 +72,7 @@ def cut_back(run: Run, node: int, partition: int, end: int) -> None:
 
 def recovery_point(directory: Path) -> int:
     """Up to which offset a replica is synced for certain, as its directory's checkpoint says."""
-    topic, _, partition = directory.name.rpartition("-")
-    try:
-        lines = (directory.parent / RECOVERY_POINTS).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return 0
-    for line in lines[HEADER_LINES:]:
-        name, number, offset = line.split()
-        if (name, number) == (topic, partition):
-            return int(offset)
-    return 0
+    return checkpointed(directory, RECOVERY_POINTS)
 
 
 def _assert_dead(run: Run, node: int) -> None:

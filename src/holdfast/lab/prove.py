@@ -41,6 +41,7 @@ from holdfast.lab.scenario import Part, Scenario, load_scenario
 
 # What a run can end with, through no fault of the cluster's promise.
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
+REASONS_MAX = 3  # why a run is undecided, in its sentence
 KIND = "proof"
 
 
@@ -94,11 +95,14 @@ class PartResult:
             doubtful = counts.unknown + counts.unanswered
             words += f"; {counts.refused:,} refused, {doubtful:,} unknown"
             words += f" ({counts.unknown_in_log:,} of them in the log)"
+        if judgement.expired_text:
+            words += f"; {judgement.expired_text}"
         if failed:
             words += f"; {failed} of {len(self.checks)} checks not as they must be"
         if self.broke_off is not None:
             words += ". It broke off, and this is what was seen until then"
-        return f"{words}. Observed: {judgement.observed.value}."
+        why = f" ({'; '.join(judgement.undecided[:REASONS_MAX])})" if judgement.undecided else ""
+        return f"{words}. Observed: {judgement.observed.value}{why}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

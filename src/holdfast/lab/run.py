@@ -21,6 +21,7 @@ from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DOWN_ACTIONS
+from holdfast.lab.allowed import Allowed
 from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.observer import Observer, View
 from holdfast.lab.parameters import TOPIC, LabError, Parameters
@@ -74,6 +75,7 @@ class Run:
                 config=parameters.node_config,
             )
             self._recorder = Recorder(self.history / "lab.jsonl", "lab")
+            self.allowed = Allowed(self._recorder, parameters.node_config)
         except (OSError, ClusterError) as error:
             raise LabError(f"the run can't begin: {error}") from error
         self.begin_s = time.monotonic()
@@ -148,6 +150,7 @@ class Run:
         """Create the topic with these replicas, watch it, and wait until all of it is in sync."""
         assignment = self.parameters.assignment() if assignment is None else assignment
         wanted = self.topic_configs(configs)
+        self.allowed.expect(self.topic, len(assignment), wanted)
         try:
             admin.create_topic(self.driver, self.topic, assignment, wanted)
         except (admin.AdminError, DriverError) as error:
@@ -159,6 +162,7 @@ class Run:
         parameters = self.parameters
         partitions, copies = parameters.partitions, parameters.replication_factor
         wanted = self.topic_configs(configs)
+        self.allowed.expect(self.topic, partitions, wanted)
         try:
             admin.place_topic(self.driver, self.topic, partitions, copies, wanted)
         except (admin.AdminError, DriverError) as error:
@@ -246,13 +250,24 @@ class Run:
         return self._start(name, "raw_consumer", values)
 
     def raw_client(
-        self, name: str, *, acks: str, timeout_ms: int = 10_000, topic: str | None = None
+        self,
+        name: str,
+        *,
+        acks: str,
+        timeout_ms: int = 10_000,
+        topic: str | None = None,
+        timestamp: int | None = None,
     ) -> RawProducer:
         """Make a raw producer in this process, for a schedule that must be exact."""
         recorder = Recorder(self.history / f"{name}.jsonl", name)
         bootstrap = self.cluster.bootstrap_servers
         return RawProducer(
-            bootstrap, topic or self.topic, recorder, acks=acks, timeout_ms=timeout_ms
+            bootstrap,
+            topic or self.topic,
+            recorder,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            timestamp=timestamp,
         )
 
     def acknowledge(self, client: RawProducer, partition: int, count: int) -> int:
@@ -361,12 +376,24 @@ class Run:
 
     def alter_topic(self, **configs: str) -> None:
         """Set topic configs at run time; underscores stand for dots."""
-        values: dict[str, str | None] = {k.replace("_", "."): v for k, v in configs.items()}
+        values = {key.replace("_", "."): value for key, value in configs.items()}
         self.note("topic set to " + ", ".join(f"{key}={value}" for key, value in values.items()))
+        self.allowed.change(self.topic, values)
         try:
-            admin.alter_topic(self.driver, self.topic, values)
+            admin.alter_topic(self.driver, self.topic, dict(values))
         except (admin.AdminError, DriverError) as error:
             raise LabError(f"the topic can't be altered: {error}") from error
+
+    def delete_records(self, offsets: Mapping[int, int]) -> None:
+        """Delete everything before these offsets of partitions, and say so first."""
+        named = ", ".join(f"P{p} before {offset}" for p, offset in offsets.items())
+        self.note(f"records are deleted by name: {named}")
+        self.allowed.delete(self.topic, offsets)
+        wanted = {(self.topic, partition): offset for partition, offset in offsets.items()}
+        try:
+            admin.delete_records(self.driver, wanted)
+        except (admin.AdminError, DriverError) as error:
+            raise LabError(f"the records can't be deleted: {error}") from error
 
     # -- waiting and expecting -----------------------------------------------------------------
 

@@ -104,7 +104,9 @@ class Law:
             if topic == run.topic:
                 run.make_topic(assignment, configs)
             else:
-                admin.create_topic(run.driver, topic, assignment, run.topic_configs(configs))
+                wanted = run.topic_configs(configs)
+                run.allowed.expect(topic, len(assignment), wanted)
+                admin.create_topic(run.driver, topic, assignment, wanted)
             self._clients[topic] = run.raw_client(f"producer-{topic}", acks="all", topic=topic)
         run.note(f"{len(self.topics)} topics, of every RF and every min ISR")
         self._wait_in_sync("all to be in sync", whole=True)

@@ -1,0 +1,62 @@
+"""Says in the history which partitions belong to a run, and what of them may go.
+
+Whoever configures retention or deletes records writes it down here first: without such an event the
+judge calls whatever is gone lost. It asks the cluster for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.clients.recorder import Recorder
+from holdfast.config.topic import TopicSettings
+from holdfast.judge.history import DeleteRecords, Expected, Retention
+
+
+class Allowed:
+    """What was configured of each topic."""
+
+    def __init__(self, recorder: Recorder, node_config: Mapping[str, str]) -> None:
+        self._recorder = recorder
+        self._node_config = node_config
+        self._topics: dict[str, tuple[int, dict[str, str]]] = {}  # partitions, configs
+
+    def expect(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Say that a topic is about to be made with these configs, and is to be judged."""
+        self._topics[topic] = (partitions, dict(configs))
+        for partition in range(partitions):
+            self._recorder.record(Expected, topic=topic, partition=partition)
+        self._write(topic, configs)
+
+    def change(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Say that a topic is about to get these configs.
+
+        Each broker hears of it at a moment of its own, so whatever was allowed before still is.
+        """
+        partitions, before = self._topics[topic]
+        self._topics[topic] = (partitions, {**before, **configs})
+        self._write(topic, before, self._topics[topic][1])
+
+    def delete(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Say that everything before these offsets of partitions is about to be deleted."""
+        for partition, offset in offsets.items():
+            self._recorder.record(DeleteRecords, topic=topic, partition=partition, offset=offset)
+        self._recorder.flush()
+
+    def _write(self, topic: str, *policies: Mapping[str, str]) -> None:
+        """Write for each partition what any of these configs lets go."""
+        ages, sizes = [], []
+        for configs in policies:
+            settings = TopicSettings.resolve(configs, static=self._node_config)
+            if "delete" in settings.cleanup_policy:
+                ages.append(settings.retention_ms)
+                sizes.append(settings.retention_bytes)
+        for partition in range(self._topics[topic][0]):
+            self._recorder.record(
+                Retention,
+                topic=topic,
+                partition=partition,
+                retention_ms=min((each for each in ages if each >= 0), default=None),
+                retention_bytes=min((each for each in sizes if each >= 0), default=None),
+            )
+        self._recorder.flush()

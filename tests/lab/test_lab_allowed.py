@@ -1,0 +1,143 @@
+"""Goal: the history says of each partition that it is judged, and what of it may go, as configured;
+and of each replica what it holds, also where that is nothing.
+
+Method: what is configured is compared with the events; replicas are files written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.clients.recorder import Recorder
+from holdfast.clients.replica_files import (
+    LOG_STARTS,
+    DamagedFileError,
+    StoredReplica,
+    stored_replica,
+)
+from holdfast.judge.history import DeleteRecords, Event, Expected, Retention, read_events
+from holdfast.lab.allowed import Allowed
+from holdfast.wire.batch import Record, build_batch
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+class Written:
+    """What `Allowed` writes, with these settings of every node."""
+
+    def __init__(self, directory: Path, **node_config: str) -> None:
+        self._path = directory / "lab.jsonl"
+        config = {key.replace("_", "."): value for key, value in node_config.items()}
+        self._recorder = Recorder(self._path, "lab")
+        self.allowed = Allowed(self._recorder, config)
+
+    def events(self) -> list[Event]:
+        self._recorder.flush()
+        with self._path.open("rb") as file:
+            return list(read_events(file))
+
+    def limits(self) -> list[tuple[int | None, int | None]]:
+        """Age and size of each policy, of partition 0."""
+        return [
+            (event.retention_ms, event.retention_bytes)
+            for event in self.events()
+            if isinstance(event, Retention) and event.partition == 0
+        ]
+
+    def close(self) -> None:
+        self._recorder.close()
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[Written]:
+    found = Written(tmp_path)
+    yield found
+    found.close()
+
+
+def test_every_partition_is_expected_and_has_its_policy(written: Written) -> None:
+    written.allowed.expect("foo", 2, {"retention.ms": "5", "retention.bytes": "7"})
+    events = written.events()
+    assert [e.partition for e in events if isinstance(e, Expected)] == [0, 1]
+    assert [e.partition for e in events if isinstance(e, Retention)] == [0, 1]
+    assert written.limits() == [(5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("node", "topic", "limits"),
+    [
+        ({}, {}, (WEEK_MS, None)),
+        ({}, {"retention.ms": "-1"}, (None, None)),
+        ({"log_retention_ms": "3"}, {}, (3, None)),
+        ({"log_retention_hours": "1"}, {"retention.bytes": "0"}, (3_600_000, 0)),
+        ({"log_retention_ms": "3"}, {"cleanup.policy": ""}, (None, None)),
+    ],
+)
+def test_what_is_not_set_is_the_node_s(
+    tmp_path: Path,
+    node: dict[str, str],
+    topic: dict[str, str],
+    limits: tuple[int | None, int | None],
+) -> None:
+    written = Written(tmp_path, **node)
+    written.allowed.expect("foo", 1, topic)
+    assert written.limits() == [limits]
+    written.close()
+
+
+def test_a_change_leaves_what_was_allowed_before(written: Written) -> None:
+    """Nobody knows when the last broker has heard of it."""
+    written.allowed.expect("foo", 1, {"retention.ms": "50"})
+    written.allowed.change("foo", {"retention.ms": "5", "retention.bytes": "100"})
+    written.allowed.change("foo", {"retention.ms": "-1"})
+    written.allowed.change("foo", {"retention.bytes": "-1"})
+    assert written.limits() == [(50, None), (5, 100), (5, 100), (None, 100)]
+
+
+def test_a_deletion_is_named(written: Written) -> None:
+    written.allowed.delete("foo", {1: 7})
+    (event,) = written.events()
+    assert isinstance(event, DeleteRecords)
+    assert (event.partition, event.offset) == (1, 7)
+
+
+def directory_with(root: Path, **segments: bytes) -> Path:
+    directory = root / "foo-0"
+    directory.mkdir()
+    for base, data in segments.items():
+        (directory / f"{int(base[1:]):020}.log").write_bytes(data)
+    return directory
+
+
+def batch(base: int, count: int) -> bytes:
+    records = [Record(value=b"v", timestamp=1) for _ in range(count)]
+    return bytes(build_batch(records, base_offset=base))
+
+
+def extent(stored: StoredReplica) -> tuple[int, int, list[tuple[int, int, int]]]:
+    return stored.begin, stored.end, [(b.offset, b.last_offset, b.size) for b in stored.batches]
+
+
+def test_a_replica_holds_what_its_files_do(tmp_path: Path) -> None:
+    one, two = batch(4, 2), batch(6, 1)
+    directory = directory_with(tmp_path, b4=one, b6=two)
+    found = extent(stored_replica(directory))
+    assert found == (4, 7, [(4, 5, len(one)), (6, 6, len(two))])
+
+
+def test_a_replica_that_holds_nothing_has_a_place_all_the_same(tmp_path: Path) -> None:
+    assert extent(stored_replica(directory_with(tmp_path, b9=b""))) == (9, 9, [])
+
+
+def test_a_replica_begins_where_its_checkpoint_says(tmp_path: Path) -> None:
+    directory = directory_with(tmp_path, b0=batch(0, 3))
+    (tmp_path / LOG_STARTS).write_text("0\n2\nbar 0 1\nfoo 0 2\n")
+    assert stored_replica(directory).begin == 2
+
+
+def test_a_directory_without_a_segment_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(DamagedFileError):
+        stored_replica(directory_with(tmp_path))
