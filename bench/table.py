@@ -17,7 +17,9 @@ _THROUGHPUT = (
 
 _RATIOS = (
     "Ratio: MB/s against the floor's, else against Apache Kafka's. By CPU: how much more the same"
-    " CPU time carries; where other work shares the processors, this is the steadier one."
+    " CPU time carries; where other work shares the processors, this is the steadier one. Spread:"
+    " highest less lowest MB/s of the rounds, of the median. Where we lose to Apache Kafka, else to"
+    " the floor, the most comes first."
 )
 
 
@@ -34,9 +36,9 @@ def render(report: dict[str, Any]) -> str:
     measured = {name: engines for name, engines in cases.items() if _is_load(engines)}
     if measured:
         headings = ["case", "engine", *(heading for _, heading, _, _ in _THROUGHPUT)]
-        headings += ["ratio", "by CPU"]
+        headings += ["ratio", "by CPU", "of Apache Kafka", "spread"]
         lines += [_row(headings), _row(["--"] * len(headings))]
-        for name, engines in measured.items():
+        for name, engines in sorted(measured.items(), key=lambda case: _standing(case[1])):
             lines += [_row(cells) for cells in _rows(name, engines)]
         lines += ["", _RATIOS, ""]
     others = {name: engines for name, engines in cases.items() if name not in measured}
@@ -56,7 +58,8 @@ def _conditions(report: dict[str, Any]) -> str:
     load = machine["load_average"][0]
     return (
         f"{machine['cpus']} CPUs, Python {machine['python']}, load average before the run"
-        f" {load:.1f}; took {report['took_s']} s."
+        f" {load:.1f}; {report['rounds']} rounds, each case loaded for {report['warm_s']:g} s on"
+        f" each engine before the first; took {report['took_s']} s."
     )
 
 
@@ -78,8 +81,25 @@ def _rows(name: str, engines: dict[str, Any]) -> list[list[str]]:
                 _ratio(metrics, reference, "mb_per_s"),
                 _ratio(reference, metrics, "cpu_ms_per_mb"),
             ]
+        apache = engines.get("apache", metrics)
+        ratios.append("" if apache is metrics else _ratio(metrics, apache, "mb_per_s"))
+        ratios.append(_spread(metrics["mb_per_s"]))
         rows.append([name if not rows else "", engine, *cells, *ratios])
     return rows
+
+
+def _standing(engines: dict[str, Any]) -> float:
+    """Return our MB/s by Apache Kafka's, else by the floor's; cases without either come last."""
+    ours = next((metrics for name, metrics in engines.items() if name.startswith("holdfast")), None)
+    other = engines.get("apache") or engines.get("floor")
+    if ours is None or other is None or not other["mb_per_s"]["median"]:
+        return float("inf")
+    return float(ours["mb_per_s"]["median"] / other["mb_per_s"]["median"])
+
+
+def _spread(metric: dict[str, Any]) -> str:
+    rounds, middle = metric.get("rounds", ()), metric["median"]
+    return f"{(max(rounds) - min(rounds)) / middle:.0%}" if middle and len(rounds) > 1 else ""
 
 
 def _ratio(metrics: dict[str, Any], other: dict[str, Any], name: str) -> str:
