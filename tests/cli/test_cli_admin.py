@@ -170,6 +170,9 @@ def test_cat_produces_and_consumes(
     assert cat("-C", "-e", "-q", "-o", "-1") == b"plain\n"
     assert cat("-C", "-q", "-o", "0", "-c", "1", "-K", "=") == b"k1=v1\n"
     assert cat("-C", "-e", "-q", "-o", "end") == b""
+    assert cat("-C", "-e", "-q", "-o", "99") == b""  # seen to begin anew, at the first message
+    assert cli.run(["cat", "-b", bootstrap, "-t", name, "-C", "-e", "-o", "99"]) == 0
+    assert b"holds offsets 0 to 3, not 99: reading from 3" in capfdbinary.readouterr().err
     (first, *_) = cat("-C", "-e", "-q", "-J").splitlines()
     assert json.loads(first)["payload"] == "v1"
     assert name.encode() in cat("-L")

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
 WHOM = {"--bootstrap-server", "--data-dir"}
+# Holds what each of the options that read a file is after.
+FILE = (
+    '{"topics":[{"topic":"t"}],'
+    '"partitions":[{"topic":"t","partition":0,"offset":3,"replicas":[1]}]}'
+)
 # What an option is given as, where it takes a value.
 VALUES = {
     "--partitions": "3",
@@ -159,7 +164,7 @@ def test_an_option_with_effect_is_taken(
     run: Run, command: str, action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: no more is refused. Method: the same address; the only complaint is that it's dead."""
-    (tmp_path / "file").write_text('{"partitions":[{"topic":"t","partition":0,"offset":3}]}')
+    (tmp_path / "file").write_text(FILE)
     monkeypatch.chdir(tmp_path)
     actions, goes_with, _ = COMMANDS[command]
     taken = [option for option, suited in goes_with.items() if action in suited]
@@ -209,7 +214,6 @@ def test_an_option_with_effect_is_taken(
         "cat -P -t t -b a -X bootstrap.servers=b",
         "cat -P -t t -z gzip -X compression.codec=lz4",
         "cat -P -t t -b a --data-dir d",
-        "cat -P -t t -D=",
         "cat -P -t t -D ; file",
         "cat -C -t t -J -f %s",
         "cat -C -t t -J -K :",
@@ -220,13 +224,29 @@ def test_an_option_with_effect_is_taken(
         "cat -P -C -t t",
         "cat -P -t t -l a b",
         "cat -C -t t -m 0",
+        "cat -C -t t -m 1e30",
+        "cat -C -t t -p 99999999999",
+        "cat -P -t t -p -2",
+        "cat -C -t t -o s@99999999999999999999",
+        "cat -C -t t -o -99999999999999999999",
         "cat -C",
     ],
 )
 def test_what_makes_no_sense_together(run: Run, line: str) -> None:
-    """Goal: status 2 and no output. Method: each command's contradictions, one by one."""
+    """Goal: status 2 and no output. Method: each command's contradictions, one by one.
+
+    Nobody is asked: that would be status 2 as well, where there is no cluster to default to.
+    """
     outcome = run(*line.split())
     assert (outcome.status, outcome.output) == (2, "")
+    assert "to default to" not in outcome.errors
+
+
+def test_a_delimiter_that_is_empty(run: Run) -> None:
+    """Goal: no search without an end, no trace. Method: -D '', which never ended, and -K ''."""
+    for option in ("-D", "-K"):
+        outcome = run("cat", "-P", "-t", "t", option, "", "-b", "127.0.0.1:1")
+        assert (outcome.status, f"{option} is empty" in outcome.errors) == (2, True)
 
 
 def test_a_guessed_mode_is_named(run: Run) -> None:

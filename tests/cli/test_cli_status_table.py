@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from holdfast.cli.status_table import render
+from holdfast.cli.status_table import _summary, render
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
@@ -49,6 +49,16 @@ def test_nothing_is_cut_off(width: int) -> None:
     assert "…" not in text
     for word in ("broker+controller", ADDRESS, "running", "5/5", "active"):
         assert word in text
+
+
+def test_without_a_controller_nothing_is_said_of_leaders() -> None:
+    """Goal: an old picture isn't shown as present. Method: counts that there are none of."""
+    seen = ClusterStatus(
+        cluster_id="x", bootstrap_servers=ADDRESS, nodes=(), topics=1, partitions=2
+    )
+    text = _summary(seen).plain
+    assert text.startswith("1 topic, 2 partitions, as they were when a controller was last active")
+    assert "all replicas in sync" not in text
 
 
 def test_what_a_narrow_terminal_leaves_out() -> None:

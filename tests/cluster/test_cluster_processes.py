@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,21 @@ def test_a_stranger_with_the_same_pid_is_left_alone(child: tuple[int, str]) -> N
     other = identity[:-1] + ("1" if identity[-1] != "1" else "2")
     assert processes.state(pid, other) is State.DEAD
     assert not processes.send(pid, other, signal.SIGKILL)
+    assert processes.state(pid, identity) is State.RUNNING
+
+
+@pytest.mark.process
+def test_a_stranger_of_another_boot_is_left_alone(child: tuple[int, str]) -> None:
+    """Goal: after a reboot the same pid and the same start tick are nobody we know.
+
+    Method: the identity that `cluster.json` would hold, had the machine been booted since.
+    """
+    pid, identity = child
+    boot, slash, ticks = identity.partition("/")
+    assert (boot, slash) == (Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "/")
+    earlier = f"{uuid.uuid4()}/{ticks}"
+    assert processes.state(pid, earlier) is State.DEAD
+    assert not processes.send(pid, earlier, signal.SIGKILL)
     assert processes.state(pid, identity) is State.RUNNING
 
 

@@ -1,11 +1,12 @@
 """What the administrative commands ask of a cluster: topics, settings, elections, in plain values.
 
 Owns the requests and the reading of their answers, for any Kafka. A code that comes back becomes a
-`CommandError` with the broker's own message. Prints nothing and knows no options.
+`CommandError` with the broker's own message. Prints nothing but a warning; knows no options.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +16,14 @@ from typing import Any, Self
 
 from holdfast.cli import CommandError
 from holdfast.clients.admin import AdminError, reassignments
-from holdfast.clients.driver import Driver, NodeChoice, UnsupportedError
+from holdfast.clients.driver import AnswerLostError, Driver, NodeChoice, UnsupportedError
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 
 REQUEST_TIMEOUT_MS = 30_000
 ANSWER_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1000 + 5
 CONTROLLER_MOVES_TIMEOUT_S = 10.0
+MOVES_TIMEOUT_S = 3.0  # of what a description only adds: without a controller nobody answers
 PAUSE_S = 0.1
 PAGES_MAX = 10_000
 
@@ -158,8 +160,12 @@ class Admin:
     def _note_moves(self, topics: Sequence[Topic]) -> None:
         """Say of each partition whether it is being moved, if the cluster tells us."""
         try:
-            moves = reassignments(self._driver)
-        except (UnsupportedError, AdminError):
+            moves = reassignments(self._driver, timeout_s=MOVES_TIMEOUT_S)
+        except UnsupportedError:
+            return
+        except (AdminError, AnswerLostError) as error:
+            why = f"no controller says what is being moved ({error})"
+            print(f"warning: {why}; the rest is as brokers last knew it", file=sys.stderr)
             return
         for topic in topics:
             for position, partition in enumerate(topic.partitions):

@@ -14,12 +14,13 @@ import typer
 
 from holdfast.cli import EXIT_USAGE, CommandError
 from holdfast.cli.cat_format import parse_header, parse_offsets, unescape, writer
-from holdfast.cli.options import ClusterDir, did_you_mean, key_values, refuse_idle, target
+from holdfast.cli.options import did_you_mean, key_values, refuse_idle, target
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_PORT = 9092
 DEFAULT_DELIMITER = "\\n"
 FIRST_ANSWER_S = 5.0
+PARTITION_MAX = (1 << 31) - 1
 SERVERS = ("bootstrap.servers", "metadata.broker.list")
 COMPRESSION = ("compression.codec", "compression.type")
 GOES_WITH: Mapping[str, Sequence[str]] = {
@@ -64,10 +65,20 @@ Brokers = Annotated[
         show_default="the local cluster",
     ),
 ]
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", metavar="DIR", help="The local cluster there, instead of -b."),
+]
 Topic = Annotated[str | None, typer.Option("-t", metavar="TOPIC", help="The topic.")]
 Partition = Annotated[
     int | None,
-    typer.Option("-p", metavar="N", help="The partition; -1 or none: any (-P), all (-C)."),
+    typer.Option(
+        "-p",
+        metavar="N",
+        help="The partition; -1 or none: any (-P), all (-C).",
+        min=-1,
+        max=PARTITION_MAX,
+    ),
 ]
 Key = Annotated[
     str | None, typer.Option("-k", metavar="KEY", help="-P: the same key for all messages.")
@@ -124,7 +135,10 @@ Lines = Annotated[
 ]
 Tee = Annotated[bool, typer.Option("-T", help="-P: write what is sent to output.")]
 TimeoutS = Annotated[
-    float, typer.Option("-m", metavar="SECONDS", help="Bound for the first answer.", min=0.001)
+    float,
+    typer.Option(
+        "-m", metavar="SECONDS", help="Bound for the first answer.", min=0.001, max=86_400
+    ),
 ]
 Properties = Annotated[
     list[str] | None,
@@ -139,7 +153,7 @@ def cat(
     consume: Consume = False,
     metadata: ListMetadata = False,
     brokers: Brokers = None,
-    data_dir_option: ClusterDir = None,
+    data_dir_option: DataDir = None,
     topic: Topic = None,
     partition: Partition = None,
     key: Key = None,
@@ -185,12 +199,14 @@ def cat(
         "-T": tee,
     }
     _check(mode, given, topic=topic, guessed=not (produce or consume or metadata))
-    settings = _settings(brokers, data_dir_option, properties or [], codec)
     between_keys = None if key_delimiter is None else unescape(key_delimiter)
     between = unescape(DEFAULT_DELIMITER if delimiter is None else delimiter)
     start, stop_ms = parse_offsets(offsets or [])
     if mode == "-P" and not between:
         raise CommandError("-D is empty: what stands between two messages?", code=EXIT_USAGE)
+    if mode == "-P" and between_keys == b"":
+        raise CommandError("-K is empty: what stands between key and value?", code=EXIT_USAGE)
+    settings = _settings(brokers, data_dir_option, properties or [], codec)
     from holdfast.cli import cat_list, cat_modes  # noqa: PLC0415 - librdkafka loads for real work
 
     if mode == "-L":

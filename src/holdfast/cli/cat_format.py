@@ -192,9 +192,11 @@ def parse_offsets(texts: Sequence[str]) -> tuple[Start, int | None]:
             start = Start(offset=END)
         elif text == "stored":
             start = Start(stored=True)
-        elif re.fullmatch(r"-?\d+", text):
+        elif abs(_number_in(text)) > OFFSET_MAX:
+            raise CommandError(f"-o {text}: no offset or time is that large.", code=EXIT_USAGE)
+        elif re.fullmatch(r"-?\d{1,4000}", text, re.ASCII):
             start = Start(offset=int(text))
-        elif re.fullmatch(r"[se]@\d+", text):
+        elif re.fullmatch(r"[se]@\d{1,4000}", text, re.ASCII):
             if text[0] == "s":
                 start = Start(timestamp_ms=int(text[2:]))
             else:
@@ -208,4 +210,10 @@ def parse_offsets(texts: Sequence[str]) -> tuple[Start, int | None]:
     return start or Start(offset=0), stop_ms
 
 
+def _number_in(text: str) -> int:
+    found = re.fullmatch(r"(?:[se]@)?(-?\d{1,4000})", text, re.ASCII)
+    return int(found[1]) if found else 0
+
+
 END = -1 << 63
+OFFSET_MAX = (1 << 63) - 1

@@ -29,6 +29,7 @@ MESSAGE_BYTES_MAX = 1 << 30
 BATCH = 500
 POLL_S = 0.2
 FLUSH_S = 1.0
+LAST_FLUSH_S = 5.0  # after Ctrl-C: what has been read is still sent
 DEFAULT_CLIENT_ID = "holdfast-cat"
 # Of no meaning where nothing is committed, but librdkafka's consumer insists on one.
 NO_GROUP = "holdfast-cat"
@@ -101,20 +102,29 @@ def produce(
     except KafkaException as error:
         raise unreachable(settings, error) from None
     failures: list[str] = []
+    sent = 0
 
     def delivered(error: KafkaError | None, _message: Any) -> None:
         if error is not None:
             failures.append(error.str())
 
-    for sent, (key, value) in enumerate(_messages(production, files, lines=lines), start=1):
-        _send(producer, production, key, value, delivered)
-        if production.tee:
-            sys.stdout.buffer.write((value or b"") + production.delimiter)
-        if failures or sent == production.count:
-            break
-    while producer.flush(FLUSH_S):
-        pass  # librdkafka's own delivery time-out is the bound
-    sys.stdout.flush()
+    try:
+        for key, value in _messages(production, files, lines=lines):
+            _send(producer, production, key, value, delivered)
+            sent += 1
+            if production.tee:
+                sys.stdout.buffer.write((value or b"") + production.delimiter)
+            if failures or sent == production.count:
+                break
+        while producer.flush(FLUSH_S):
+            pass  # librdkafka's own delivery time-out is the bound
+    except KeyboardInterrupt:
+        left = producer.flush(LAST_FLUSH_S)
+        done = sent - left - len(failures)
+        print(f"\nInterrupted. {done} of {sent} messages are acknowledged.", file=sys.stderr)
+        raise
+    finally:
+        sys.stdout.flush()
     if failures:
         raise CommandError(f"-t {production.topic}: {len(failures)} not delivered: {failures[0]}")
 
@@ -280,7 +290,14 @@ def _started(consumer: Any, consumption: Consumption, partition: int) -> TopicPa
     elif start.offset < 0:
         offset = max(low, high + start.offset)
     else:
-        offset = max(low, start.offset)
+        # Out of range librdkafka would begin anew at the first record there is.
+        offset = min(max(low, start.offset), high)
+        if offset != start.offset > 0 and not consumption.quiet:
+            print(
+                f"% {consumption.topic} [{partition}] holds offsets {low} to {high}, not "
+                f"{start.offset}: reading from {offset}",
+                file=sys.stderr,
+            )
     return TopicPartition(consumption.topic, partition, offset)
 
 

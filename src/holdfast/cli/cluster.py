@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
 from holdfast.cli.addressing import WHO_HELP, addressed
-from holdfast.cli.options import AsJson, DataDir, data_dir, did_you_mean
+from holdfast.cli.options import AsJson, DataDir, data_dir, did_you_mean, listed
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import to_json
 from holdfast.cluster.nodes import ClusterStatus
@@ -34,11 +36,27 @@ def down(data_dir_option: DataDir = None) -> None:
     if not any(cluster.state(node.id) is not State.DEAD for node in cluster.nodes):
         print(f"The cluster in {cluster.directory} is not running.")
         return
-    killed = cluster.down()
+    try:
+        killed = cluster.down()
+    except KeyboardInterrupt:
+        left = [node.id for node in cluster.nodes if cluster.state(node.id) is not State.DEAD]
+        _say_interrupted(f"{nodes_text(left)} may still run. `holdfast down` again goes on.")
+        raise
     print(f"The cluster in {cluster.directory} is down.")
     if killed:
-        names = ", ".join(map(str, killed))
-        raise CommandError(f"Nodes {names} didn't end in time and were killed.")
+        raise CommandError(f"{nodes_text(killed)} didn't end in time, and had to be killed.")
+
+
+def nodes_text(ids: Sequence[int]) -> str:
+    """Return "Node 1" or "Nodes 1 and 2"; "No node" for none."""
+    if not ids:
+        return "No node"
+    return f"Node{'' if len(ids) == 1 else 's'} {listed([str(each) for each in ids])}"
+
+
+def _say_interrupted(text: str) -> None:
+    sys.stdout.flush()
+    print(f"\nInterrupted. {text}", file=sys.stderr)
 
 
 def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
@@ -108,9 +126,13 @@ def kill(
     nodes = addressed(cluster, who, suited)
     for node in nodes:  # all at once, so that they go together
         cluster.kill(node, name, wait=False)
-    for node in nodes:
-        cluster.wait_signalled(node, name)
-        print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
+    try:
+        for node in nodes:
+            cluster.wait_signalled(node, name)
+            print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
+    except KeyboardInterrupt:
+        _say_interrupted(f"SIG{name} has been sent; `holdfast status` shows what comes of it.")
+        raise
 
 
 def start(
@@ -122,7 +144,11 @@ def start(
     nodes = addressed(cluster, who, (State.DEAD,))
     for node in nodes:
         cluster.start_node(node, wait=False)
-    for node in nodes:
-        cluster.wait_serving(node)
-        started = cluster.node(node)
-        print(f"Node {node} serves on {started.address} as process {started.pid}.")
+    try:
+        for node in nodes:
+            cluster.wait_serving(node)
+            started = cluster.node(node)
+            print(f"Node {node} serves on {started.address} as process {started.pid}.")
+    except KeyboardInterrupt:
+        _say_interrupted("What was started goes on; `holdfast status` shows it.")
+        raise

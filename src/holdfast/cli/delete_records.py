@@ -40,7 +40,9 @@ Partition = Annotated[
 ]
 BeforeOffset = Annotated[
     int | None,
-    typer.Option("--before-offset", metavar="N", help="With --partition: what to keep.", min=0),
+    typer.Option(
+        "--before-offset", metavar="N", help="With --partition: the first offset that stays.", min=0
+    ),
 ]
 AllRecords = Annotated[
     bool, typer.Option("--all", help="With --topic: everything that is committed.")

@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli import EXIT_FAILED, CommandError
 from holdfast.cli.reassignment_files import as_json as written
-from holdfast.cli.reassignment_files import read_brokers, read_topics
 from holdfast.clients import reassigning
 from holdfast.clients.admin import reassign, reassignments
 from holdfast.clients.driver import Driver
@@ -62,20 +60,14 @@ class Mover:
                 removing = f" removing: {_ids(move.removing)}." if move.removing else ""
                 print(f"{topic}-{partition}: replicas: {_ids(move.replicas)}.{adding}{removing}")
 
-    def propose(self, topics_file: Path | None, broker_list: str | None) -> None:
+    def propose(self, topics: Sequence[str], brokers: Sequence[int]) -> None:
         """Kafka's --generate: the topics, spread over these brokers."""
-        if topics_file is None or broker_list is None:
-            raise CommandError(
-                "--generate takes --topics-to-move-json-file FILE and --broker-list ID,...",
-                code=EXIT_USAGE,
-            )
-        current = reassigning.assignment(self._driver, read_topics(topics_file))
+        current = reassigning.assignment(self._driver, list(topics))
         known = self._brokers()
-        wanted = read_brokers(broker_list)
-        missing = [broker for broker in wanted if broker not in known]
+        missing = [broker for broker in brokers if broker not in known]
         if missing:
             raise CommandError(f"--broker-list: no broker {_ids(missing)} is alive.")
-        planner = Planner(current, {broker: known[broker] for broker in wanted})
+        planner = Planner(current, {broker: known[broker] for broker in brokers})
         planner.use_only_known_brokers()
         planner.spread()
         print(f"Current partition replica assignment\n{written(current)}\n")
@@ -85,10 +77,7 @@ class Mover:
         self, topics: Sequence[str], factor: int | None, removed: Sequence[int], spread: bool
     ) -> Assignment:
         """What changes for these purposes, topics [] meaning all of them."""
-        if factor is not None and not topics:
-            raise CommandError(
-                "--replication-factor takes --topic NAME: of which topics?", code=EXIT_USAGE
-            )
+        assert topics or factor is None, "the command asks of which topics"
         current = reassigning.assignment(self._driver, list(topics) or None, internal=bool(removed))
         known = self._brokers()
         _check_there(removed, known, current)

@@ -62,11 +62,6 @@ def prove(
     from holdfast.lab.parameters import LabError  # noqa: PLC0415
     from holdfast.lab.scenario import load_scenario  # noqa: PLC0415
 
-    if show_list:
-        print_list()
-        return
-    if not scenario:
-        fail("Which scenario? `holdfast prove --list` names them.")
     flags: dict[str, Any] = {
         "acks": acks,
         "replication_factor": replication_factor,
@@ -83,6 +78,13 @@ def prove(
         "profile": profile,
     }
     given = {name: value for name, value in flags.items() if value is not None}
+    if show_list:
+        if scenario or given or config or output or not control:
+            fail("--list names the scenarios and runs none: leave the rest out.")
+        print_list(as_json=as_json)
+        return
+    if not scenario:
+        fail("Which scenario? `holdfast prove --list` names them.")
     try:
         found = load_scenario(scenario)
         if config:
@@ -112,10 +114,14 @@ def prove(
     raise typer.Exit(int(outcome.exit))
 
 
-def print_list() -> None:
+def print_list(*, as_json: bool) -> None:
     """Name every scenario with its one sentence."""
     from holdfast.lab.scenario import SCENARIOS, load_scenario  # noqa: PLC0415 - as above
 
+    if as_json:
+        rows = [{"name": name, "summary": load_scenario(name).summary} for name in SCENARIOS]
+        print(json.dumps(rows, indent=2))
+        return
     width = max(len(name) for name in SCENARIOS)
     for name in SCENARIOS:
         print(f"{name:<{width}}  {load_scenario(name).summary}")

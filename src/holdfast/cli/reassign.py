@@ -21,18 +21,19 @@ from holdfast.cli.options import (
     refuse_idle,
     target,
 )
-from holdfast.cli.reassignment_files import read_assignment
+from holdfast.cli.reassignment_files import read_assignment, read_brokers, read_topics
 from holdfast.clients.admin import AdminError
 from holdfast.clients.placement_plan import PlanError
 
 FROM_FILE = "--reassignment-json-file"
+TOPICS_FILE = "--topics-to-move-json-file"
 BY_PURPOSE = ("--replication-factor", "--remove-broker", "--spread")
 LOOKS_FOR_MOVES = ("--list", "--verify", "--cancel")
 GOES_WITH: Mapping[str, Sequence[str]] = {
     "--topic": (*BY_PURPOSE, *LOOKS_FOR_MOVES),
     "--dry-run": BY_PURPOSE,
     "--no-wait": BY_PURPOSE,
-    "--topics-to-move-json-file": ("--generate",),
+    TOPICS_FILE: ("--generate",),
     "--broker-list": ("--generate",),
     FROM_FILE: ("--execute", "--verify", "--cancel"),
     "--throttle": (*BY_PURPOSE, "--execute"),
@@ -139,7 +140,7 @@ def reassign_partitions(
         "--topic": topic,
         "--dry-run": dry_run,
         "--no-wait": no_wait,
-        "--topics-to-move-json-file": topics_to_move_json_file,
+        TOPICS_FILE: topics_to_move_json_file,
         "--broker-list": broker_list,
         FROM_FILE: reassignment_json_file,
         "--throttle": throttle,
@@ -159,30 +160,34 @@ def reassign_partitions(
         "--list": list_moves,
     }
     by_purpose = _check_combination([each for each, is_on in chosen.items() if is_on], given)
+    named = None if reassignment_json_file is None else read_assignment(reassignment_json_file)
+    moved = None if topics_to_move_json_file is None else read_topics(topics_to_move_json_file)
+    used = None if broker_list is None else read_brokers(broker_list)
     with connected(target(bootstrap_server, data_dir_option)) as driver:
         mover = Mover(driver, as_json=as_json, throttle=throttle, racks=not disable_rack_aware)
         try:
             if list_moves:
                 mover.show_moves(topic or [])
             elif generate:
-                mover.propose(topics_to_move_json_file, broker_list)
+                assert moved is not None, "checked above"
+                assert used is not None, "checked above"
+                mover.propose(moved, used)
             elif by_purpose:
                 plan = mover.plan(topic or [], replication_factor, remove_broker or [], spread)
                 if not plan and not dry_run:
                     mover.go_on(mover.under_way(topic or []), wait=not no_wait)
                 else:
                     mover.carry_out(plan, dry_run=dry_run, wait=not no_wait, additional=additional)
-            elif reassignment_json_file is None and verify:
-                mover.verify(mover.under_way(topic or []), keep=preserve_throttles, topics=topic)
-            elif reassignment_json_file is None and cancel:
-                mover.cancel(mover.under_way(topic or []), keep=preserve_throttles, topics=topic)
             elif execute:
-                assert reassignment_json_file is not None, "checked above"
-                mover.execute(read_assignment(reassignment_json_file), additional=additional)
-            elif verify and reassignment_json_file is not None:
-                mover.verify(read_assignment(reassignment_json_file), keep=preserve_throttles)
-            elif reassignment_json_file is not None:
-                mover.cancel(read_assignment(reassignment_json_file), keep=preserve_throttles)
+                assert named is not None, "checked above"
+                mover.execute(named, additional=additional)
+            else:
+                finish = mover.verify if verify else mover.cancel
+                if named is None:
+                    moving = mover.under_way(topic or [])
+                    finish(moving, keep=preserve_throttles, topics=topic)
+                else:
+                    finish(named, keep=preserve_throttles)
         except (AdminError, PlanError) as error:
             raise CommandError(str(error)) from None
 
@@ -195,6 +200,14 @@ def _check_combination(actions: Sequence[str], given: Mapping[str, object]) -> b
             "Say what to do with one of --replication-factor, --remove-broker and --spread (which "
             "go together), or one of --generate, --execute, --verify, --cancel, --list.",
             code=EXIT_USAGE,
+        )
+    if actions == ["--generate"] and None in (given[TOPICS_FILE], given["--broker-list"]):
+        raise CommandError(
+            f"--generate takes {TOPICS_FILE} FILE and --broker-list ID,...", code=EXIT_USAGE
+        )
+    if "--replication-factor" in actions and not given["--topic"]:
+        raise CommandError(
+            "--replication-factor takes --topic NAME: of which topics?", code=EXIT_USAGE
         )
     if actions == ["--execute"] and given[FROM_FILE] is None:
         raise CommandError(f"--execute takes {FROM_FILE} FILE.", code=EXIT_USAGE)

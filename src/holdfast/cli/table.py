@@ -155,6 +155,10 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{error} (--bootstrap-server says whom to ask)", EXIT_FAILED)
     except _too_large() as error:
         return _fail(f"A number is larger than the protocol can carry: {error}", EXIT_USAGE)
+    except UnicodeEncodeError as error:
+        if error.encoding != "utf-8":  # it is the terminal that can't show something
+            raise
+        return _fail("An argument holds bytes that are no text in UTF-8.", EXIT_USAGE)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:

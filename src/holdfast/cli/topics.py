@@ -62,7 +62,7 @@ TopicName = Annotated[
     typer.Option(
         "--topic",
         metavar="NAME",
-        help="The topic; but for --create a regular expression, or several after commas.",
+        help="A name; except with --create also a regular expression, or several with commas.",
     ),
 ]
 Partitions = Annotated[

@@ -54,6 +54,10 @@ def read_voter(config: Path) -> NewVoter:
         raise CommandError(
             f"--command-config {config}: {error.strerror}.", code=EXIT_USAGE
         ) from None
+    except UnicodeDecodeError:
+        raise CommandError(
+            f"--command-config {config} is no text: is it a properties file?", code=EXIT_USAGE
+        ) from None
     except ConfigError as error:
         raise CommandError(f"--command-config {config}: {error}.", code=EXIT_USAGE) from None
     if "controller" not in settings.process_roles:

@@ -187,9 +187,10 @@ def reassign(driver: Driver, moves: Mapping[TopicPartition, Sequence[int] | None
                 raise AdminError(what, one.error_code, one.error_message)
 
 
-def reassignments(driver: Driver) -> dict[TopicPartition, Move]:
-    """What is being moved at present."""
-    response = driver.send(ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None))
+def reassignments(driver: Driver, *, timeout_s: float | None = None) -> dict[TopicPartition, Move]:
+    """What is being moved at present. The controller answers: without one it takes `timeout_s`."""
+    request = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
+    response = driver.send(request, timeout_s=timeout_s)
     if response.error_code:
         raise AdminError("listing reassignments", response.error_code, response.error_message)
     return {

@@ -150,10 +150,13 @@ def from_json(values: Mapping[str, Any]) -> ClusterRecord:
     """Read the description back. KeyError, TypeError or ValueError: it isn't one."""
     if values["format"] != FORMAT:
         raise ValueError(f"format {values['format']} is not known; this version writes {FORMAT}")
-    return ClusterRecord(
+    record = ClusterRecord(
         cluster_id=str(values["cluster_id"]),
         nodes=tuple(_node_from_json(node) for node in values["nodes"]),
     )
+    if not (record.brokers and record.controllers):
+        raise ValueError("it needs a broker and a controller")
+    return record
 
 
 def _node_from_json(values: Mapping[str, Any]) -> NodeRecord:
@@ -188,9 +191,23 @@ def read(directory: Path) -> ClusterRecord:
             "`holdfast up` makes one; --data-dir names another directory."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ClusterError(f"{path} can't be read as a cluster's description: {error!r}.") from None
+        raise ClusterError(f"{path} can't be read as a cluster's description: {error}.") from None
     except OSError as error:
         raise ClusterError(f"{path} can't be read: {error.strerror}.") from None
+
+
+def refuse_moved(directory: Path, record: ClusterRecord) -> None:
+    """UsageError: this description was made elsewhere, and its nodes' files still name that place.
+
+    Of a copy that is used, the nodes of the original would be started, and stopped.
+    """
+    for node in record.nodes:
+        made_in = Path(node.config_file).parent.parent
+        if made_in.resolve() != directory.resolve():
+            raise UsageError(
+                f"{directory} is a copy of the cluster in {made_in}, or was moved from there, and "
+                f"its files still name that place: use it there, or move it back."
+            )
 
 
 def write(directory: Path, record: ClusterRecord) -> None:

@@ -40,7 +40,7 @@ class LocalCluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        layout.read(directory)  # says so now if there is none
+        layout.refuse_moved(directory, layout.read(directory))  # and says so if there is none
 
     def __repr__(self) -> str:
         return f"LocalCluster({str(self.directory)!r})"
@@ -88,27 +88,21 @@ class LocalCluster:
         )
         ports = plan.standard_ports(port, shape) if port else free_ports(shape.ports_needed)
         path = Path(directory).absolute()
-        nodes.claim(path)
-        with layout.locked(path):
-            if layout.exists(path):
-                raise ClusterError(f"{path} already holds a cluster.")
-            record = plan.plan_nodes(path, nodes.new_cluster_id(), shape, ports)
-            texts = {node: plan.properties(record, node, shape) for node in record.nodes}
-            for node, text in texts.items():  # a refusal leaves nothing behind
-                if config:
-                    plan.refuse_unusable(text)
+        record = plan.plan_nodes(path, nodes.new_cluster_id(), shape, ports)
+        plan.refuse_own(shape.config, len(record.nodes))
+        texts = {node: plan.properties(record, node, shape) for node in record.nodes}
+        for text in texts.values() if config else ():
+            plan.refuse_unusable(text)
+        with nodes.claimed(path, record):
+            for node in record.nodes:
                 nodes.check_ports(node)
-            try:
-                for node, text in texts.items():
-                    file = Path(node.config_file)
-                    file.parent.mkdir(exist_ok=True)
-                    file.write_text(text)
-                if features:
-                    nodes.format_controllers(record, features)
-                layout.write(path, record)
-            except BaseException:  # Ctrl-C too: half a cluster would be in the way of the next one
-                nodes.discard(record)
-                raise
+            for node, text in texts.items():
+                file = Path(node.config_file)
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(text)
+            if features:
+                nodes.format_controllers(record, features)
+            layout.write(path, record)
         return cls(path)
 
     @classmethod
@@ -166,6 +160,7 @@ class LocalCluster:
         """
         if not config:
             return
+        plan.refuse_own(config, len(self.nodes))
         with layout.locked(self.directory):
             files = [Path(node.config_file) for node in self.nodes]
             texts = [plan.with_config(file.read_text(), config) for file in files]

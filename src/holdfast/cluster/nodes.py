@@ -12,7 +12,7 @@ import shutil
 import signal as signals
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,15 +101,36 @@ def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
             ) from None
 
 
-def claim(directory: Path) -> None:
-    """Make the directory of a new cluster. It may exist, if nothing of anyone is in it."""
+@contextlib.contextmanager
+def claimed(directory: Path, record: ClusterRecord) -> Iterator[None]:
+    """Hold the directory of a new cluster while it is filled. Of one that fails nothing is left.
+
+    It may exist, if nothing of anyone is in it. Half a cluster would be in the way of the next one,
+    so that Ctrl-C counts as a failure, too.
+    """
+    is_new = not directory.exists()
+    _make(directory)
+    with layout.locked(directory):
+        if layout.exists(directory):
+            raise ClusterError(f"{directory} already holds a cluster.")
+        try:
+            yield
+        except BaseException:
+            for node in record.nodes:
+                shutil.rmtree(Path(node.config_file).parent, ignore_errors=True)
+            if is_new:
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+
+def _make(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if layout.exists(directory):
             raise ClusterError(f"{directory} already holds a cluster.")
         strangers = [path.name for path in directory.iterdir() if path.name != layout.LOCK]
     except OSError as error:
-        raise ClusterError(f"{directory} can't be used: {error.strerror}.") from None
+        raise UsageError(f"--data-dir {directory} can't be used: {error.strerror}.") from None
     if strangers:
         raise UsageError(
             f"{directory} holds something else ({min(strangers)!r}, but no "
@@ -165,12 +186,6 @@ def _refused_features(node: NodeRecord, features: Mapping[str, int], said: str) 
         if name in reason:
             return UsageError(f"--feature {name}={level}: {reason}")
     return ClusterError(f"Node {node.id} can't be formatted: {reason or said.strip()}")
-
-
-def discard(record: ClusterRecord) -> None:
-    """Remove the folders of a cluster that could not be made; whatever is missing is missing."""
-    for node in record.nodes:
-        shutil.rmtree(Path(node.config_file).parent, ignore_errors=True)
 
 
 def state_of(node: NodeRecord) -> State:

@@ -45,6 +45,17 @@ REPLICATED_PROFILE: Mapping[str, str] = {
     "min.insync.replicas": "2",
 }
 REPLICATED_FROM_BROKERS = 3
+# What follows from the cluster's shape and ports, and what each node must have of its own: the same
+# value for all of them could not work.
+SHAPE_KEYS = frozenset(
+    {
+        *("process.roles", "node.id", "broker.id", "controller.quorum.voters"),
+        *("controller.quorum.bootstrap.servers", "listeners", "advertised.listeners"),
+        *("controller.listener.names", "inter.broker.listener.name"),
+        "listener.security.protocol.map",
+    }
+)
+DIRECTORY_KEYS = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
 PROFILE_TITLE = "Local profile: faults on one machine are seen soon"
 
 
@@ -219,6 +230,21 @@ def properties(record: ClusterRecord, node: NodeRecord, shape: Shape) -> str:
             ("From --config", shape.config),
         ]
     )
+
+
+def refuse_own(config: Mapping[str, str], nodes: int) -> None:
+    """UsageError: a key is one that the cluster itself gives to each of its nodes."""
+    for key in config:
+        if key in SHAPE_KEYS:
+            raise UsageError(
+                f"--config {key}: each node has its own, from --brokers, --controllers, --combined "
+                "and --port. A node by hand (`holdfast node`) takes it."
+            )
+        if key in DIRECTORY_KEYS and nodes > 1:
+            raise UsageError(
+                f"--config {key}: {nodes} nodes can't share a directory; --data-dir says where "
+                "each gets its own."
+            )
 
 
 def refuse_unusable(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,11 @@ class Scenario:
     def with_flags(self, flags: Mapping[str, Any]) -> Parameters:
         """Lay flags over the defaults. LabError: one of them can't be had here."""
         for name, value in flags.items():
+            if self.name in IDLE.get(name, ()):
+                raise LabError(
+                    f"--{name.removesuffix('_s')} has no effect in {self.name}: its steps have no "
+                    "use for it."
+                )
             if name in self.fixed and value != getattr(self.defaults, name):
                 raise LabError(
                     f"--{name.replace('_', '-')} {value}: {self.name} is made for "
@@ -95,12 +101,24 @@ SCENARIOS: Mapping[str, str] = {
     "raise-replication-factor": "raise_replication_factor",
 }
 
+# Schedules that are sent event by event: no producer with a rate, no steady stretch.
+_EXACT = {"last-replica-standing", "min-isr-law", "unclean-election", "write-anomaly"}
+# Parameters that some scenarios' steps have no use for: there a flag would be ignored.
+IDLE: Mapping[str, frozenset[str]] = {
+    "kills": frozenset(SCENARIOS) - {"leader-election", "controller-election"},
+    "count": frozenset({"add-broker", "nearest-replica"}),
+    "rate": frozenset(_EXACT),
+    "duration_s": frozenset(_EXACT),
+}
+
 
 def load_scenario(name: str) -> Scenario:
     """LabError when there is none of this name."""
     module = SCENARIOS.get(name)
     if module is None:
-        raise LabError(f"There is no scenario {name!r}. There are: {', '.join(SCENARIOS)}.")
+        near = get_close_matches(name, SCENARIOS)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise LabError(f"There is no scenario {name!r}.{meant} There are: {', '.join(SCENARIOS)}.")
     found = import_module(f"holdfast.lab.scenarios.{module}").SCENARIO
     assert isinstance(found, Scenario)
     return found

@@ -1,0 +1,106 @@
+"""Ctrl-C in the middle: what is done stays done, the rest can be gone on with, and it is said.
+
+A node that won't end is played by a process that doesn't mind SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.cluster import LocalCluster, layout, processes
+from holdfast.cluster.processes import State, wait_until
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+BOUND_S = 30.0
+STUBBORN = (
+    "import signal, time\n"
+    "signal.signal(signal.SIGTERM, lambda *_: print('heard', flush=True))\n"
+    "print('up', flush=True)\n"
+    "while True: time.sleep(60)\n"
+)
+
+
+@pytest.fixture
+def stubborn(tmp_path: Path) -> Iterator[LocalCluster]:
+    """A cluster whose only node runs, and won't end."""
+    cluster = LocalCluster.create(tmp_path, brokers=1, combined=True, port=0)
+    node = cluster.node(0)
+    log = Path(node.log_file)
+    pid = processes.spawn([sys.executable, "-c", STUBBORN], log_file=log)
+    started = replace(node, pid=pid, process=processes.identify(pid))
+    layout.write(cluster.directory, cluster.record.with_node(started))
+    wait_until(lambda: "up\n" in log.read_text(), timeout_s=BOUND_S, what="the process")
+    yield cluster
+    processes.send(pid, started.process, signal.SIGKILL)
+
+
+def interrupted(arguments: list[str], cluster: LocalCluster) -> str:
+    """What a command says that gets SIGINT after the node has heard of SIGTERM."""
+    log = Path(cluster.node(0).log_file)
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", *arguments, "--data-dir", str(cluster.directory)],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_until(lambda: "heard\n" in log.read_text(), timeout_s=BOUND_S, what="SIGTERM")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=BOUND_S)
+        assert process.returncode == 130
+    return errors
+
+
+def test_down_is_interrupted(run: Run, stubborn: LocalCluster) -> None:
+    """Goal: it is said who may still run, and `down` can be typed again. Method: SIGINT to it."""
+    assert "Interrupted. Node 0 may still run." in interrupted(["down"], stubborn)
+    assert stubborn.state(0) is State.RUNNING
+    at = ["--data-dir", str(stubborn.directory)]
+    assert run("kill", "0", *at).status == 0
+    again = run("down", *at)
+    assert (again.status, "is not running" in again.output) == (0, True)
+
+
+def test_kill_is_interrupted(stubborn: LocalCluster) -> None:
+    """Goal: it is said that the signal went out. Method: SIGINT while the node takes its time."""
+    said = interrupted(["kill", "0", "--signal", "TERM"], stubborn)
+    assert "Interrupted. SIGTERM has been sent" in said
+
+
+def test_producing_is_interrupted(run: Run, bootstrap: str) -> None:
+    """Goal: what was read is in the topic, and counted. Method: SIGINT while a pipe is still open.
+
+    Seen to lose what had not been sent yet, without a word.
+    """
+    topic = f"interrupted-{os.getpid()}"
+    at = ["--bootstrap-server", bootstrap]
+    assert run("topics", *at, "--create", "--topic", topic, "--partitions", "1").status == 0
+    arguments = ["cat", "-P", "-t", topic, "-b", bootstrap, "-T", "-X", "linger.ms=60000"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("a\nb\nc\n")
+        process.stdin.flush()
+        assert [process.stdout.readline() for _ in range(3)] == ["a\n", "b\n", "c\n"]
+        process.send_signal(signal.SIGINT)
+        assert "Interrupted. 3 of 3 messages are acknowledged." in process.stderr.read()
+        assert process.wait(BOUND_S) == 130
+    assert run("cat", "-C", "-t", topic, "-b", bootstrap, "-e", "-q").output == "a\nb\nc\n"
