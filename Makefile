@@ -35,7 +35,7 @@ demo: $(VENV)/.run ## a cluster, a crash, a Spark table, and the evidence that n
 	@$(BIN)/holdfast demo $(ARGS)
 
 # On all cores; what may not run beside each other is in one group (tests/lanes.py).
-ON_ALL_CORES := -n auto --dist loadgroup --no-loadscope-reorder --durations 15 --durations-min 5
+ON_ALL_CORES := -n auto --durations 15 --durations-min 5
 
 test: $(VENV)/.dev ## the whole test suite
 	@$(BIN)/pytest -m "not apache" $(ON_ALL_CORES) $(ARGS)

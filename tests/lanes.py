@@ -12,11 +12,14 @@ slow ones each for itself; quick ones by their file.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
+import tempfile
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.simulate.fresh import CHUNKS, FIRST, SEEDS
@@ -38,7 +41,9 @@ class Lanes:
     """One run's; in each worker, and in the process that they report to."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.worker = hasattr(config, "workerinput")
+        self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+        if self.worker is None:
+            self._groups = Path(tempfile.mkdtemp(prefix="holdfast-lanes-")) / "groups.json"
         self.seconds: dict[str, list[float]] = defaultdict(list)  # of a function's cases
         self.marked: set[str] = set()  # functions that say that they are slow
         self._running: pytest.Item | None = None
@@ -72,22 +77,49 @@ class Lanes:
         for item in items:
             if is_serial(item) or uses_process(item):
                 item.add_marker(pytest.mark.process)
-        if self.worker:
-            for item in items:
-                item.add_marker(pytest.mark.xdist_group(group(item)))
+        if self.worker is not None:
             items.sort(key=turn)
 
+    @pytest.hookimpl(tryfirst=True)  # before xdist tells the other process what there is
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._gives_way = self.worker and any(is_serial(item) for item in session.items)
+        if self.worker is None:
+            return
+        self._gives_way = any(is_serial(item) for item in session.items)
+        path = Path(self.worker["groups"])
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump({item.nodeid: group(item) for item in session.items}, file)
+        Path(file.name).replace(path)  # all workers write the same
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["groups"] = str(self._groups)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only where it is there
+
+        path = self._groups
+
+        class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+            """Hands out whole groups, in the order of the workers' lists."""
+
+            groups: ClassVar[dict[str, str]] = {}
+
+            def _split_scope(self, nodeid: str) -> str:
+                if not self.groups:
+                    self.groups.update(json.loads(path.read_text(encoding="utf-8")))
+                return self.groups[nodeid]
+
+        config.option.loadscopereorder = False
+        return ByGroup(config, log)
+
+    def pytest_unconfigure(self) -> None:
+        if self.worker is None:
+            shutil.rmtree(self._groups.parent)
 
     # -- what is said at the end ---------------------------------------------------------------
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if self.worker:
-            return
-        # xdist puts the group behind a name, which could not be given to pytest again.
-        report.nodeid = without_group(report.nodeid)
         name = report.nodeid.partition("[")[0]
         if report.when == "call":
             self.seconds[name].append(report.duration)
@@ -132,10 +164,6 @@ def uses_process(item: pytest.Item) -> bool:
     )
 
 
-def without_group(name: str) -> str:
-    return name.rpartition("@")[0] if name.rfind("@") > name.rfind("]") else name
-
-
 def group(item: pytest.Item) -> str:
     """Return what has to run on one worker."""
     path = Path(item.nodeid.partition("::")[0])
@@ -144,7 +172,7 @@ def group(item: pytest.Item) -> str:
     if item.get_closest_marker("process") is not None:
         return str(path.parent)
     if item.get_closest_marker("slow") is not None:
-        return item.nodeid.replace("@", "-")
+        return item.nodeid
     return str(path)
 
 
