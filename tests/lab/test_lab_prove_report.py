@@ -82,7 +82,7 @@ def test_a_part_says_whether_the_promise_was_kept(found: PartResult, kept: bool 
     [
         (GOOD, "1 of 1 events acknowledged, none lost, doubled or moved"),
         (LOSSY, "2 of 2 events acknowledged, 1 lost. Observed: at most once."),
-        (UNREAD, "nobody can say whether any was lost, doubled or moved. Observed: undecided."),
+        (UNREAD, "nobody can say whether any was lost, doubled or moved. Observed: undecided"),
     ],
 )
 def test_a_headline_says_none_only_where_the_log_was_read(story: Story, words: str) -> None:
