@@ -188,6 +188,18 @@ def test_what_is_not_decided_is_said_with_its_reason() -> None:
     assert f"Not decided: {evidence.judgement.undecided[0]}" in page.text
 
 
+def test_many_reasons_are_told_by_a_few() -> None:
+    evidence = judge(Story().send(0).ack(0, 0).events)
+    (only,) = evidence.judgement.partitions
+    judgement = replace(
+        evidence.judgement,
+        partitions=tuple(replace(only, partition=number) for number in range(30)),
+    )
+    text = Parsed(render_page(whole(replace(evidence, judgement=judgement), kept=None))).text
+    assert text.count("Not decided: foo-") == 8
+    assert "And 22 more like these." in text
+
+
 def test_drawings_have_signs_and_words_for_whoever_sees_no_colours() -> None:
     page = page_of(3)
     kinds = {value for tag, name, value in page.attributes if tag in {"rect", "path", "line"}

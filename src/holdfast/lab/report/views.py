@@ -32,6 +32,7 @@ from holdfast.lab.report.tables import (
 from holdfast.lab.report.values import Lag, PartReport, ReportData
 from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
+REASONS_MAX = 8
 HURTS = (DOWN_ACTIONS | {"TERM"}) - {"exit"}  # an exit is what SIGTERM leads to
 
 
@@ -137,7 +138,7 @@ def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]
         broken_on_purpose=broken_on_purpose(evidence.timeline.faults, part.also_broken),
         cards=cards_of(evidence, forbidden, control=bool(part.control)),
         findings=findings(evidence, forbidden),
-        notes=[*judgement.notes, *(f"Not decided: {each}." for each in judgement.undecided)],
+        notes=[*judgement.notes, *_not_decided(judgement.undecided)],
         figures=figures_of(evidence, scene, part.lag),
         total_ms=scene.frame.end_ms - begin_ms,
         unmarked=_unmarked(evidence),
@@ -180,6 +181,12 @@ def figures_of(evidence: Evidence, scene: Scene, lag: Lag | None) -> list[Figure
         figures.append(lag_chart(lag, scene))
     figures += [cluster_state(scene), node_state(scene)]
     return [figure for figure in figures if figure is not None]
+
+
+def _not_decided(reasons: Sequence[str]) -> list[str]:
+    told = [f"Not decided: {each}." for each in reasons[:REASONS_MAX]]
+    more = len(reasons) - REASONS_MAX
+    return [*told, f"And {more} more like these."] if more > 0 else told
 
 
 def _unmarked(evidence: Evidence) -> str:
