@@ -726,6 +726,90 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         lambda: two().final(0, 1).replica(0, 0, 1).batch(0, 0, 0),
         {Anomaly.DIVERGED: 1},
     ),
+    (
+        "a replica begins past what was deleted by name, and only what is in doubt stood there",
+        lambda: (
+            in_doubt()
+            .delete(1)
+            .final(2, begin=2)
+            .replica(0, 1, 3)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "retention by size, too little behind, and what was refused was never there",
+        lambda: (
+            two().retention(size=100).send(2).refuse(2).final(1, begin=1).batch(0, 1, 1, size=50)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "retention by size, too little behind, and what is in doubt was sent when it was lifted",
+        lambda: (
+            two()
+            .retention(size=100)
+            .retention()
+            .send(2)
+            .doubt(2)
+            .final(1, begin=1)
+            .batch(0, 1, 1, size=50)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "retention by size, too little behind: what is gone is no excuse for what is gone",
+        lambda: three().retention(size=150).final(2, begin=2).batch(0, 2, 2, size=50),
+        {Anomaly.LOST: 2},
+    ),
+    (
+        "retention by size, too little behind, and nobody knows where the others stood",
+        lambda: (
+            Story()
+            .send(0, 1, 2)
+            .ack(0, None)
+            .ack(1, 1)
+            .ack(2, 2)
+            .retention(size=150)
+            .final(2, begin=2)
+            .batch(0, 2, 2, size=50)
+        ),
+        {Anomaly.LOST: 2},
+    ),
+    (
+        "retention by size counted what was truncated, and that is lost",
+        lambda: (
+            three()
+            .send(3)
+            .ack(3, None)
+            .retention(size=300)
+            .final(1, begin=1)
+            .batch(0, 1, 1, size=50)
+        ),
+        {Anomaly.LOST: 2},
+    ),
+    (
+        "another key, and due when a reader was told that it is gone",
+        lambda: (
+            two()
+            .retention(ms=0)
+            .pause(5)
+            .position(1, told=True)
+            .read(1, 1)
+            .read(0, 0, by="final", key="k")
+            .read(1, 1, by="final")
+            .end(0, 2)
+        ),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "another key, read, and then due",
+        lambda: two().read(0, 0, key="k").retention(ms=0).final(1, begin=1),
+        {Anomaly.PHANTOM: 1},
+    ),
 ]
 
 
@@ -788,6 +872,19 @@ UNDECIDED: list[tuple[str, Callable[[], Story], str]] = [
     (
         "sent and acknowledged when the end was known",
         lambda: Story().send(0).ack(0, 0).final(0).send(1).ack(1, 1),
+        "1 records were acknowledged",
+    ),
+    (
+        "sent and acknowledged without an offset when the end was known, and old enough to go",
+        lambda: (
+            Story()
+            .retention(ms=0)
+            .send(0)
+            .ack(0, 0)
+            .final(begin=1)
+            .send(1, timestamp=0)
+            .ack(1, None)
+        ),
         "1 records were acknowledged",
     ),
     (
@@ -876,6 +973,21 @@ GOOD: list[tuple[str, Callable[[], Story]]] = [
     ("one producer after the other", lambda: (
         Story().send(0, by="a").ack(0, 0, by="a").send(0, by="b").ack(0, 1, by="b")
         .read(0, 0, of="a", by="final").read(1, 0, of="b", by="final").end(0, 2)
+    )),
+    ("acknowledged without an offset (acks=0), and on its way until later", lambda: (
+        Story().send(0, by="a").ack(0, None, by="a").send(0, by="b").ack(0, 0, by="b")
+        .read(0, 0, of="b", by="final").read(1, 0, of="a", by="final").end(0, 2)
+    )),
+    ("told where the log begins, and then it began anew", lambda: (
+        Story().position(2, told=True).send(0).ack(0, 0).final(0)
+    )),
+    ("retention by size counted what was never committed", lambda: (
+        two().retention(size=100).send(2).doubt(2).final(1, begin=1).batch(0, 1, 1, size=50)
+    )),
+    ("retention by size counted what was never committed, in one replica", lambda: (
+        two().retention(size=100).send(2).doubt(2).final(0, 1)
+        .replica(0, 0, 2).batch(0, 0, 0).batch(0, 1, 1, size=50)
+        .replica(1, 1, 2).batch(1, 1, 1, size=50)
     )),
     ("what is in doubt stands behind what was sent later by another", lambda: (
         Story().send(0, by="a").doubt(0, by="a").send(0, by="b").ack(0, 0, by="b")

@@ -47,9 +47,14 @@ class Cover:
         return None if self._sized is None else (Excuse.SIZE, self._sized)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing at all may be gone."""
-        return self._deletion is None and not self._aged and self._sized is None
+    def is_aged(self) -> bool:
+        """Whether age is among what lets a record go, so that it hangs on the record."""
+        return bool(self._aged)
+
+    def reaches(self, offset: int) -> bool:
+        """Whether everything before an offset may be gone, whatever it is."""
+        deleted = self._deletion is not None and offset <= self._deletion.offset
+        return deleted or self._sized is not None
 
 
 class Expiries:

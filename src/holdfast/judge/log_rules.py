@@ -91,15 +91,15 @@ class LogRules:
 
     def _judge_missing(self, row: int, offset: int) -> None:
         sends, event = self._sends, self._whole.event
+        is_behind = offset < 0 or offset >= event.end
+        if is_behind and sends.answered_ms[row] > self._whole.asked_ms:
+            self.late += 1
+            return
         if self._stood_before_the_log(row, offset):
             allowed = self._cover.allows(row, offset if offset >= 0 else event.begin - 1)
             if allowed is not None:
                 self._expired[allowed] += 1
                 return
-        is_behind = offset < 0 or offset >= event.end
-        if is_behind and sends.answered_ms[row] > self._whole.asked_ms:
-            self.late += 1
-            return
         if not self._findings.count(Anomaly.LOST):
             return
         at = "" if offset < 0 else f" at offset {offset}"
@@ -180,7 +180,7 @@ class LogRules:
             if newest < 0 or sends.sent_ms[row] >= sends.sent_ms[newest]:
                 newest = row
             elif (
-                sends.fates[row] == Fate.ACKNOWLEDGED
+                sends.offsets[row] >= 0  # without one (acks=0) it was only handed to the kernel
                 and sends.sent_ms[newest] > sends.answered_ms[row]
             ):
                 self._reordered(row, newest, "was sent when this one was acknowledged")

@@ -27,7 +27,7 @@ from holdfast.judge.history import (
 )
 from holdfast.judge.log_rules import LogRules, WholeRead
 from holdfast.judge.reader_rules import ReaderRules
-from holdfast.judge.replica_rules import ReplicaRules, sent_ms
+from holdfast.judge.replica_rules import ReplicaRules, bytes_cut_off, sent_ms
 from holdfast.judge.replicas import ReplicaFiles
 from holdfast.judge.sends import Fate, Outcome, Sends
 from holdfast.judge.series import AvailabilityFold
@@ -163,8 +163,12 @@ class PartitionFold:
         """What may be gone of a log that begins here; the largest replica says what is behind."""
         sent = partial(sent_ms, self._sends, whole)
         behind = [each.bytes_behind(begin, sent) for each in self._replicas.values()]
+        cut_off = partial(bytes_cut_off, self._sends, whole, begin)
         return self._expiries.cover(
-            gone, lambda until_ms: max((each(until_ms) for each in behind), default=0)
+            gone,
+            lambda until_ms: (
+                max((each(until_ms) for each in behind), default=0) + cut_off(until_ms)
+            ),
         )
 
     def _say_late(self, count: int, what: str) -> None:

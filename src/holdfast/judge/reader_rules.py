@@ -187,7 +187,7 @@ class ReaderRules:
         if whole is None or cover is None:
             return
         if reader.offsets[index] < whole.event.begin:
-            if cover.allows(code, reader.offsets[index]) is None:
+            if cover.allows(self._records.row(code), reader.offsets[index]) is None:
                 self._vanished(reader, index, told)
         elif code >= 0 and self._sends.sent_ms[code] > whole.asked_ms:
             pass  # it was written when the end was known already
@@ -263,4 +263,10 @@ class ReaderRules:
             return found
         cover = cover_at(position)
         codes = {offset: self._log.codes[self._log.find(offset)] for offset in found}
-        return {offset for offset, code in codes.items() if cover.allows(code, offset) is None}
+        return {
+            offset
+            for offset, code in codes.items()
+            if cover.allows(self._records.row(code), offset) is None
+            # What was sent later was not there to be passed over: the log has begun anew.
+            and not (code >= 0 and self._sends.sent_ms[code] > position.at_ms)
+        }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from holdfast.judge.expiry import Cover, Expiries
 from holdfast.judge.findings import Findings
@@ -11,6 +12,8 @@ from holdfast.judge.log_rules import WholeRead
 from holdfast.judge.replicas import Difference, ReplicaFiles
 from holdfast.judge.sends import Fate, Sends
 from holdfast.judge.verdict import Anomaly
+
+BATCH_OVERHEAD = 128  # bytes, at most, that a record of its own batch takes beside its value
 
 
 class ReplicaRules:
@@ -86,7 +89,9 @@ class ReplicaRules:
         if replica.begin <= begin:
             return
         gone: Event = replica.extent if replica.extent is not None else replica.event(0)
-        cover = self._expiries.cover(gone, replica.bytes_behind(replica.begin, self._sent_ms))
+        behind = replica.bytes_behind(replica.begin, self._sent_ms)
+        cut_off = partial(bytes_cut_off, self._sends, self._whole, replica.begin)
+        cover = self._expiries.cover(gone, lambda until_ms: behind(until_ms) + cut_off(until_ms))
         if self._may_lack(cover, begin, replica.begin):
             return
         if self._findings.count(Anomaly.DIVERGED):
@@ -98,8 +103,10 @@ class ReplicaRules:
 
     def _may_lack(self, cover: Cover, low: int, high: int) -> bool:
         """Whether every record of [low, high) of which anything is known may have expired."""
-        if cover.is_empty:
-            return False
+        if cover.reaches(high):
+            return True
+        if not cover.is_aged:
+            return False  # something of [low, high) is past all that was deleted, known or not
         return all(cover.allows(row, offset) is not None for row, offset in self._known(low, high))
 
     def _known(self, low: int, high: int) -> Iterator[tuple[int, int]]:
@@ -125,6 +132,32 @@ def sent_ms(sends: Sends, whole: WholeRead | None, first: int, last: int) -> flo
             if log.codes[place] >= 0:
                 return sends.sent_ms[log.codes[place]]
     return float("inf")
+
+
+def bytes_cut_off(sends: Sends, whole: WholeRead | None, begin: int, until_ms: float) -> int:
+    """How much, at most, stood behind the log's end before a moment, and was truncated later.
+
+    Retention by size counts what is not committed, too. What may have stood before `begin` is left
+    out: that it is gone must be excused itself, and so excuses nothing.
+    """
+    if whole is None:
+        return 0
+    stands = bytearray(len(sends))
+    first: dict[int, int] = {}  # process -> its first record that stands
+    for row in sorted(code for code in whole.log.codes if code >= 0):
+        stands[row] = 1
+        first.setdefault(sends.processes[row], row)
+    total = 0
+    for row, fate in enumerate(sends.fates):
+        if stands[row] or fate == Fate.REFUSED or sends.sent_ms[row] >= until_ms:
+            continue
+        offset, earliest = sends.offsets[row], first.get(sends.processes[row])
+        if fate == Fate.ACKNOWLEDGED and offset < 0:
+            is_behind = earliest is not None and row > earliest
+        else:
+            is_behind = offset < 0 or offset >= begin
+        total += sends.sizes[row] + BATCH_OVERHEAD if is_behind else 0
+    return total
 
 
 def _difference_text(difference: Difference, left: int, right: int) -> str:

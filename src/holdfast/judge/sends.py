@@ -60,7 +60,7 @@ class Sends:
         self._reason_codes: dict[tuple[str, str], int] = {}
         self._reasons: list[tuple[str, str]] = []
         self._digests: list[str] = []
-        self._sizes = array("i")
+        self.sizes = array("i")
         self._keys = array("i")
         self._timestamps = array("q")
         self._walls = array("q")
@@ -96,7 +96,7 @@ class Sends:
             self._key_names.append(send.key)
         self._names.append(send.id)
         self._digests.append(send.digest)
-        self._sizes.append(send.size)
+        self.sizes.append(send.size)
         self._keys.append(key)
         self._timestamps.append(ABSENT if send.timestamp is None else send.timestamp)
         self._walls.append(send.wall_ms)
@@ -161,7 +161,7 @@ class Sends:
             partition=self._partition,
             id=self.name(row),
             digest=self._digests[row],
-            size=self._sizes[row],
+            size=self.sizes[row],
             key=self._key_names[self._keys[row]],
             timestamp=None if timestamp == ABSENT else timestamp,
         )
