@@ -1,0 +1,316 @@
+"""A second judge, as plain as can be: lists, and loops in loops.
+
+Written from the rules as they are said (docs/design/judge.md), not from the judge's code, and for
+small histories of one partition that was read to its end. It says how many findings there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise, zip_longest
+
+from holdfast.judge.history import (
+    NO_TIMESTAMP,
+    Acknowledged,
+    DeleteRecords,
+    Delivered,
+    Event,
+    Position,
+    ReadEnd,
+    Refused,
+    Replica,
+    ReplicaBatch,
+    Retention,
+    Send,
+    Unknown,
+)
+from holdfast.judge.verdict import Anomaly
+
+BATCH_OVERHEAD = 128  # bytes, at most, that a record of its own batch takes beside its value
+
+
+class Naive:
+    """One history; `judge` fills `found`."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self.found: Counter[Anomaly] = Counter()
+        self.sends = {e.id: e for e in events if isinstance(e, Send)}
+        self.order = list(self.sends)
+        self.outcomes = {e.id: e for e in events if isinstance(e, Acknowledged | Refused | Unknown)}
+        self.acks = {e.id: e for e in events if isinstance(e, Acknowledged)}
+        self.given = [e for e in events if isinstance(e, Delivered)]
+        readers = (e for e in events if isinstance(e, Delivered | Position | ReadEnd))
+        self.processes = sorted({e.process for e in readers})
+        ends = [e for e in events if isinstance(e, ReadEnd)]
+        self.end = max(ends, key=lambda e: (e.at_ms, e.process))
+        self.whole, self.asked_ms = self.read_of(self.end)
+        self.log = {d.offset: d for d in self.whole if self.end.begin <= d.offset < self.end.end}
+        self.batches: dict[int, list[ReplicaBatch]] = {}
+        self.extents: dict[int, Replica] = {}
+        for e in events:
+            if isinstance(e, Replica):
+                self.extents[e.node], self.batches[e.node] = e, []
+            elif isinstance(e, ReplicaBatch):
+                self.batches.setdefault(e.node, []).append(e)
+        for node in self.batches.keys() - self.extents.keys():  # an old history
+            first, last = self.batches[node][0], self.batches[node][-1]
+            self.extents[node] = Replica(
+                at_ms=first.at_ms, wall_ms=first.wall_ms, process=first.process,
+                topic=first.topic, partition=first.partition,
+                node=node, begin=first.offset, end=last.last_offset + 1,
+            )  # fmt: skip
+
+    def of(self, process: str) -> list[Event]:
+        kinds = Delivered | Position | ReadEnd
+        return [e for e in self.events if e.process == process and isinstance(e, kinds)]
+
+    def read_of(self, end: ReadEnd) -> tuple[list[Delivered], float]:
+        """Return what one whole read was given, and when it knew its end."""
+        events = self.of(end.process)
+        at = next(n for n, e in enumerate(events) if e is end)
+        first = max((n + 1 for n in range(at) if isinstance(events[n], ReadEnd)), default=0)
+        began = [
+            n
+            for n in range(first, at)
+            if isinstance(e := events[n], Position) and e.offset <= end.begin
+        ]
+        read = [e for e in events[began[-1] if began else first : at] if isinstance(e, Delivered)]
+        asked = [events[n] for n in began[-1:]] or read or [end]
+        return read, asked[0].at_ms if end.asked_ms is None else end.asked_ms
+
+    def judge(self) -> Counter[Anomaly]:
+        self.records()
+        self.acknowledged()
+        self.standing()
+        for process in self.processes:
+            self.reader(process)
+        self.agreement()
+        self.replicas()
+        return +self.found
+
+    # -- what may be gone ----------------------------------------------------------------------
+
+    def may_go(self, name: str | None, offset: int, gone: Event, begin: int) -> bool:
+        """Whether an event allows that the record is gone, as `gone` shows it to be.
+
+        The log, or the replica if it is one that shows it, begins at `begin` there.
+        """
+        events = [e for e in self.events if e.at_ms <= gone.at_ms]
+        if any(isinstance(e, DeleteRecords) and offset < e.offset for e in events):
+            return True
+        policies = [e for e in events if isinstance(e, Retention)]
+        for policy, following in zip_longest(policies, policies[1:]):
+            until = following or gone
+            if policy.retention_ms is not None and name in self.sends:
+                send = self.sends[name]
+                stamp = send.wall_ms if send.timestamp in {None, NO_TIMESTAMP} else send.timestamp
+                if stamp + policy.retention_ms < until.wall_ms:
+                    return True
+            limit = policy.retention_bytes
+            own = gone.node if isinstance(gone, Replica) else None
+            if limit is not None and limit <= self.behind(begin, following, own):
+                return True
+        return False
+
+    def behind(self, begin: int, following: Event | None, own: int | None) -> int:
+        """Return how much stands from `begin` on, of what was sent before the next policy."""
+        sums = [0]
+        for batches in [b for node, b in self.batches.items() if own in {None, node}]:
+            total = 0
+            for batch in batches:
+                known = [
+                    self.sent_ms(d)
+                    for offset, d in sorted(self.log.items())
+                    if batch.offset <= offset <= batch.last_offset and self.is_sent(d)
+                ]
+                early = following is None or (bool(known) and known[0] < following.at_ms)
+                total += batch.size if batch.last_offset >= begin and early else 0
+            sums.append(total)
+        return max(sums) + self.cut_off(begin, following)
+
+    def cut_off(self, begin: int, following: Event | None) -> int:
+        """Return how much may have stood there besides, never committed, and later truncated."""
+        total = 0
+        stands = {d.id for d in self.log.values() if self.is_sent(d)}
+        for name, send in self.sends.items():
+            late = following is not None and send.at_ms >= following.at_ms
+            if name in stands or late or isinstance(self.outcomes.get(name), Refused):
+                continue
+            ack = self.acks.get(name)
+            if ack is not None and ack.offset is not None and ack.offset < begin:
+                continue
+            if ack is not None and ack.offset is None:
+                mine = [n for n in self.order if self.sends[n].process == send.process]
+                if not any(n in stands for n in mine[: mine.index(name)]):
+                    continue
+            total += send.size + BATCH_OVERHEAD
+        return total
+
+    # -- records -------------------------------------------------------------------------------
+
+    def is_sent(self, d: Delivered) -> bool:
+        send = None if d.id is None else self.sends.get(d.id)
+        return send is not None and (send.digest, send.key) == (d.digest, d.key)
+
+    def sent_ms(self, d: Delivered) -> float:
+        return self.sends[d.id].at_ms if d.id is not None and self.is_sent(d) else 0.0
+
+    def records(self) -> None:
+        strange = {(d.offset, *what(d)) for d in self.given if not self.is_sent(d)}
+        self.found[Anomaly.PHANTOM] += len(strange)
+        refused = {e.id for e in self.events if isinstance(e, Refused)}
+        self.found[Anomaly.RESURRECTED] += len(refused & {d.id for d in self.given})
+        for d in self.given:
+            if d.committed_end is not None and d.offset >= d.committed_end:
+                self.found[Anomaly.UNCOMMITTED] += 1
+
+    def copies(self, name: str) -> list[int]:
+        return [offset for offset, d in sorted(self.log.items()) if d.id == name]
+
+    def acknowledged(self) -> None:
+        for name, ack in self.acks.items():
+            found, begin = self.copies(name), self.end.begin
+            if found:
+                if ack.offset is not None and ack.offset not in found:
+                    gone = ack.offset < begin and self.may_go(name, ack.offset, self.end, begin)
+                    self.found[Anomaly.DUPLICATED if gone else Anomaly.DIVERGED] += 1
+                continue
+            is_late = ack.at_ms > self.asked_ms
+            if ack.offset is None:
+                mine = [n for n in self.order if self.sends[n].process == ack.process]
+                first = next((n for n in mine if self.copies(n)), None)
+                before = first is None or mine.index(name) < mine.index(first)
+                if is_late or (begin and before and self.may_go(name, begin - 1, self.end, begin)):
+                    continue
+            elif (ack.offset < begin and self.may_go(name, ack.offset, self.end, begin)) or (
+                ack.offset >= self.end.end and is_late
+            ):
+                continue
+            self.found[Anomaly.LOST] += 1
+
+    def standing(self) -> None:
+        log = [d for _, d in sorted(self.log.items())]
+        names = [d.id for d in log if d.id is not None]
+        self.found[Anomaly.DUPLICATED] += len(names) - len(set(names))
+        first = [name for name in dict.fromkeys(names) if name in self.sends]
+        for at, name in enumerate(first):
+            self.found[Anomaly.REORDERED] += any(self.is_after(other, name) for other in first[:at])
+        epochs = [d.epoch for d in log if d.epoch is not None]
+        self.found[Anomaly.DIVERGED] += sum(left > right for left, right in pairwise(epochs))
+
+    def is_after(self, later: str, earlier: str) -> bool:
+        """Whether one was certainly sent after the other."""
+        if self.sends[later].process == self.sends[earlier].process:
+            return self.order.index(later) > self.order.index(earlier)
+        ack = self.acks.get(earlier)
+        if ack is None or ack.offset is None:
+            return False
+        return self.sends[later].at_ms > ack.at_ms
+
+    # -- readers -------------------------------------------------------------------------------
+
+    def reader(self, process: str) -> None:
+        events = self.of(process)
+        begin, end = self.end.begin, self.end.end
+        skipped: set[int] = set()
+        goes_on, position, stretch = -1, None, []
+        for e in [*events, None]:
+            if isinstance(e, Delivered):
+                self.found[Anomaly.REORDERED] += e.offset < goes_on
+                goes_on = e.offset + 1
+                stretch.append(e.offset)
+            elif e is None or isinstance(e, Position):
+                if stretch:
+                    low = stretch[0] if position is None else position.offset
+                    skipped |= {o for o in self.log if low <= o <= max(stretch)} - set(stretch)
+                if e is not None and e.told:
+                    skipped |= {
+                        o
+                        for o, d in self.log.items()
+                        if max(goes_on, 0) <= o < e.offset
+                        and not any(isinstance(x, Delivered) and x.offset == o for x in events)
+                        and self.sent_ms(d) <= e.at_ms
+                        and not self.may_go(d.id, o, e, e.offset)
+                    }
+                if e is not None:
+                    goes_on, position, stretch = e.offset, e, []
+            elif isinstance(e, ReadEnd) and e is not self.end:
+                got = {d.offset for d in self.read_of(e)[0]}
+                skipped |= {o for o in self.log if e.begin <= o < e.end} - got
+        self.found[Anomaly.SKIPPED] += len(skipped)
+        mine = [d for d in self.given if d.process == process]
+        gone: set[tuple[int, object]] = set()
+        for offset in {d.offset for d in mine}:
+            here = [d for d in mine if d.offset == offset]
+            stands = self.log.get(offset)
+            if begin <= offset < end:
+                gone |= {
+                    (offset, what(d)) for d in here if stands is None or what(d) != what(stands)
+                }
+                continue
+            here = [d for d in here if not (process == self.end.process and d in self.whole)]
+            gone |= {(offset, what(a)) for a, b in pairwise(here) if what(a) != what(b)}
+            for d in here[-1:]:
+                if offset < begin:
+                    is_gone = not self.may_go(d.id, offset, self.end, begin)
+                else:
+                    is_gone = max(d.at_ms, self.sent_ms(d)) <= self.asked_ms
+                gone |= {(offset, what(d))} if is_gone else set()
+        self.found[Anomaly.VANISHED] += len(gone)
+
+    def agreement(self) -> None:
+        latest = {(d.process, d.offset): d for d in self.given if d.epoch is None}
+        asked = [d for d in self.given if d.epoch is not None] + list(latest.values())
+        for place in {(d.offset, d.epoch) for d in asked}:
+            here = {what(d) for d in asked if (d.offset, d.epoch) == place}
+            self.found[Anomaly.DIVERGED] += len(here) - 1
+
+    # -- replicas ------------------------------------------------------------------------------
+
+    def replicas(self) -> None:
+        for batches in self.batches.values():
+            for left, right in pairwise(batches):
+                self.found[Anomaly.DIVERGED] += left.epoch > right.epoch
+                self.found[Anomaly.DIVERGED] += left.last_offset >= right.offset
+        extents = sorted(self.extents.values(), key=lambda e: (e.begin, e.node))
+        for extent in extents:
+            model, low = extents[0], max(extents[0].begin, extent.begin)
+            ours, theirs = (
+                {b.offset: b.digest for b in self.batches[e.node] if b.last_offset >= low}
+                for e in (model, extent)
+            )
+            places = ours.keys() | theirs.keys()
+            differ = sum(ours.get(place) != theirs.get(place) for place in places)
+            self.found[Anomaly.DIVERGED] += differ
+            short = extent.end != model.end or extent.end < self.end.end
+            self.found[Anomaly.DIVERGED] += short and not differ
+            begin = min(model.begin, self.end.begin)
+            self.found[Anomaly.DIVERGED] += not self.may_lack(extent, begin)
+
+    def may_lack(self, extent: Replica, begin: int) -> bool:
+        """Whether all that a replica may not have of [begin, its begin) may be gone."""
+        known = {offset: [d.id if self.is_sent(d) else None] for offset, d in self.log.items()}
+        for name, ack in self.acks.items():
+            if ack.offset is not None:
+                known.setdefault(ack.offset, []).append(name)
+        aged = [
+            e
+            for e in self.events
+            if isinstance(e, Retention) and e.retention_ms is not None and e.at_ms <= extent.at_ms
+        ]
+        return all(
+            self.may_go(name, offset, extent, extent.begin)
+            for offset in range(begin, extent.begin)
+            for name in known.get(offset, [None] if not aged else [])
+        )
+
+
+def what(d: Delivered) -> tuple[str | None, str, str | None]:
+    return d.id, d.digest, d.key
+
+
+def naive(events: Sequence[Event]) -> Counter[Anomaly]:
+    """Judge the history of one partition."""
+    return Naive(events).judge()
