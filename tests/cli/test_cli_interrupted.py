@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,3 +105,24 @@ def test_producing_is_interrupted(run: Run, bootstrap: str) -> None:
         assert "Interrupted. 3 of 3 messages are acknowledged." in process.stderr.read()
         assert process.wait(BOUND_S) == 130
     assert run("cat", "-C", "-t", topic, "-b", bootstrap, "-e", "-q").output == "a\nb\nc\n"
+
+
+@pytest.mark.parametrize("command", [["topics", "--list"], ["features", "describe"]])
+def test_asking_is_interrupted(command: list[str]) -> None:
+    """Goal: a word, and status 130. Method: SIGINT while somebody accepts and says nothing.
+
+    One line is read without typer, the other by it, which takes the interrupt for itself.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        at = ["--bootstrap-server", f"127.0.0.1:{server.getsockname()[1]}"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli", *command, *at],
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            server.settimeout(BOUND_S)
+            taken, _ = server.accept()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=BOUND_S)
+        taken.close()
+    assert (process.returncode, errors) == (130, "\nInterrupted.\n")

@@ -64,6 +64,13 @@ class CommandError(Exception):
         self.code = code
 
 
+class InterruptedCommandError(CommandError):
+    """Ctrl-C: the text says how far the command had come, and how to go on."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(f"\nInterrupted. {text}".rstrip(" "), code=EXIT_INTERRUPTED)
+
+
 def main() -> None:
     """Run the command line and exit with its status."""
     try:

@@ -20,7 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli import EXIT_USAGE, CommandError, InterruptedCommandError
 from holdfast.cli import cat_format as formats
 from holdfast.cli.options import did_you_mean
 
@@ -121,8 +121,7 @@ def produce(
     except KeyboardInterrupt:
         left = producer.flush(LAST_FLUSH_S)
         done = sent - left - len(failures)
-        print(f"\nInterrupted. {done} of {sent} messages are acknowledged.", file=sys.stderr)
-        raise
+        raise InterruptedCommandError(f"{done} of {sent} messages are acknowledged.") from None
     finally:
         sys.stdout.flush()
     if failures:

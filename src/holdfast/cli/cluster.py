@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError, InterruptedCommandError
 from holdfast.cli.addressing import WHO_HELP, addressed
 from holdfast.cli.options import AsJson, DataDir, data_dir, did_you_mean, listed
 from holdfast.cluster import LocalCluster
@@ -40,8 +39,8 @@ def down(data_dir_option: DataDir = None) -> None:
         killed = cluster.down()
     except KeyboardInterrupt:
         left = [node.id for node in cluster.nodes if cluster.state(node.id) is not State.DEAD]
-        _say_interrupted(f"{nodes_text(left)} may still run. `holdfast down` again goes on.")
-        raise
+        text = f"{nodes_text(left)} may still run. `holdfast down` again goes on."
+        raise InterruptedCommandError(text) from None
     print(f"The cluster in {cluster.directory} is down.")
     if killed:
         raise CommandError(f"{nodes_text(killed)} didn't end in time, and had to be killed.")
@@ -52,11 +51,6 @@ def nodes_text(ids: Sequence[int]) -> str:
     if not ids:
         return "No node"
     return f"Node{'' if len(ids) == 1 else 's'} {listed([str(each) for each in ids])}"
-
-
-def _say_interrupted(text: str) -> None:
-    sys.stdout.flush()
-    print(f"\nInterrupted. {text}", file=sys.stderr)
 
 
 def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
@@ -131,8 +125,8 @@ def kill(
             cluster.wait_signalled(node, name)
             print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
     except KeyboardInterrupt:
-        _say_interrupted(f"SIG{name} has been sent; `holdfast status` shows what comes of it.")
-        raise
+        text = f"SIG{name} has been sent; `holdfast status` shows what comes of it."
+        raise InterruptedCommandError(text) from None
 
 
 def start(
@@ -150,5 +144,5 @@ def start(
             started = cluster.node(node)
             print(f"Node {node} serves on {started.address} as process {started.pid}.")
     except KeyboardInterrupt:
-        _say_interrupted("What was started goes on; `holdfast status` shows it.")
-        raise
+        text = "What was started goes on; `holdfast status` shows it."
+        raise InterruptedCommandError(text) from None

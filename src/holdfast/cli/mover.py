@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, CommandError
+from holdfast.cli import EXIT_FAILED, CommandError, InterruptedCommandError
 from holdfast.cli.reassignment_files import as_json as written
 from holdfast.clients import reassigning
 from holdfast.clients.admin import reassign, reassignments
@@ -140,8 +140,8 @@ class Mover:
         try:
             self._wait(plan)
         except KeyboardInterrupt:
-            self._say(f"\nIt goes on; --list shows it, --cancel calls it back.{note}")
-            raise
+            text = f"The move goes on; --list shows it, --cancel calls it back.{note}"
+            raise InterruptedCommandError(text) from None
         if throttled:
             reassigning.clear_throttle(self._driver, {key[0] for key in plan}, throttled)
         self._say(f"Done: {_names(plan)}.")

@@ -22,6 +22,7 @@ from holdfast.cli import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     CommandError,
+    InterruptedCommandError,
     groups,
     quick,
 )
@@ -144,7 +145,11 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as stop:
         return stop.exit_code
     except SystemExit as stop:
+        if stop.code == EXIT_INTERRUPTED:  # typer has taken the interrupt
+            return _interrupted(InterruptedCommandError())
         return _status(stop.code)
+    except InterruptedCommandError as error:
+        return _interrupted(error)
     except CommandError as error:
         return _fail(str(error), error.code)
     except UsageError as error:
@@ -160,7 +165,7 @@ def run(arguments: list[str]) -> int:
             raise
         return _fail("An argument holds bytes that are no text in UTF-8.", EXIT_USAGE)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return _interrupted(InterruptedCommandError())
     except BrokenPipeError:
         # The reader of our output has gone; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -192,6 +197,12 @@ def _status(code: Any) -> int:
     if code is None:
         return 0
     return code if isinstance(code, int) else EXIT_FAILED
+
+
+def _interrupted(error: InterruptedCommandError) -> int:
+    sys.stdout.flush()
+    print(error, file=sys.stderr)
+    return error.code
 
 
 def _fail(text: str, code: int) -> int:
