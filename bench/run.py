@@ -24,6 +24,7 @@ from statistics import median
 from typing import Any
 
 import controllers
+import judging
 import moments
 import table
 from engines import (
@@ -289,6 +290,8 @@ def main() -> None:
             moments.measure(directory, options.rounds, results.add, with_apache=with_apache)
         if options.only in controllers.NAME:
             controllers.measure(directory, options.rounds, results.add, with_apache=with_apache)
+        if options.only in judging.NAME:
+            judging.measure(directory, options.rounds, results.add)
     report |= {"rounds": options.rounds, "warm_s": options.warm}
     report["took_s"] = round(time.monotonic() - began)
     report["cases"] = results.summary()

@@ -7,11 +7,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from holdfast.lab.evidence import evidence_of, history_files
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -140,3 +143,17 @@ def test_a_case_is_warmed_up_for_as_long_as_asked(monkeypatch: pytest.MonkeyPatc
     case = run.Case(name="c", load=run.single(1, acks=1))
     run.warm_up(case, SimpleNamespace(name="e"), 10.0, itertools.count())
     assert asked == [10.0, 6.0, 2.0]
+
+
+def test_the_history_that_is_judged_is_whole_and_without_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    judging = import_module("judging")
+    judging.write_history(tmp_path / "history", 1000)
+    judgement = evidence_of(history_files(tmp_path / "history")).judgement
+    assert judgement.decided
+    assert not judgement.findings
+    assert judgement.counts.acknowledged == judgement.counts.in_log == 200
+    assert len(judgement.partitions) == judging.PARTITIONS
+    assert judgement.events > 1000  # with the replicas' batches

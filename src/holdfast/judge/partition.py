@@ -68,7 +68,9 @@ class PartitionFold:
         return sent_ms
 
     def deliver(self, delivered: Delivered) -> None:
-        reader = self._reader(delivered.process)
+        reader = self._readers.get(delivered.process)
+        if reader is None:
+            reader = self._reader(delivered.process)
         end = delivered.committed_end
         if (
             end is not None

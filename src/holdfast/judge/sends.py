@@ -55,13 +55,13 @@ class Sends:
         self._names: list[str] = []  # the same, by row
         self._process_codes: dict[str, int] = {}
         self._process_names: list[str] = []
-        self._key_codes: dict[str | None, int] = {}
+        self.key_codes: dict[str | None, int] = {}
         self._key_names: list[str | None] = []
         self._reason_codes: dict[tuple[str, str], int] = {}
         self._reasons: list[tuple[str, str]] = []
-        self._digests: list[str] = []
+        self.digests: list[str] = []
         self.sizes = array("i")
-        self._keys = array("i")
+        self.keys = array("i")
         self._timestamps = array("q")
         self._walls = array("q")
         self.processes = array("i")
@@ -90,14 +90,14 @@ class Sends:
         if process is None:
             process = self._process_codes[send.process] = len(self._process_names)
             self._process_names.append(send.process)
-        key = self._key_codes.get(send.key)
+        key = self.key_codes.get(send.key)
         if key is None:
-            key = self._key_codes[send.key] = len(self._key_names)
+            key = self.key_codes[send.key] = len(self._key_names)
             self._key_names.append(send.key)
         self._names.append(send.id)
-        self._digests.append(send.digest)
+        self.digests.append(send.digest)
         self.sizes.append(send.size)
-        self._keys.append(key)
+        self.keys.append(key)
         self._timestamps.append(ABSENT if send.timestamp is None else send.timestamp)
         self._walls.append(send.wall_ms)
         self.processes.append(process)
@@ -140,7 +140,7 @@ class Sends:
 
     def is_as_sent(self, row: int, digest: str, key: str | None) -> bool:
         """Whether a record with this digest and key is what was sent."""
-        return self._digests[row] == digest and self._key_codes.get(key, -1) == self._keys[row]
+        return self.digests[row] == digest and self.key_codes.get(key, -1) == self.keys[row]
 
     def own_time_ms(self, row: int) -> int:
         """The earliest moment, on the wall's clock, that retention may count for this record."""
@@ -160,9 +160,9 @@ class Sends:
             topic=self._topic,
             partition=self._partition,
             id=self.name(row),
-            digest=self._digests[row],
+            digest=self.digests[row],
             size=self.sizes[row],
-            key=self._key_names[self._keys[row]],
+            key=self._key_names[self.keys[row]],
             timestamp=None if timestamp == ABSENT else timestamp,
         )
 

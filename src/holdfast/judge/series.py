@@ -179,9 +179,13 @@ class AvailabilityFold:
             self._waiting_since = at_ms
 
     def acknowledged(self, at_ms: float, sent_ms: float) -> None:
-        self.refused(at_ms)
+        self._last_ms = at_ms
+        self._outstanding -= 1
+        assert self._outstanding >= 0, "an outcome without its send"
         self._acknowledged += 1
-        self._close_gap(at_ms)
+        since = self._waiting_since
+        if since is not None and at_ms - since > self._gap_ms:
+            self._gap_ms, self._gap_at_ms = at_ms - since, since
         self._waiting_since = at_ms if self._outstanding else None
         self._latencies.add(at_ms - sent_ms)
 
