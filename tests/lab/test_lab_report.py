@@ -101,7 +101,7 @@ WORDS = [
     "1 of 2 as they must be",
     "The axis ends at 80/s, or nothing else could be seen.",
     "Why a partition with a leader stands still",
-    "P0: led by node 0, nothing acknowledged from 4 to 7 s",
+    "P0: led by node 0, nothing acknowledged from 4.0 to 7.0 s",
     "Settings, where they differ from the first part's 1 settings acks 1",
     "It must be broken, with lost events, or the run proves nothing.",
 ]

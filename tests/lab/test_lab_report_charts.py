@@ -40,10 +40,10 @@ def test_a_backlog_that_comes_in_at_once_is_named_with_its_number_and_place() ->
     peak = max(rate for each in evidence.points for rate in each.acknowledged.values())
     assert peak > 5 * 30, "the backlog is no peak"
     assert f"Highest: {peak:,.0f}/s in 100 ms, P" in figure.note
-    assert "at 7 s." in figure.note  # 7 s after the beginning the session ended
+    assert "at 7.0 s." in figure.note  # 7 s after the beginning the session ended
     (said,) = figure.said
-    assert f"{peak:,.0f}/s (P0, at 7 s)" in said
-    assert f"{peak:,.0f}/s (P1, at 7 s)" in said
+    assert f"{peak:,.0f}/s (P0, at 7.0 s)" in said
+    assert f"{peak:,.0f}/s (P1, at 7.0 s)" in said
     for drawing in figure.drawings:
         assert f">{peak:,.0f}/s P0<" in drawing
         assert f">{peak:,.0f}/s P1<" in drawing
@@ -186,7 +186,7 @@ def test_a_partition_whose_isr_names_the_dead_stands_still_and_the_report_says_w
     assert found.begin_ms == pytest.approx(KILLED_MS, abs=101)
     assert found.end_ms == pytest.approx(SESSION_MS, abs=101)
     assert where(found, "P0", BEGIN_MS) == (
-        "P0: led by node 0, nothing acknowledged from 4 to 7 s (3.00 s), while the ISR named "
+        "P0: led by node 0, nothing acknowledged from 4.0 to 7.0 s (3.00 s), while the ISR named "
         "node 1, which had been killed."
     )
     assert "broker.session.timeout.ms, here 3.00 s" in why(SETTINGS)

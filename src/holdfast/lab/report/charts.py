@@ -114,8 +114,8 @@ def _throughput_data(scene: Scene, bins: Sequence[Bin], rates: Sequence[Rate]) -
 def _peak_sentence(peak: Peak | None, scene: Scene, step: str) -> str:
     if peak is None:
         return "None was acknowledged."
-    at = number(round(scene.frame.seconds(peak.at_ms), 1))
-    return f"Highest: {number(peak.value)}/s in {step}, {peak.name}, at {at} s."
+    at = scene.frame.said(peak.at_ms)
+    return f"Highest: {number(peak.value)}/s in {step}, {peak.name}, at {at}."
 
 
 def _name_peaks(drawing: Drawing, peaks: Sequence[Peak], top: float) -> None:
@@ -142,8 +142,7 @@ def _peaks_said(peaks: Sequence[Peak], top: float, scene: Scene) -> list[str]:
     if not peaks:
         return []
     shown = ", ".join(
-        f"{number(peak.value)}/s ({peak.name}, at "
-        f"{number(round(scene.frame.seconds(peak.at_ms), 1))} s)"
+        f"{number(peak.value)}/s ({peak.name}, at {scene.frame.said(peak.at_ms)})"
         for peak in peaks[:PEAKS_SAID_MAX]
     )
     more = len(peaks) - PEAKS_SAID_MAX
@@ -165,8 +164,7 @@ def latency(evidence: Evidence, scene: Scene) -> Figure | None:
         ("p50", "s0", lambda each: each.p50),
     ]
     worst, at_ms = max((each.worst or 0.0, each.at_ms) for each in bins)
-    at_s = number(round(scene.frame.seconds(at_ms), 1))
-    highest_text = f"Highest: {duration(worst)}, sent at {at_s} s."
+    highest_text = f"Highest: {duration(worst)}, sent at {scene.frame.said(at_ms)}."
 
     def draw(layout: Layout) -> Drawing:
         label = f"Latency over time, on a logarithmic axis. {highest_text}"
@@ -217,8 +215,8 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
         return None
     points = thinned(lag.points, LAG_PLACES_MAX)
     at_ms, greatest = max(lag.points, key=lambda point: point[1])
-    at_s = number(round(scene.frame.seconds(at_ms), 1))
-    highest_text = f"Highest: {greatest:,} events, at {at_s} s; at the end {lag.points[-1][1]:,}."
+    at, last = scene.frame.said(at_ms), lag.points[-1][1]
+    highest_text = f"Highest: {greatest:,} events, at {at}; at the end {last:,}."
     top_value = round_up(greatest)
 
     def draw(layout: Layout) -> Drawing:

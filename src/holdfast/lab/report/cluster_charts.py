@@ -41,9 +41,7 @@ def strip(scene: Scene) -> Figure | None:
             place = beside(x(at_ms), words, layout)
             lane = lanes.place(place.begin, place.end)
             placed.append((x(at_ms), place, lane, words, kind))
-        said = "; ".join(
-            f"{words} at {scene.frame.seconds(at):.1f} s" for at, words, _ in labels[:20]
-        )
+        said = "; ".join(f"{words} at {scene.frame.said(at)}" for at, words, _ in labels[:20])
         drawing = Drawing(
             scene.frame, layout, LANE * lanes.count + 6, f"What was done and went wrong: {said}"
         )

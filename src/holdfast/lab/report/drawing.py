@@ -42,9 +42,9 @@ class Frame:
     begin_ms: float
     end_ms: float
 
-    def seconds(self, at_ms: float) -> float:
-        """Since the beginning, as the axis counts."""
-        return (at_ms - self.begin_ms) / 1000
+    def said(self, at_ms: float) -> str:
+        """A moment in words: since the beginning, as the axis counts."""
+        return f"{(at_ms - self.begin_ms) / 1000:,.1f} s"
 
 
 class Drawing:

@@ -14,7 +14,7 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange
 from holdfast.judge.series import Point
 from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, Timeline, TopicPartition
-from holdfast.lab.report.scales import duration, number
+from holdfast.lab.report.scales import duration
 
 SHORT_MS = 300.0  # a standstill as short as that is not worth a word
 SESSION = "broker.session.timeout.ms"
@@ -137,10 +137,10 @@ def why(settings: Mapping[str, str]) -> str:
 
 def where(each: Standstill, place: str, begin_ms: float) -> str:
     """Say of one standstill when it was, who led, and for whom the partition waited."""
-    first, last = ((ms - begin_ms) / 1000 for ms in (each.begin_ms, each.end_ms))
+    first, last = (f"{(ms - begin_ms) / 1000:,.1f}" for ms in (each.begin_ms, each.end_ms))
     absent = " and ".join(f"node {node}, which {WORDS[how]}" for node, how in each.absent)
     return (
-        f"{place}: led by node {each.leader}, nothing acknowledged from {number(round(first, 1))} "
-        f"to {number(round(last, 1))} s ({duration(each.end_ms - each.begin_ms)}), "
+        f"{place}: led by node {each.leader}, nothing acknowledged from {first} "
+        f"to {last} s ({duration(each.end_ms - each.begin_ms)}), "
         f"while the ISR named {absent}."
     )

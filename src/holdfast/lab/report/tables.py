@@ -9,7 +9,7 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Event, Fault
 from holdfast.judge.timeline import UP_ACTIONS, Timeline
 from holdfast.judge.verdict import MEANING, Anomaly, Availability, Counts, Finding
-from holdfast.lab.report.scales import duration, number
+from holdfast.lab.report.scales import duration
 from holdfast.lab.report.values import Table
 from holdfast.lab.report.words import described_moments, plain
 
@@ -165,7 +165,7 @@ def availability(evidence: Evidence) -> TableView | None:
             name,
             f"{available.share:.2%}",
             duration(available.gap_ms_longest),
-            f"{number(round(gap_s, 1))} s" if available.gap_ms_longest else "-",
+            f"{gap_s:,.1f} s" if available.gap_ms_longest else "-",
             duration(leaderless_ms) if leaderless_ms else "-",
             duration(available.latency_ms_p50),
             duration(available.latency_ms_p99),

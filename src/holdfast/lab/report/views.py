@@ -15,7 +15,7 @@ from holdfast.lab.report.charts import lag_chart, latency, throughput
 from holdfast.lab.report.cluster_charts import cluster_state, node_state, strip
 from holdfast.lab.report.drawing import Frame
 from holdfast.lab.report.marks import marks_of, not_marked
-from holdfast.lab.report.scales import duration, number
+from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Scene
 from holdfast.lab.report.standstill import standstills, where, why
 from holdfast.lab.report.tables import (
@@ -241,7 +241,7 @@ def cards_of(evidence: Evidence, forbidden: frozenset[str], *, control: bool) ->
     if gap is not None:
         longest = duration(gap.availability.gap_ms_longest)
         at_ms = gap.availability.gap_at_ms - evidence.timeline.begin_ms
-        note = f"{_name(evidence, gap)}, at {number(round(at_ms / 1000, 1))} s"
+        note = f"{_name(evidence, gap)}, at {at_ms / 1000:,.1f} s"
         cards.append(
             Card(name="longest gap", value=longest, note=note, said=f"longest gap {longest}")
         )
