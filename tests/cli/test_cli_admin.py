@@ -17,7 +17,6 @@ from holdfast.cluster.processes import wait_until
 if TYPE_CHECKING:
     from tests.cli.conftest import Outcome, Run
 
-pytestmark = pytest.mark.slow
 BOUND_S = 30.0
 PREFIX = f"cli-{os.getpid()}"
 
@@ -149,6 +148,7 @@ def test_leaders_are_elected(run: Run, bootstrap: str) -> None:
                "--all-topic-partitions").status == 0  # fmt: skip
 
 
+@pytest.mark.slow
 def test_cat_produces_and_consumes(
     bootstrap: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -57,7 +57,6 @@ def test_names_of_metadata_versions() -> None:
     assert level_text(ELR, 7) == "7"
 
 
-@pytest.mark.slow
 def test_levels_go_down_and_up(run: Run, bootstrap: str) -> None:
     """Goal: each verb does what it says. Method: on a running cluster; seen to end in an
     EncodeError while a downgrade was also sent as the flag that version 0 had.
@@ -86,7 +85,6 @@ def test_levels_go_down_and_up(run: Run, bootstrap: str) -> None:
         wait_for(then)
 
 
-@pytest.mark.slow
 def test_a_level_that_is_refused(run: Run, bootstrap: str) -> None:
     """Goal: the refusal's reason, and exit status 1. Method: a level that nobody has."""
     outcome = run("features", "upgrade", "--feature", f"{ELR}=9", "--bootstrap-server", bootstrap)

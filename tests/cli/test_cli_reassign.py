@@ -25,7 +25,7 @@ from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = pytest.mark.process
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP_3")  # brokers 0, 1 and 2 of any Kafka
 BOUND_S = 30.0
 ONCE = '{"topic":"t","partition":0,"replicas":[0]}'
@@ -106,6 +106,7 @@ def produce(driver: Driver, topic: str, count: int, size: int = 1) -> None:
     assert response.responses[0].partition_responses[0].error_code == 0
 
 
+@pytest.mark.slow
 def test_a_reassignment_from_its_file_to_its_verification(
     run: Run, brokers: str, driver: Driver, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_reassignment_from_its_file_to_its_verification(
     assert "throttled" not in described.output
 
 
+@pytest.mark.slow
 def test_more_replicas_and_fewer(run: Run, brokers: str, driver: Driver) -> None:
     at = ["reassign-partitions", "--bootstrap-server", brokers]
     topic = made(driver, "factor", [0], [1])
@@ -159,6 +161,7 @@ def test_more_replicas_and_fewer(run: Run, brokers: str, driver: Driver) -> None
     assert "needs 4 brokers" in too_many.errors
 
 
+@pytest.mark.slow
 def test_a_broker_is_emptied(run: Run, brokers: str, driver: Driver) -> None:
     at = ["reassign-partitions", "--bootstrap-server", brokers]
     topic = made(driver, "drain", [2, 0], [0, 2])
@@ -172,6 +175,7 @@ def test_a_broker_is_emptied(run: Run, brokers: str, driver: Driver) -> None:
     assert "no broker 9 is alive" in unknown.errors
 
 
+@pytest.mark.slow
 def test_a_purpose_begun_before_is_gone_on_with_and_called_back_without_a_file(
     run: Run, brokers: str, driver: Driver
 ) -> None:

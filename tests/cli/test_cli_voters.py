@@ -88,7 +88,6 @@ def test_an_id_that_is_none(run: Run) -> None:
     assert (outcome.status, "describe --replication" in outcome.errors) == (2, True)
 
 
-@pytest.mark.slow
 def test_a_cluster_refuses(run: Run, bootstrap: str) -> None:
     """Goal: a voter that isn't there is refused in one line. Method: one controller."""
     ids = ("--controller-id", "55", "--controller-directory-id", DIRECTORY_ID)

@@ -78,6 +78,7 @@ def clusters(draw: st.DrawFn) -> tuple[Assignment, dict[int, str | None]]:
     return {("t", n): each for n, each in enumerate(lists)}, racks
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(clusters())
 def test_spreading_loses_no_replica_and_no_rack(

@@ -105,6 +105,7 @@ def consume(
     return messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_messages_come_back_as_they_were_sent(
@@ -128,6 +129,7 @@ def test_messages_come_back_as_they_were_sent(
     assert messages[7].headers() == [("number", b"7")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_kind_of_acknowledgement(target: Target, new_topic: NewTopicName, acks: str) -> None:
     """Goal: acks 0, 1 and all work. Method: what was sent is read, whatever was acknowledged."""
@@ -137,6 +139,7 @@ def test_every_kind_of_acknowledgement(target: Target, new_topic: NewTopicName, 
     assert [message.value() for message in consume(target, topic, 2)] == [b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_empty_and_null_values(target: Target, new_topic: NewTopicName) -> None:
     """Goal: an empty value and none at all are told apart. Method: produce both, read both."""
     topic = new_topic()
@@ -150,6 +153,7 @@ def test_empty_and_null_values(target: Target, new_topic: NewTopicName) -> None:
     assert (second.key(), second.value(), second.headers()) == (b"", None, [("h", None)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_both_isolation_levels_read_all(
     target: Target, new_topic: NewTopicName, level: str
@@ -261,6 +265,7 @@ def test_configs_are_described_and_changed(target: Target, new_topic: NewTopicNa
     wait_for(lambda: value_of("retention.ms") == "604800000")
 
 
+@pytest.mark.slow
 def test_a_topic_is_created_by_producing(target: Target, new_topic: NewTopicName) -> None:
     """Goal: auto-creation. Method: produce to a name that isn't there."""
     topic = new_topic()
@@ -268,6 +273,7 @@ def test_a_topic_is_created_by_producing(target: Target, new_topic: NewTopicName
     assert consume(target, topic, 1)[0].value() == b"first"
 
 
+@pytest.mark.slow
 def test_a_record_that_is_too_large(target: Target, new_topic: NewTopicName) -> None:
     """Goal: max.message.bytes holds. Method: a topic with a small bound, a record above it."""
     topic = new_topic()

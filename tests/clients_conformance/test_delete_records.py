@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 kafka = pytest.importorskip("kafka")
 
-pytestmark = pytest.mark.slow
 BOUND_S = 30.0
 
 

@@ -56,6 +56,7 @@ def consume(target: Target, topic: str, count: int, **settings: object) -> list[
     return records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", list(LIBRARIES), ids=str)
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_records_come_back_as_they_were_sent(

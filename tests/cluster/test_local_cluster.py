@@ -14,7 +14,7 @@ from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import State
 from holdfast.wire.messages import create_topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.serial]
+pytestmark = pytest.mark.serial
 ALL = (0, 1, 2, 100, 101, 102)
 
 
@@ -53,6 +53,7 @@ def test_all_nodes_serve_once_it_has_started(cluster: LocalCluster) -> None:
     assert seen.running
 
 
+@pytest.mark.slow
 def test_a_crash_and_a_return(cluster: LocalCluster) -> None:
     """Goal: kill, waits and start tell the truth. Method: SIGKILL a leader, bring it back."""
     create(cluster, "crash", {0: [1, 2, 0], 1: [2, 0, 1]})
@@ -77,6 +78,7 @@ def test_a_crash_and_a_return(cluster: LocalCluster) -> None:
         cluster.start_node(1)
 
 
+@pytest.mark.slow
 def test_a_controlled_shutdown(cluster: LocalCluster) -> None:
     """Goal: TERM waits until the node has handed over. Method: the leader's, then its return."""
     create(cluster, "term", {0: [2, 0, 1]})
@@ -88,6 +90,7 @@ def test_a_controlled_shutdown(cluster: LocalCluster) -> None:
     cluster.wait_for_isr("term", 0, [0, 1, 2])
 
 
+@pytest.mark.slow
 def test_a_frozen_node(cluster: LocalCluster) -> None:
     """Goal: STOP is neither dead nor running. Method: STOP, an attempt to start, CONT."""
     cluster.kill(0, "STOP")
@@ -115,6 +118,7 @@ def test_an_unknown_signal_or_node(cluster: LocalCluster) -> None:
         cluster.kill(7)
 
 
+@pytest.mark.slow
 def test_down_and_up_again_with_the_same_data(tmp_path: Path) -> None:
     """Goal: a directory is resumed with its topics, and with new settings. Method: one broker."""
     with LocalCluster.create(tmp_path, brokers=1, combined=True, port=0) as cluster:
@@ -130,6 +134,7 @@ def test_down_and_up_again_with_the_same_data(tmp_path: Path) -> None:
         assert again.cluster_id == cluster.cluster_id
 
 
+@pytest.mark.slow
 def test_a_cluster_moves_to_other_ports(tmp_path: Path) -> None:
     """Goal: a port that someone else has taken meanwhile is no dead end. Method: two brokers."""
     with LocalCluster.create(tmp_path, brokers=2, port=0) as cluster:
@@ -193,6 +198,7 @@ def test_a_directory_of_something_else(tmp_path: Path) -> None:
         LocalCluster.create(tmp_path / "letter.txt")
 
 
+@pytest.mark.slow
 def test_a_node_that_can_not_start_says_why(tmp_path: Path) -> None:
     """Goal: the error carries the node's own words, and nothing is left running. Method: a value
     that can't be honoured.
@@ -210,6 +216,7 @@ def test_a_node_that_can_not_start_says_why(tmp_path: Path) -> None:
     assert "log.segment.bytes" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_data_of_another_cluster(tmp_path: Path) -> None:
     """Goal: a node refuses directories of another cluster. Method: change the cluster's id."""
     cluster = LocalCluster.create(tmp_path, brokers=1, combined=True, port=0)

@@ -40,6 +40,7 @@ def test_broken_lines_are_named(text: str) -> None:
         parse_properties(text)
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1),

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from tests.control.control_world import controller, creation, play
 
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
-
-pytestmark = pytest.mark.slow
 
 
 def test_a_follower_that_was_too_early_asks_again_soon() -> None:

@@ -35,8 +35,6 @@ from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_what_was_answered_survives_a_power_cut(torn: bool) -> None:

@@ -306,6 +306,7 @@ def test_a_sync_that_can_not_even_begin_ends_the_controller() -> None:
     play(story)
 
 
+@pytest.mark.slow
 def test_one_disk_that_ends_both_roles_ends_the_node_once() -> None:
     """A broker that is a controller too, with one directory, whose checkpoint can't be written."""
     world = World(1)

@@ -45,7 +45,6 @@ from holdfast.wire.records.metadata import TopicRecord
 from holdfast.wire.uuids import METADATA_TOPIC_ID
 
 E = ErrorCode
-pytestmark = pytest.mark.slow
 
 
 def test_every_broker_forwards_and_every_broker_learns() -> None:

@@ -106,7 +106,6 @@ while True:
 
 
 @pytest.mark.process
-@pytest.mark.slow
 def test_what_was_flushed_survives_a_sigkill(tmp_path: Path) -> None:
     path = tmp_path / "writer.jsonl"
     command = [sys.executable, "-c", WRITER, str(path)]

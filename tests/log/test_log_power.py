@@ -257,6 +257,7 @@ async def beginning_anew(runtime: Runtime, offset: int, operations: int) -> tupl
     return disk, True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [58, 60, 100], ids=["at a cut", "at its end", "beyond its end"])
 @pytest.mark.parametrize("death", ["process", "power", "torn"])
 def test_who_dies_while_it_begins_anew_has_the_old_log_or_the_new_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.log.log_kit import (
@@ -34,6 +35,7 @@ def fill(log: Log, count: int, *, epoch: int = 0, producer: int = -1) -> None:
         log.append_as_leader(memoryview(bytearray(batch)), epoch)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     count=st.integers(1, 30),

@@ -162,6 +162,7 @@ def test_a_produce_request_has_so_many_parts(version: int, monkeypatch: pytest.M
             check_produce(version, data, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_a_large_produce_request_is_looked_through_first(version: int) -> None:
     large = memoryview(encode(request(1, 3, b"r" * MIB), version))

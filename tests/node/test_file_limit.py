@@ -19,6 +19,7 @@ print(_raise_file_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("soft", "hard", "expected"), [(64, 200, "100 200 200"), (300, 300, "150 300 300")]

@@ -21,6 +21,7 @@ def test_text_is_the_jvm_connectors_and_canonical() -> None:
     assert moves.from_text(text) == {A: 1, B: 2, C: 3}
 
 
+@pytest.mark.slow
 @given(OFFSETS)
 def test_text_round_trip(offsets: Offsets) -> None:
     assert moves.from_text(moves.to_text(offsets)) == offsets
@@ -73,6 +74,7 @@ def test_named_offsets_are_resolved() -> None:
     assert moves.resolve(wanted, {A: 3}, {B: 9}) == {A: 3, B: 9, C: 7}
 
 
+@pytest.mark.slow
 @given(OFFSETS, OFFSETS, OFFSETS, st.none() | st.integers(1, 100))
 def test_advance_never_moves_back_and_never_past_the_end(
     start: Offsets, earliest: Offsets, latest: Offsets, rows_max: int | None
@@ -84,6 +86,7 @@ def test_advance_never_moves_back_and_never_past_the_end(
         assert end[partition] == earliest[partition], "a new partition enters empty"
 
 
+@pytest.mark.slow
 @given(OFFSETS, OFFSETS, st.integers(1, 100))
 def test_a_limit_is_kept_and_used_up(start: Offsets, latest: Offsets, rows_max: int) -> None:
     end = moves.advance(start, {}, latest, rows_max)

@@ -22,7 +22,6 @@ from holdfast.pipelines.read_range import (
     read_range,
 )
 
-pytestmark = pytest.mark.slow
 EXTERNAL = "HOLDFAST_TEST_BOOTSTRAP" in os.environ
 
 
@@ -35,6 +34,7 @@ def read(partition: Partition, start: int, end: int, how: Access) -> pa.Table:
     return pa.Table.from_batches(list(read_range(partition, start, end, how)), ARROW_SCHEMA)
 
 
+@pytest.mark.slow
 def test_a_range_has_its_records_and_no_others(topics: Topics) -> None:
     topic = topics.create()
     topics.write(topic, 1, [f"v{n}".encode() for n in range(100)])
@@ -49,6 +49,7 @@ def test_a_range_has_its_records_and_no_others(topics: Topics) -> None:
     assert read(Partition(topic, 1), 10, 10, access(topics)).num_rows == 0
 
 
+@pytest.mark.slow
 def test_a_long_range_comes_in_bounded_batches(topics: Topics) -> None:
     topic = topics.create()
     count = 2 * BATCH_ROWS + 5
@@ -58,6 +59,7 @@ def test_a_long_range_comes_in_bounded_batches(topics: Topics) -> None:
     assert max(batch.num_rows for batch in batches) <= BATCH_ROWS
 
 
+@pytest.mark.slow
 def test_ranges_share_a_consumer_and_do_not_mix(topics: Topics) -> None:
     topic = topics.create()
     for partition in range(2):
@@ -71,6 +73,7 @@ def test_ranges_share_a_consumer_and_do_not_mix(topics: Topics) -> None:
     assert how in module._idle
 
 
+@pytest.mark.slow
 def test_a_log_that_is_shorter_than_the_range_is_loss(topics: Topics) -> None:
     """The range was planned, and then the log was cut: its end will never come."""
     topic = topics.create()
@@ -84,6 +87,7 @@ def test_a_log_that_is_shorter_than_the_range_is_loss(topics: Topics) -> None:
     assert read(Partition(topic, 0), 8, 9, lenient).num_rows == 0
 
 
+@pytest.mark.slow
 def test_records_that_aged_out_are_loss(topics: Topics) -> None:
     topic = topics.create(segment_ms="1", retention_ms="1")
     begin = topics.age_out(topic, 0, [b"old"] * 5)
@@ -94,6 +98,7 @@ def test_records_that_aged_out_are_loss(topics: Topics) -> None:
     assert read(Partition(topic, 0), 0, end, lenient).column("offset").to_pylist() in ([begin], [])
 
 
+@pytest.mark.slow
 def test_silence_ends_after_its_time() -> None:
     """Nobody listens there: the wait is bounded, and the message says by what."""
     nowhere = Access(client=(("bootstrap.servers", "127.0.0.1:1"),), silence_ms_max=300)
@@ -101,6 +106,7 @@ def test_silence_ends_after_its_time() -> None:
         list(read_range(Partition("t", 0), 0, 1, nowhere))
 
 
+@pytest.mark.slow
 def test_a_wrong_address_is_named_with_what_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has answered yet, so the address is in doubt, and a minute's patience out of place."""
     monkeypatch.setattr(listing_module, "FIRST_WAIT_S", 0.5)
@@ -112,6 +118,7 @@ def test_a_wrong_address_is_named_with_what_became_of_it(monkeypatch: pytest.Mon
     listing.close()
 
 
+@pytest.mark.slow
 def test_who_has_answered_once_is_waited_for(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +134,7 @@ def test_who_has_answered_once_is_waited_for(
     listing.close()
 
 
+@pytest.mark.slow
 def test_listing_tells_topics_of_one_name_apart(topics: Topics) -> None:
     listing = Listing((("bootstrap.servers", topics.bootstrap),))
     topic = topics.create()
@@ -138,6 +146,7 @@ def test_listing_tells_topics_of_one_name_apart(topics: Topics) -> None:
     listing.close()
 
 
+@pytest.mark.slow
 def test_a_cluster_without_ids_is_said_once(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -152,6 +161,7 @@ def test_a_cluster_without_ids_is_said_once(
     listing.close()
 
 
+@pytest.mark.slow
 def test_listing_names_a_topic_that_is_not_there_and_does_not_create_it(topics: Topics) -> None:
     listing = Listing((("bootstrap.servers", topics.bootstrap),))
     with pytest.raises(ListingError, match="'nobody-made-this' does not exist"):
@@ -160,6 +170,7 @@ def test_listing_names_a_topic_that_is_not_there_and_does_not_create_it(topics: 
     listing.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(EXTERNAL, reason="kills a broker, so it has to be one of ours")
 def test_listing_finds_the_next_leader(topics: Topics, request: pytest.FixtureRequest) -> None:
     """While the leader is dead its partition is left out; its successor is found."""

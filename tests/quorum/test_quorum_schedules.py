@@ -60,6 +60,7 @@ def schedule(seed: int, *, voters: int) -> QuorumWorld:
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("voters", [2, 3, 4, 5])
 def test_schedules(voters: int) -> None:
     total: dict[str, int] = {}
@@ -73,6 +74,7 @@ def test_schedules(voters: int) -> None:
         assert total.get(what, 0) > 10, f"hardly any {what}: the schedules are too tame"
 
 
+@pytest.mark.slow
 def test_a_quiet_quorum_holds_one_election() -> None:
     for seed in range(40):
         world = QuorumWorld(seed, voters=3)
@@ -81,6 +83,7 @@ def test_a_quiet_quorum_holds_one_election() -> None:
         assert len(world.leaders) == 1, f"seed {seed}: {world.leaders}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [True, False])
 def test_a_cut_link_between_a_follower_and_the_leader_disturbs_nobody(both: bool) -> None:
     """Pre-votes: who hears from the leader refuses, so the epoch stays (KIP-996)."""

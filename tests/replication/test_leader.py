@@ -242,6 +242,7 @@ def test_acknowledgements() -> None:
     assert leader.acknowledgement(5) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -19,8 +19,6 @@ from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.runtime import World
 from holdfast.wire.errors import ErrorCode
 
-pytestmark = pytest.mark.slow
-
 Story = Callable[[SimulatedCluster, ClusterClient], Coroutine[Any, Any, None]]
 RECORDS = 20
 EARLIEST = -2
@@ -174,6 +172,7 @@ def test_followers_write_it_soon_too_however_often_it_moves() -> None:
     play(story)
 
 
+@pytest.mark.slow
 def test_a_topic_whose_records_nothing_else_deletes_lets_them_be_deleted_by_name() -> None:
     """As in Apache Kafka: under an empty cleanup.policy nothing expires by itself."""
 

@@ -25,8 +25,6 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as fetching
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
-pytestmark = pytest.mark.slow
-
 Story = Callable[[SimulatedCluster, Workload], Coroutine[Any, Any, None]]
 
 
@@ -122,6 +120,7 @@ def test_the_leader_stays_and_its_epoch_ends_when_another_replica_goes() -> None
     play(story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("victim", ["leader", "leaving", "coming"])
 def test_a_kill_in_the_middle_only_delays_it(victim: str, seed: int) -> None:
@@ -141,6 +140,7 @@ def test_a_kill_in_the_middle_only_delays_it(victim: str, seed: int) -> None:
     play(story, seed=seed)
 
 
+@pytest.mark.slow
 def test_a_broker_that_was_down_when_its_replica_moved_away_does_not_bring_it_back() -> None:
     async def story(cluster: SimulatedCluster, _: Workload) -> None:
         now = partition(cluster)
@@ -155,6 +155,7 @@ def test_a_broker_that_was_down_when_its_replica_moved_away_does_not_bring_it_ba
     play(story)
 
 
+@pytest.mark.slow
 def test_a_cancelled_move_leaves_everything_where_it_was() -> None:
     async def story(cluster: SimulatedCluster, _: Workload) -> None:
         now = partition(cluster)
@@ -173,6 +174,7 @@ def test_a_cancelled_move_leaves_everything_where_it_was() -> None:
     play(story)
 
 
+@pytest.mark.slow
 def test_a_second_cancellation_is_refused() -> None:
     async def story(cluster: SimulatedCluster, _: Workload) -> None:
         client = cluster.client("mover")
@@ -184,6 +186,7 @@ def test_a_second_cancellation_is_refused() -> None:
     play(story)
 
 
+@pytest.mark.slow
 def test_a_topic_can_be_deleted_while_it_moves() -> None:
     async def story(cluster: SimulatedCluster, _: Workload) -> None:
         client = cluster.client("mover")
@@ -245,6 +248,7 @@ def test_one_replica_becomes_three_under_load_and_survives_the_first() -> None:
     world.run(main)
 
 
+@pytest.mark.slow
 def test_a_broker_joins_takes_its_share_under_load_and_is_killed_in_the_middle() -> None:
     """C36: everything is spread over one broker more, which loses its power on the way."""
 
@@ -295,6 +299,7 @@ def test_a_follower_is_taken_away_while_its_fetch_waits() -> None:
     world.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [11, 12])
 def test_moves_kills_and_cancellations_at_random(seed: int) -> None:
     """Targets of any size, one move after another, whatever has become of the last one."""

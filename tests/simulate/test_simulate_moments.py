@@ -120,7 +120,6 @@ def test_a_vote_that_is_answered_before_it_is_saved_elects_two(
     assert violation.invariant == "one leader an epoch"
 
 
-@pytest.mark.slow
 def test_a_batch_that_a_restart_takes_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "_crc_matches", lambda *_: True)
     world = World(1)

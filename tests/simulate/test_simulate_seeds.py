@@ -24,12 +24,13 @@ from holdfast.testing.simulation.drawing import LIGHT, draw_plan
 from holdfast.testing.simulation.run import run_plan
 from holdfast.testing.simulation.runner import MODULE, command, main, read_entry
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 BOUND_S = 60
 REGRESSIONS = json.loads((Path(__file__).parent / "regressions.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_fresh_seeds_are_clean(chunk: int) -> None:
     first = FIRST + chunk * SEEDS
@@ -39,6 +40,7 @@ def test_fresh_seeds_are_clean(chunk: int) -> None:
             pytest.fail("\n".join(report.failure(outcome, command(seed, "light"))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", REGRESSIONS, ids=lambda entry: entry["why"][:60])
 def test_what_failed_once_is_clean(entry: dict[str, object]) -> None:
     outcome = run_plan(read_entry(entry))
@@ -46,6 +48,7 @@ def test_what_failed_once_is_clean(entry: dict[str, object]) -> None:
         pytest.fail("\n".join(report.failure(outcome, "python -m holdfast.testing.simulation")))
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_killed_batch_leaves_no_process_behind(tmp_path: Path) -> None:
     """Goal: whoever ends a batch of hours has their cores back.

@@ -20,8 +20,6 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-pytestmark = pytest.mark.slow
-
 LOST = "/more"  # of /data and /more, the second replica of a broker lies here
 Story = Callable[[SimulatedCluster, ClusterClient], Coroutine[Any, Any, None]]
 

@@ -15,8 +15,6 @@ from holdfast.node.node import Node
 from holdfast.testing.cluster import SimulatedCluster
 from holdfast.testing.runtime import World
 
-pytestmark = pytest.mark.slow
-
 
 def broken(*_arguments: Any, **_keywords: Any) -> None:
     raise AssertionError("broken on purpose")

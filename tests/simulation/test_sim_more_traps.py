@@ -19,8 +19,6 @@ from holdfast.testing.links import Weather
 from holdfast.testing.runtime import World
 from holdfast.wire.errors import ErrorCode
 
-pytestmark = pytest.mark.slow
-
 
 def log_of(stage: Stage, broker: int) -> Log:
     found = stage.cluster.nodes[broker].directories.get("t", 0)

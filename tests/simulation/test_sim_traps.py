@@ -26,8 +26,6 @@ from holdfast.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-pytestmark = pytest.mark.slow
-
 LAG_S = 5  # the cluster's replica.lag.time.max.ms
 SESSION_S = 3
 
@@ -285,6 +283,7 @@ def test_leader_that_lost_power_does_not_lead_with_less(back_after_s: float) -> 
     play(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["full", "failing"])
 def test_bad_disk_takes_its_broker_out_and_nobody_else(what: str) -> None:
     """A broker whose only disk fails leaves; what it acknowledged is with the others."""
@@ -313,6 +312,7 @@ def test_bad_disk_takes_its_broker_out_and_nobody_else(what: str) -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_whole_cluster_killed_at_once_comes_back() -> None:
     async def scenario(stage: Stage) -> None:
         work = Workload(stage.cluster, "w", partitions=2)
@@ -332,6 +332,7 @@ def test_whole_cluster_killed_at_once_comes_back() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_clean_stops_in_turn_interrupt_nobody() -> None:
     """KAFKA-15021: what leaves in order hands over first; no write waits for a session to end."""
 

@@ -105,6 +105,7 @@ def test_without_pressure_the_log_stays_and_so_do_the_snapshots() -> None:
     play(story, **OFTEN)
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_made_after_a_while_even_of_little() -> None:
     """metadata.log.max.snapshot.interval.ms; and no second one while nothing happens."""
 
@@ -146,6 +147,7 @@ def test_a_broker_far_behind_deletes_what_a_snapshot_no_longer_names() -> None:
     play(story, **NARROW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_answered_survives_power_cuts_among_snapshots(seed: int, torn: bool) -> None:

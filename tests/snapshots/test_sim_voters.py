@@ -305,6 +305,7 @@ def test_a_set_that_was_not_committed_is_rolled_back() -> None:
     play(story)
 
 
+@pytest.mark.slow
 def test_a_leader_whose_own_removal_nobody_else_has_yet_leads_once_more() -> None:
     """Of two voters one is dead while the other one is removed: neither can be elected without it.
 
@@ -351,6 +352,7 @@ def test_a_leader_that_can_not_read_the_change_it_made_ends_and_says_so() -> Non
     play(story)
 
 
+@pytest.mark.slow
 def test_brokers_that_are_controllers_too_change_their_voters() -> None:
     """Both roles share a process and an id, and one of them only acknowledges."""
 
@@ -422,6 +424,7 @@ def test_one_that_knows_only_voters_that_are_gone_finds_the_others() -> None:
     play(story)
 
 
+@pytest.mark.slow
 def test_voters_survive_snapshots_and_restarts() -> None:
     """The log's beginning, with the records of the voters, is gone."""
 

@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
+import pytest
 from tests.control.control_world import created
 from tests.quorum.test_sim_quorum import (
     active,
@@ -57,6 +58,7 @@ async def until_log_begins_behind(cluster: SimulatedCluster, offset: int, prefix
         assert number < 100, "the log's prefix stays"
 
 
+@pytest.mark.slow
 def test_a_tail_that_reaches_over_the_leader_s_beginning_is_not_built_upon() -> None:
     """Where the two logs part the leader can't say any more: only a snapshot helps.
 
@@ -85,6 +87,7 @@ def test_a_tail_that_reaches_over_the_leader_s_beginning_is_not_built_upon() -> 
     play(story, config=NARROW)
 
 
+@pytest.mark.slow
 def test_a_crash_between_a_fetched_snapshot_and_the_log_leaves_no_old_tail() -> None:
     """The snapshot is on the disk, and the tail that it replaces still is, too.
 
@@ -120,6 +123,7 @@ def test_a_crash_between_a_fetched_snapshot_and_the_log_leaves_no_old_tail() -> 
     play(story, config={**NARROW, "metadata.max.retention.bytes": "-1"})
 
 
+@pytest.mark.slow
 def test_a_slow_disk_does_not_keep_a_voter_from_its_snapshot() -> None:
     """And the leader, which has no majority without it, goes on leading meanwhile.
 

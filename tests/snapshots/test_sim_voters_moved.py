@@ -109,6 +109,7 @@ def test_a_voter_that_has_moved_says_so_and_can_lead() -> None:
     play(story)
 
 
+@pytest.mark.slow
 def test_a_voter_that_has_moved_and_leads_says_where_to_follow() -> None:
     """Of two voters only this one can be elected: the other one can't reach it to ask.
 

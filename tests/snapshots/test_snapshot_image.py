@@ -245,6 +245,7 @@ class History:
         yield wire.ProducerIdsRecord(next_producer_id=self.image.next_producer_id + 1000)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), first=st.integers(0, 60), more=st.integers(0, 60))
 def test_histories_come_back_and_deltas_name_every_change(seed: int, first: int, more: int) -> None:
@@ -329,6 +330,7 @@ def test_names(name: str, found: SnapshotId | None) -> None:
         assert found.file_name == name
 
 
+@pytest.mark.slow
 def test_a_big_image_is_made_in_small_slices() -> None:
     """10,000 partitions: no batch holds more than the bound, and records keep Kafka's order."""
     image = MetadataImage()
