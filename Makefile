@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache check format simulate soak bench mutants judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache check format simulate soak bench mutants mutate judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ mutants: $(VENV)/.dev ## bugs put in on purpose, each to be found (an hour; resu
 judge-proof: $(VENV)/.dev ## 10,000 made histories of which a model knows what the judge must find
 	@$(BIN)/python -m tests.judge_proof $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000) \
 		--results docs/design/judge-proof.jsonl) $(ARGS)
+
+mutate: $(VENV)/.dev ## every small change of what is pure, which the tests have to notice (resumes)
+	@$(BIN)/python scripts/mutate.py $(ARGS)
 
 bench: $(VENV)/.run ## the figures, into bench/results/ and a table
 	@$(BIN)/python bench/run.py $(ARGS)

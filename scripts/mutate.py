@@ -1,0 +1,265 @@
+"""`make mutate`: every small change of what is pure, each of which a test has to notice.
+
+A changed module is put into a copy of the tree, and its tests run there until one fails. What comes
+of each goes to a file as it comes; a second call goes on where the first one ended, as long as the
+code and its tests are the same. A change that no test notices survives: it needs a reason in
+survivors.toml, or the command fails. So does a reason whose change is gone or noticed.
+
+    python scripts/mutate.py [--only WORD] [--jobs 2] [--results FILE] [--record]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final
+
+from changes import Change, changes
+from holdfast.lab.background import LEFT_OUT, Results, ResultsError
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+TRIAL: Final = ROOT / "scripts" / "trial.py"
+REASONS: Final = ROOT / "scripts" / "survivors.toml"
+COUNTS: Final = ROOT / "docs" / "design" / "mutation-counts.md"
+TOO_LONG: Final = 10  # times what the tests take without a change
+SECONDS_MIN: Final = 20.0
+NOT_COPIED: Final = (*LEFT_OUT, ".git", ".venv", ".cache", ".*_cache", "runs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A module, and the tests that have to notice what happens to it."""
+
+    module: str  # below src
+    tests: tuple[str, ...]
+
+    @property
+    def exercised(self) -> list[str]:
+        """What a result is true of: the module's folder, and its tests with what they share."""
+        folders = {str(Path(test).parent if test.endswith(".py") else test) for test in self.tests}
+        return [str(Path("src", self.module).parent), *sorted(folders)]
+
+
+class MutateError(Exception):
+    """Nothing can be said: the tests fail without any change, or can't be run."""
+
+
+def _targets() -> Iterator[Target]:
+    judge = ("tests/judge",)
+    for path in sorted((ROOT / "src" / "holdfast" / "judge").glob("[a-z]*.py")):
+        yield Target(module=f"holdfast/judge/{path.name}", tests=judge)
+    lab = tuple(f"tests/lab/test_lab_{name}.py" for name in ("check", "usual", "verdict"))
+    for name in ("aftermath", "closing", "wants"):
+        yield Target(module=f"holdfast/lab/{name}.py", tests=lab)
+    yield Target(module="holdfast/lab/demo_check.py", tests=("tests/demo/test_demo_check.py",))
+    start = "tests/pipelines/test_pipeline_"
+    for name, tests in {
+        "offsets": ("offsets",),
+        "planned": ("planned", "due"),
+        "options": ("options",),
+        "ledger": ("fence", "recipes"),
+        "lines": ("recipes",),
+    }.items():
+        files = tuple(f"{start}{test}.py" for test in tests)
+        yield Target(module=f"holdfast/pipelines/{name}.py", tests=files)
+
+
+TARGETS: Final = tuple(_targets())
+
+
+# -- one change --------------------------------------------------------------------------------
+
+
+class Job:
+    """A copy of the tree, and the process that runs tests there."""
+
+    def __init__(self, copy: Path) -> None:
+        self.copy = copy
+        self._process = subprocess.Popen(
+            [sys.executable, str(TRIAL), str(copy)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+        )
+
+    def attempt(self, tests: Sequence[str], seconds_max: float) -> str | None:
+        """Return which test failed first, or None."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        task = {"tests": list(tests), "seconds_max": seconds_max}
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        answer = json.loads(line) if line else {"error": "the process that runs tests has ended"}
+        if "error" in answer:
+            raise MutateError(answer["error"])
+        noticed: str | None = answer["noticed"]
+        return noticed
+
+    def changed(self, change: Change, tests: Sequence[str], seconds_max: float) -> dict[str, Any]:
+        """Return the row of one change."""
+        path = self.copy / "src" / change.module
+        before = path.read_text(encoding="utf-8")
+        try:
+            path.write_text(change.code, encoding="utf-8")
+            return {"key": change.key, "noticed": self.attempt(tests, seconds_max)}
+        finally:
+            path.write_text(before, encoding="utf-8")
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def copies(count: int) -> Iterator[list[Path]]:
+    """Yield copies of the tree: one that stays as it is, and one for each job."""
+    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
+        made = [Path(folder) / str(number) for number in range(count)]
+        for copy in made:
+            copy.mkdir()
+            for name in ("src", "tests", "scripts", "docs", "pyproject.toml"):
+                source = ROOT / name
+                if source.is_dir():
+                    shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
+                else:
+                    shutil.copy2(source, copy / name)
+        yield made
+
+
+# -- a module ----------------------------------------------------------------------------------
+
+
+class Campaign:
+    """Tries what is not known yet of each target, on so many copies at once."""
+
+    def __init__(
+        self, sane: Path, jobs: Sequence[Job], results: Path, say: Callable[[str], None]
+    ) -> None:
+        self._sane = sane
+        self._jobs = jobs
+        self._results = results
+        self._say = say
+
+    def run(self, target: Target) -> list[dict[str, Any]]:
+        """Return a row for each change of a module."""
+        text = (self._sane / "src" / target.module).read_text(encoding="utf-8")
+        every = list(changes(target.module, text))
+        with Results(self._results, target.exercised, self._sane) as results:
+            known = {row["key"]: row for row in results.rows}
+            left = [change for change in every if change.key not in known]
+            self._say(f"{target.module}: {len(every)} changes, {len(every) - len(left)} known")
+            if left:
+                for row in self._try(target, left, self._baseline(target)):
+                    results.add(row)
+                    known[row["key"]] = row
+                    if row["noticed"] is None:
+                        self._say(f"  survived: {row['key']}")
+        return [known[change.key] for change in every]
+
+    def _baseline(self, target: Target) -> float:
+        began = time.monotonic()
+        for job in self._jobs:
+            found = job.attempt(target.tests, 600.0)
+            if found is not None:
+                raise MutateError(f"{target.module}: its tests fail without any change: {found}")
+        return max(SECONDS_MIN, TOO_LONG * (time.monotonic() - began))
+
+    def _try(
+        self, target: Target, left: Sequence[Change], seconds_max: float
+    ) -> Iterator[dict[str, Any]]:
+        free: SimpleQueue[Job] = SimpleQueue()
+        for job in self._jobs:
+            free.put(job)
+
+        def attempt(change: Change) -> dict[str, Any]:
+            job = free.get()
+            try:
+                return job.changed(change, target.tests, seconds_max)
+            finally:
+                free.put(job)
+
+        with ThreadPoolExecutor(len(self._jobs)) as pool:
+            yield from pool.map(attempt, left)
+
+
+# -- all ---------------------------------------------------------------------------------------
+
+
+def judge(
+    rows: Sequence[dict[str, Any]], reasons: dict[str, str], say: Callable[[str], None]
+) -> int:
+    """Say which survivors have no reason, and which reasons no survivor; how many there are."""
+    survivors = [row["key"] for row in rows if row["noticed"] is None]
+    unexplained = [key for key in survivors if not reasons.get(key)]
+    tried = {key.partition(":")[0] for key in (row["key"] for row in rows)}
+    outdated = [key for key in reasons if key.partition(":")[0] in tried and key not in survivors]
+    for key in unexplained:
+        say(f"no reason for a survivor: {key}")
+    for key in outdated:
+        say(f"no survivor for a reason: {key}")
+    return len(unexplained) + len(outdated)
+
+
+def table(found: dict[str, list[dict[str, Any]]]) -> str:
+    """Return the counts as Markdown."""
+    lines = ["| module | changes | noticed | of these without an end | survive with a reason |"]
+    lines.append("|--|--|--|--|--|")
+    for module, rows in found.items():
+        survivors = sum(row["noticed"] is None for row in rows)
+        endless = sum(row["noticed"] == "it does not end" for row in rows)
+        lines.append(
+            f"| `{module}` | {len(rows)} | {len(rows) - survivors} | {endless} | {survivors} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORD", help="modules with it in their name")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at once")
+    parser.add_argument("--results", type=Path, default=ROOT / "runs" / "mutate.jsonl")
+    parser.add_argument("--record", action="store_true", help=f"write {COUNTS.name}")
+    options = parser.parse_args()
+    targets = [target for target in TARGETS if options.only in target.module]
+    if not targets or options.jobs < 1:
+        parser.error("--only names no module, or --jobs is less than 1")
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    reasons = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    found: dict[str, list[dict[str, Any]]] = {}
+    try:
+        # The code may change while this runs.
+        with copies(1 + options.jobs) as (sane, *rest), contextlib.ExitStack() as stack:
+            jobs = [stack.enter_context(contextlib.closing(Job(copy))) for copy in rest]
+            campaign = Campaign(sane, jobs, options.results, say)
+            for target in targets:
+                found[target.module] = campaign.run(target)
+    except (MutateError, ResultsError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(table(found))
+    open_questions = judge([row for rows in found.values() for row in rows], reasons, say)
+    if options.record and not open_questions:
+        COUNTS.write_text("# What `make mutate` has shown\n\n" + table(found), encoding="utf-8")
+    return 1 if open_questions else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
