@@ -124,6 +124,10 @@ def _other_counts(case: Case, judgement: Judgement) -> Iterator[str]:
         seen = replace(partition.counts, expired=wanted.expired) if may else partition.counts
         if seen != wanted:
             yield f"P{partition.partition}: {partition.counts}, wanted {wanted}"
+        told = sum(expiry.count for expiry in partition.expiries)
+        known = all(expiry.event in case.events for expiry in partition.expiries)
+        if told != partition.counts.expired or not known:
+            yield f"P{partition.partition}: expired by {partition.expiries}"
 
 
 def _otherwise_decided(case: Case, judgement: Judgement) -> Iterator[str]:

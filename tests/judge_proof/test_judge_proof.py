@@ -7,14 +7,17 @@ again: `python -m tests.judge_proof --seed N`.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from tests.judge_proof.__main__ import command
 from tests.judge_proof.plants import PLANTS
 from tests.judge_proof.proof import Case, differences, made
 
+from holdfast.judge.history import encode_event, read_blocks
 from holdfast.judge.verdict import Anomaly
 
 CHUNK = 30
@@ -52,3 +55,16 @@ def test_the_histories_are_varied() -> None:
     assert sum(not case.truth.findings for case in every) >= SEEDS // 5
     assert sum(any(counts.expired for counts in case.counts.values()) for case in every) >= 15
     assert sum(bool(case.truth.may) for case in every) <= SEEDS // 10, "too much is left open"
+
+
+@pytest.mark.slow
+def test_what_is_written_is_what_is_read() -> None:
+    """Files come in blocks that are cut anywhere, and end with what a SIGKILL leaves."""
+    chance = random.Random(1)
+    for case in cases(0)[:10]:
+        for process in sorted({event.process for event in case.events}):
+            mine = [event for event in case.events if event.process == process]
+            data = "".join(map(encode_event, mine)).encode() + encode_event(mine[0])[:-1].encode()
+            cuts = sorted(chance.randrange(len(data)) for _ in range(chance.randint(1, 40)))
+            blocks = [data[begin:end] for begin, end in pairwise([0, *cuts, len(data)])]
+            assert list(read_blocks(blocks)) == mine
