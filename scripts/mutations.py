@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mutations_nodes import NODES
+from mutations_pipelines import PIPELINES
 from mutations_processes import PROCESSES
 
-MUTATIONS = (*NODES, *PROCESSES)
+MUTATIONS = (*NODES, *PIPELINES, *PROCESSES)

@@ -73,6 +73,21 @@ class Topics:
         self._admin.create_topics([topic])[name].result(30)
         return name
 
+    def make_anew(self, topic: str, partitions: int = 2) -> tuple[str, str]:
+        """Delete a topic and create another one of its name; return both ids."""
+        old = self.id_of(topic)
+        self._admin.delete_topics([topic])[topic].result(30)
+        deadline = time.monotonic() + 30
+        for address in self.bootstrap.split(","):
+            while self._known_by(address, topic):
+                assert time.monotonic() < deadline, f"{address} still has {topic}"
+        self.create(partitions, name=topic)
+        for address in self.bootstrap.split(","):
+            while self._known_by(address, topic) < partitions:
+                assert time.monotonic() < deadline, f"{address} does not know {topic}"
+        self._producer = self._fresh_producer()
+        return old, self.id_of(topic)
+
     def id_of(self, topic: str) -> str:
         """Ask until the broker that is asked knows the topic."""
         deadline = time.monotonic() + 30
@@ -95,8 +110,12 @@ class Topics:
 
     @staticmethod
     def _known_by(address: str, topic: str) -> int:
-        found = AdminClient({"bootstrap.servers": address}).list_topics(topic, timeout=10)
-        return len(found.topics[topic].partitions)
+        """Return how many partitions a broker knows. Asking for the list would make the topic."""
+        admin = AdminClient({"bootstrap.servers": address})
+        described = admin.describe_topics(TopicCollection([topic]))[topic]
+        error = described.exception(10)
+        assert error is None or error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return 0 if error is not None else len(described.result().partitions)
 
     def age_out(self, topic: str, partition: int, values: list[bytes]) -> int:
         """Write `values` so that they are deleted, and one record more; return where that is."""

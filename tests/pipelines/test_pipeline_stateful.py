@@ -161,6 +161,32 @@ def test_two_sources_of_one_topic_in_one_query(bench: Bench) -> None:
     assert bench.rows() == expected
 
 
+def test_a_topic_made_anew_is_told_and_read_when_that_is_wanted(bench: Bench) -> None:
+    """The source knows it by its checkpoint, the sink by its tables: the remedy is in the words."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after the session
+
+    bench.topics.write(bench.topic, 0, values("a", 8))
+    bench.run(bench.stream())
+    old, new = bench.topics.make_anew(bench.topic)
+    bench.topics.write(bench.topic, 0, values("b", 12))
+    said = f"id {old}, and now there is the one with id {new}.*--begin-anew {old}"
+    with pytest.raises(StreamingQueryException, match=said):
+        bench.run(bench.stream())
+    shutil.rmtree(bench.checkpoint)
+    sink = bench.sink()
+    with pytest.raises(StreamingQueryException):
+        bench.run(bench.stream(), sink)
+    assert isinstance(sink.failure, PlanError)
+    assert f"--begin-anew {old}" in str(sink.failure)
+    assert len(bench.rows()) == 8
+    for _ in range(2):  # the switch stays where it is
+        bench.run(bench.stream(), bench.sink(None, old))
+    assert sorted(bench.rows()) == sorted(
+        [(0, n, f"a{n}") for n in range(8)] + [(0, n, f"b{n}") for n in range(12)]
+    )
+    assert bench.next_offsets() == {0: 12, 1: 0}
+
+
 def test_a_table_that_was_removed_under_its_checkpoint_is_told(bench: Bench) -> None:
     """The query would go on where it was, and all rows of before would be missing."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after the session

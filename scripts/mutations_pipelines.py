@@ -1,0 +1,364 @@
+"""Bugs in the way from a log to a table: the sink, its fence, the source, and what they ask.
+
+The simulator runs none of it, so each names the tests that have to find it.
+"""
+
+from __future__ import annotations
+
+from mutation import Edit, Mutation, one
+
+SINK = "pipelines/sink.py"
+FENCE = "pipelines/fence.py"
+DUE = "pipelines/due.py"
+PLANNED = "pipelines/planned.py"
+SOURCE = "pipelines/source.py"
+LISTING = "pipelines/listing.py"
+READ = "pipelines/read_range.py"
+
+_TESTS = "tests/pipelines/test_pipeline_"
+SINK_TESTS = (f"{_TESTS}sink.py",)
+FENCE_TESTS = (f"{_TESTS}fence.py",)
+DUE_TESTS = (f"{_TESTS}due.py",)
+PLANNED_TESTS = (f"{_TESTS}planned.py",)
+SOURCE_TESTS = (f"{_TESTS}source.py",)
+READ_TESTS = (f"{_TESTS}read_range.py",)
+DRIVER_TESTS = (f"{_TESTS}driver.py",)
+STATEFUL_TESTS = (f"{_TESTS}stateful.py",)
+
+PIPELINES: tuple[Mutation, ...] = (
+    # -- the sink: what must be one transaction ---------------------------------------------------
+    one(
+        "pipelines: offsets are committed in a transaction of their own, before the rows",
+        "SPARK-20565",
+        SINK,
+        "            self.ownership.commit_batch(connection, batch, todo)\n",
+        "            self.ownership.commit_batch(connection, batch, todo)\n"
+        "        with self.ownership.transaction() as connection:\n",
+        tests=SINK_TESTS,
+    ),
+    Mutation(
+        "pipelines: offsets are committed in a transaction of their own, after the rows",
+        "the usual foreachBatch recipe",
+        (
+            Edit(SINK, "            self.ownership.commit_batch(connection, batch, todo)\n", ""),
+            Edit(
+                SINK,
+                "                count += len(chunk)\n        return count\n",
+                "                count += len(chunk)\n"
+                "        with self.ownership.transaction() as connection:\n"
+                "            self.ownership.commit_batch(connection, batch, todo)\n"
+                "        return count\n",
+            ),
+        ),
+        SINK_TESTS,
+    ),
+    one(
+        "pipelines: a batch without new offsets is passed over",
+        "0 of 2 windows",
+        SINK,
+        "        if todo.replay:\n",
+        "        if todo.replay or not todo.moves:\n",
+        tests=SINK_TESTS,
+    ),
+    one(
+        "pipelines: the driver keeps what it is told to begin anew",
+        "a switch without effect",
+        "pipelines/driver.py",
+        "        begin_anew=options.begin_anew,\n",
+        "",
+        tests=DRIVER_TESTS,
+    ),
+    one(
+        "pipelines: a replay leaves its frame alone",
+        "a stateful query's state is not committed",
+        SINK,
+        "        if todo.rows is Rows.NONE:\n            _consume(frame)\n",
+        "",
+        tests=SINK_TESTS,
+    ),
+    one(
+        "pipelines: a replay is written again",
+        "at least once",
+        DUE,
+        "        return Work(rows=Rows.NONE, replay=True)\n",
+        "        return Work(rows=Rows.ALL, replay=True)\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: a later chunk's rows are dropped",
+        "only the first chunk is written",
+        SINK,
+        "            for chunk in chain([first] if first else [], chunks):\n",
+        "            for chunk in [first] if first else []:\n",
+        tests=SINK_TESTS,
+    ),
+    one(
+        "pipelines: a batch that was planned empty may have rows",
+        "another source's offsets",
+        SINK,
+        "        if first and not batch.stateful and",
+        "        if False and not batch.stateful and",
+        tests=SINK_TESTS,
+    ),
+    one(
+        "pipelines: what broke a batch is forgotten",
+        "the driver says nothing of its reason",
+        SINK,
+        "            self._process(frame, batch)\n"
+        "        except BaseException as error:\n"
+        "            self.failure = error\n",
+        "            self._process(frame, batch)\n        except BaseException:\n",
+        tests=SINK_TESTS,
+    ),
+    one(
+        "pipelines: of a partition that is half there all rows are taken",
+        "doubles rows after a lost checkpoint",
+        SINK,
+        '            & (frame["offset"] >= move.begin)\n',
+        '            & (frame["offset"] >= move.start)\n',
+        tests=SINK_TESTS,
+    ),
+    one(
+        "pipelines: partitions that are wholly there are not left out",
+        "doubles rows after a lost checkpoint",
+        DUE,
+        "    if not there and not partial:\n",
+        "    if not partial:\n",
+        tests=DUE_TESTS,
+    ),
+    # -- the fence --------------------------------------------------------------------------------
+    one(
+        "pipelines: a next offset is set when it is no higher than was thought",
+        "compare and set with <=",
+        FENCE,
+        "offsets.c.next_offset == move.expected",
+        "offsets.c.next_offset <= move.expected",
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: an offset that somebody changed is passed over",
+        "a lost update",
+        FENCE,
+        "            if changed.rowcount != 1:\n                raise FencedError(\n"
+        '                    f"query {self.query!r}, {move.reader}',
+        "            if changed.rowcount > 1:\n                raise FencedError(\n"
+        '                    f"query {self.query!r}, {move.reader}',
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: whoever was replaced may still commit",
+        "a zombie",
+        FENCE,
+        "                .where(queries.c.query == self.query, queries.c.epoch == self.epoch)\n",
+        "                .where(queries.c.query == self.query)\n",
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: two that take a query over get one epoch",
+        "a race at the start",
+        FENCE,
+        "                .where(queries.c.query == query, queries.c.epoch == seen)\n",
+        "                .where(queries.c.query == query)\n",
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: the tables don't note the batch",
+        "windows are written twice",
+        FENCE,
+        "                batch=batch.number,\n",
+        "",
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: the batch of every query is noted",
+        "two queries of one database",
+        FENCE,
+        "            queries.update()\n"
+        "            .where(queries.c.query == self.query)\n"
+        "            .values(\n",
+        "            queries.update()\n            .values(\n",
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: an older version's offsets are lost on the way into the new table",
+        "a migration",
+        FENCE,
+        "    connection.execute(offsets.insert().from_select(list(_KEPT), kept))\n",
+        "    del kept\n",
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: the second source of a partition shares the offset of the first",
+        "a self-join",
+        FENCE,
+        "            offsets.c.source == reader.source,\n",
+        "",
+        tests=FENCE_TESTS,
+    ),
+    # -- what is due ------------------------------------------------------------------------------
+    one(
+        "pipelines: a fresh checkpoint goes on in a stateful query's tables",
+        "windows come again",
+        DUE,
+        "    raise PlanError(_other_checkpoint(batch, last, query))\n",
+        "    return Standing.FOLLOWS\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: an older copy of a checkpoint goes on",
+        "a restored backup",
+        DUE,
+        "        if last.batch is None or batch.number != last.batch + 1:\n",
+        "        if last.batch is None or batch.number > last.batch + 1:\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: any plan under the last batch's number is a replay",
+        "a copied checkpoint",
+        DUE,
+        "    if (last.checkpoint, last.batch, last.plan) == (batch.checkpoint, batch.number, "
+        "batch.plan):\n",
+        "    if (last.checkpoint, last.batch) == (batch.checkpoint, batch.number):\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: a table that was removed is begun in the middle",
+        "all rows of before are missing",
+        DUE,
+        "        if batch.number:\n",
+        "        if batch.number < 0:\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: a gap between table and query is passed over",
+        "rows are missing",
+        DUE,
+        "        if expected is not None and expected < plan.start:\n",
+        "        if expected is not None and expected < plan.start and plan.start < plan.end:\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: a topic made anew is a replay",
+        "0 of 50 records",
+        DUE,
+        "        if old is None or planned.topic_id is None or old == planned.topic_id:\n",
+        "        if old is None or planned.topic_id is None or old:\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: the old topic's other partitions are remembered",
+        "the new topic grows",
+        DUE,
+        "            if reader.partition.topic == topic and what.topic_id == old\n",
+        "            if reader == planned.reader and what.topic_id == old\n",
+        tests=DUE_TESTS,
+    ),
+    one(
+        "pipelines: rows of two sources are told apart by their offsets",
+        "a self-join after a lost checkpoint",
+        DUE,
+        "    _refuse_twins(busy)\n",
+        "",
+        tests=DUE_TESTS,
+    ),
+    # -- the plan ---------------------------------------------------------------------------------
+    one(
+        "pipelines: a plan is its offsets",
+        "another watermark closes other windows",
+        PLANNED,
+        "            plan=hashlib.sha256(text.encode()).hexdigest(),\n",
+        "            plan=hashlib.sha256(text.splitlines()[-1].encode()).hexdigest(),\n",
+        tests=PLANNED_TESTS,
+    ),
+    one(
+        "pipelines: state is never seen",
+        "a stateful query without its rules",
+        PLANNED,
+        '            stateful=self._exists("state"),\n',
+        "            stateful=False,\n",
+        tests=STATEFUL_TESTS,
+    ),
+    # -- the source -------------------------------------------------------------------------------
+    one(
+        "pipelines: batch 0 reads",
+        "SPARK: initialOffset is asked again on replay",
+        SOURCE,
+        "        if not self._pinned and begin == self._initial:\n",
+        "        if self._pinned and begin == self._initial:\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "pipelines: a batch planned in an earlier life is read whatever its topic is now",
+        "a topic made anew between two lives",
+        SOURCE,
+        "        others = self._planner.made_anew(after.ids, ids)\n",
+        "        others: set[str] = set()\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "pipelines: the source does not look at the topic's id",
+        "0 of 50 records",
+        SOURCE,
+        "        others = self._planner.made_anew(begin.ids, ids)\n",
+        "        others: set[str] = set()\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "pipelines: an id that is not told just now is forgotten",
+        "a topic made anew while a broker was away",
+        SOURCE,
+        "        return moves.to_json(end, begin.ids | ids)\n",
+        "        return moves.to_json(end, ids)\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "pipelines: a beginning past the end reads nothing",
+        "a typing error",
+        SOURCE,
+        "            planner.lost(moves.out_of_log(start, end))\n",
+        "            pass\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "pipelines: a new partition enters with its records",
+        "they are lost when batch N runs again",
+        "pipelines/offsets.py",
+        "        if start.get(partition, offset) < offset\n",
+        "        if start.get(partition, 0) < offset\n",
+        tests=SOURCE_TESTS,
+    ),
+    one(
+        "pipelines: a leader that does not answer has an empty log",
+        "librdkafka's offset -1001",
+        LISTING,
+        "            if offset < 0:  # the client's way",
+        "            if offset < -9999:  # the client's way",
+        tests=READ_TESTS,
+    ),
+    # -- a range ----------------------------------------------------------------------------------
+    one(
+        "pipelines: the end of a partition does not move the position",
+        "a hole at a range's end: markers, compaction",
+        READ,
+        "                self.position = max(self.position, message.offset())\n",
+        "",
+        tests=READ_TESTS,
+    ),
+    one(
+        "pipelines: records past the range's end are taken",
+        "a record in two batches",
+        READ,
+        "                if message.offset() < self.end:\n",
+        "                if message.offset() <= self.end:\n",
+        tests=READ_TESTS,
+    ),
+    one(
+        "pipelines: a log that is shorter than the range is whole",
+        "truncation",
+        READ,
+        "        if latest < self.end:\n"
+        '            self._lost(f"the log ends at {latest}, before {self.end}")\n',
+        "        if latest < self.end:\n",
+        tests=READ_TESTS,
+    ),
+)
