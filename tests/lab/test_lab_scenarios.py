@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.scenario import SCENARIOS, load_scenario
+from holdfast.lab.scenario import IDLE, SCENARIOS, load_scenario
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -39,7 +39,11 @@ def test_settings_that_steps_rely_on_are_refused(name: str) -> None:
         if changed[flag] != getattr(scenario.defaults, flag):
             with pytest.raises(LabError, match=flag.replace("_", "-")):
                 scenario.with_flags({flag: changed[flag]})
-    assert scenario.with_flags({"rate": 7.0}).rate == 7.0
+    if name in IDLE["rate"]:
+        with pytest.raises(LabError, match="no effect"):
+            scenario.with_flags({"rate": 7.0})
+    else:
+        assert scenario.with_flags({"rate": 7.0}).rate == 7.0
 
 
 @pytest.mark.parametrize(

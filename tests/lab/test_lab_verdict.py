@@ -18,12 +18,12 @@ from holdfast.judge.history import Fault
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
 from holdfast.lab import soak_campaigns
-from holdfast.lab.aftermath import lost_check, recovery_table
+from holdfast.lab.aftermath import Recoveries, lost_check
 from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import Outcome, PartResult
-from holdfast.lab.report import Check
+from holdfast.lab.report import Check, Table
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.soak import Campaign, soak
@@ -194,18 +194,25 @@ def faults(*moments: tuple[float, str, int]) -> list[Any]:
     ]
 
 
+def recovered(events: list[Any]) -> Table | None:
+    recoveries = Recoveries()
+    for event in events:
+        recoveries.feed(event)
+    return recoveries.table()
+
+
 def test_recovery_counts_only_what_was_sent_after_the_fault() -> None:
     story = Story().send(0).pause(100)  # 1001
     events = story.send(1).events[:]  # 1102
     events = sorted([*events, *faults((1050, "KILL", 2))], key=lambda event: event.at_ms)
     late = story.ack(0, 0).pause(397).ack(1, 1).events[-2:]
-    table = recovery_table([*events, *late], judge([*events, *late]).timeline)
+    table = recovered([*events, *late])
     assert table is not None
     assert list(table.rows) == [["SIGKILL 2", "p", "451 ms"]]
 
 
 def test_no_fault_no_table() -> None:
-    assert recovery_table(GOOD.events, judge(GOOD.events).timeline) is None
+    assert recovered(GOOD.events) is None
 
 
 def test_an_exact_loss_is_exact() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from holdfast.judge.history import Acknowledged, Event, Fault, Refused, Send, Unknown
-from holdfast.judge.timeline import DOWN_ACTIONS, Timeline
+from holdfast.judge.timeline import DOWN_ACTIONS
 from holdfast.judge.verdict import Anomaly, Judgement
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.scales import duration
 
 FAULTS_MAX = 12  # in the table
+HURTS = (DOWN_ACTIONS | {"TERM"}) - {"exit"}
 
 
 def lost_check(expected: int, judgement: Judgement) -> Check:
@@ -31,48 +30,54 @@ class _Recovery:
         self.first: dict[tuple[str, int], float] = {}
 
 
-def recovery_table(events: Iterable[Event], timeline: Timeline) -> Table | None:
-    """From each fault to the first acknowledgement of an event sent after it."""
-    hurts = (DOWN_ACTIONS | {"TERM"}) - {"exit"}
-    faults = [fault for fault in timeline.faults if fault.action in hurts][:FAULTS_MAX]
-    if not faults:
-        return None
-    recoveries = [_Recovery(fault) for fault in faults]
-    sent: dict[str, float] = {}
-    partitions: set[int] = set()
-    processes: set[str] = set()
-    current = -1
-    for event in events:
-        while current + 1 < len(recoveries) and recoveries[current + 1].fault.at_ms <= event.at_ms:
-            current += 1
-        if isinstance(event, Send):
-            sent[event.id] = event.at_ms
-            continue
-        if not isinstance(event, Acknowledged | Refused | Unknown):
-            continue
-        sent_ms = sent.pop(event.id, 0.0)
-        if not isinstance(event, Acknowledged) or current < 0:
-            continue
-        recovery = recoveries[current]
-        if sent_ms >= recovery.fault.at_ms:
-            partitions.add(event.partition)
-            processes.add(event.process)
-            recovery.first.setdefault((event.process, event.partition), event.at_ms)
-    rows = []
-    columns = sorted(partitions)
-    for recovery in recoveries:
-        for process in sorted(processes):
-            cells = []
-            for partition in columns:
-                at_ms = recovery.first.get((process, partition))
-                cells.append("-" if at_ms is None else duration(at_ms - recovery.fault.at_ms))
-            rows.append([f"SIG{recovery.fault.action} {recovery.fault.node}", process, *cells])
-    return Table(
-        title="From the fault to the first acknowledgement of an event sent after it",
-        header=["fault", "client", *(f"P{partition}" for partition in columns)],
-        rows=rows,
-        note=(
-            "The raw client has no back-off of its own; the other is librdkafka, which waits "
-            "between its attempts. A dash: none before the next fault."
-        ),
-    )
+class Recoveries:
+    """How long it took after each fault. Fed with a whole history, in the order of its clock."""
+
+    def __init__(self) -> None:
+        self._faults: list[_Recovery] = []
+        self._sent: dict[str, float] = {}  # what has no outcome yet, and was sent after a fault
+        self._partitions: set[int] = set()
+        self._processes: set[str] = set()
+
+    def feed(self, event: Event) -> None:
+        if isinstance(event, Fault):
+            if event.action in HURTS and len(self._faults) < FAULTS_MAX:
+                self._faults.append(_Recovery(event))
+        elif not self._faults:
+            return
+        elif isinstance(event, Send):
+            self._sent[event.id] = event.at_ms
+        elif isinstance(event, Acknowledged | Refused | Unknown):
+            sent_ms = self._sent.pop(event.id, None)
+            latest = self._faults[-1]
+            if (
+                isinstance(event, Acknowledged)
+                and sent_ms is not None
+                and sent_ms >= latest.fault.at_ms
+            ):
+                self._partitions.add(event.partition)
+                self._processes.add(event.process)
+                latest.first.setdefault((event.process, event.partition), event.at_ms)
+
+    def table(self) -> Table | None:
+        """From each fault to the first acknowledgement of what was sent after it, if any was."""
+        if not self._faults:
+            return None
+        rows = []
+        partitions = sorted(self._partitions)
+        for recovery in self._faults:
+            for process in sorted(self._processes):
+                cells = []
+                for partition in partitions:
+                    at_ms = recovery.first.get((process, partition))
+                    cells.append("-" if at_ms is None else duration(at_ms - recovery.fault.at_ms))
+                rows.append([f"SIG{recovery.fault.action} {recovery.fault.node}", process, *cells])
+        return Table(
+            title="From the fault to the first acknowledgement of an event sent after it",
+            header=["fault", "client", *(f"P{partition}" for partition in partitions)],
+            rows=rows,
+            note=(
+                "The raw client has no back-off of its own; the other is librdkafka, which waits "
+                "between its attempts. A dash: none before the next fault."
+            ),
+        )

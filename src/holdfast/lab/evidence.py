@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.judge.checker import Evidence, judge
+from holdfast.judge.checker import Checker, Evidence
 from holdfast.judge.history import Event, merge, read_blocks
 
 HISTORY_SUFFIX = ".jsonl"
@@ -25,8 +25,15 @@ def events_of(paths: Iterable[Path]) -> Iterator[Event]:
         yield from merge(*(read_blocks(_blocks(file), path.name) for path, file in files))
 
 
-def evidence_of(paths: Iterable[Path]) -> Evidence:
-    return judge(events_of(paths))
+def evidence_of(
+    paths: Iterable[Path], also: Callable[[Event], None] = lambda _event: None
+) -> Evidence:
+    """Have these files judged; `also` is shown every event, so that they are read only once."""
+    checker = Checker()
+    for event in events_of(paths):
+        checker.feed(event)
+        also(event)
+    return checker.finish()
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

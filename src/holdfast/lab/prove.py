@@ -19,8 +19,8 @@ from holdfast.cluster import ClusterError
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.aftermath import lost_check, recovery_table
-from holdfast.lab.evidence import events_of, evidence_of, history_files
+from holdfast.lab.aftermath import Recoveries, lost_check
+from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
     HISTORY,
     JOURNAL,
@@ -239,11 +239,12 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
     paths = history_files(directory / HISTORY)
-    evidence = evidence_of(paths)
+    recoveries = Recoveries()
+    evidence = evidence_of(paths, recoveries.feed)
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
-    table = recovery_table(events_of(paths), evidence.timeline)
+    table = recoveries.table()
     return PartResult(
         part=part,
         parameters=part.parameters(base),
