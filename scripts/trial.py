@@ -29,8 +29,11 @@ NOT_IMPORTED: Final = "it can't be imported"
 PASSED: Final = 0
 TESTS_FAILED: Final = (1, 2)  # as pytest says it: a test, or the import of one
 POLL_S: Final = 0.005
-SHARED: Final = ("confluent_kafka.admin", "msgspec", "sqlalchemy")
-OPTIONS: Final = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+SHARED: Final = ("confluent_kafka.admin", "hypothesis.strategies", "msgspec", "sqlalchemy")
+OPTIONS: Final = (
+    *("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # for what is imported before
+)
 
 
 def attempt(tests: list[str], seconds_max: float) -> dict[str, Any]:

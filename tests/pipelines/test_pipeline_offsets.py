@@ -121,3 +121,48 @@ def test_loss_is_said_with_the_offsets() -> None:
     ]
     assert moves.cut_short({A: 5, B: 5}, {A: 3, B: 5})[0].startswith("a-0: read up to 5")
     assert moves.vanished({A: 1, B: 1}, [B]) == ["a-0: no longer exists"]
+
+
+def test_special_offsets_are_kafkas() -> None:
+    assert (moves.LATEST, moves.EARLIEST) == (-1, -2)
+    assert moves.from_text('{"a":{"0":-2,"1":-1}}') == {
+        Partition("a", 0): moves.EARLIEST,
+        Partition("a", 1): moves.LATEST,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[", "not JSON: .*line 1"),
+        ("[]", r"offsets are an object of topics, not \[\]"),
+        ('{"a":[]}', "topic 'a': an object of partitions is wanted"),
+        ('{"a":{"x":1}}', "topic 'a': 'x' is no partition"),
+        ('{"a":{"0":-3}}', "a-0: -3 is no offset"),
+        ('{"a":{"0":true}}', "a-0: True is no offset"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_and_where(text: str, words: str) -> None:
+    for read in (moves.from_text, moves.position_from_text):
+        with pytest.raises(OffsetsError, match=words):
+            read(text)
+
+
+def test_an_id_that_is_none_is_refused_by_its_topic() -> None:
+    with pytest.raises(OffsetsError, match="topic 'a': '' is no id of a topic"):
+        moves.position_from_text('{"a":{"id":"","0":1}}')
+
+
+def test_no_loss_where_nothing_is_known_or_nothing_is_missing() -> None:
+    """Method: a partition of which the cluster told nothing, and two that stand at its edges."""
+    start = {Partition("a", 0): 7, Partition("a", 1): 5, Partition("a", 2): 0}
+    edges = {Partition("a", 1): 5, Partition("a", 2): 0}
+    assert moves.aged_out(start, edges) == []
+    assert moves.cut_short(start, edges) == []
+    assert moves.out_of_log(start, edges) == []
+    above, below = {Partition("a", 1): 6}, {Partition("a", 1): 4}
+    assert moves.cut_short(start, above) == []
+    assert moves.aged_out(start, below) == []
+    assert moves.cut_short(start, below) == [
+        "a-1: read up to 5, but the log ends at 4: it was truncated, or its topic was made anew"
+    ]

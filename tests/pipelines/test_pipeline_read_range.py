@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +28,14 @@ from holdfast.pipelines.read_range import (
 from holdfast.wire.batch import read_header, transaction_marker
 
 EXTERNAL = "HOLDFAST_TEST_BOOTSTRAP" in os.environ
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_consumer_outlives_the_cluster() -> Iterator[None]:
+    """What is kept for the next range would go on talking on standard error to brokers gone."""
+    yield
+    while module._idle:
+        module._idle.popitem()[1].close()
 
 
 def access(topics: Topics, **values: object) -> Access:
