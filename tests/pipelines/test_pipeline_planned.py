@@ -129,3 +129,15 @@ def test_a_checkpoint_without_an_id_is_none(folder: Path, text: str) -> None:
 def test_a_checkpoint_elsewhere_needs_spark() -> None:
     with pytest.raises(PlanError, match="needs the Spark session"):
         Checkpoint("s3a://bucket/checkpoint").batch(0)
+
+
+def test_a_path_may_end_with_a_slash_and_a_broken_entry_is_named(folder: Path) -> None:
+    folder = folder.rename(folder.with_name("checkpoint of X"))
+    assert Checkpoint(f"{folder}/").batch(1) == Checkpoint(str(folder)).batch(1)
+    (folder / "offsets" / "1").write_text("v9\n{}\n{}")
+    with pytest.raises(PlanError, match=f"^{folder}/offsets/1: not an offset log"):
+        Checkpoint(f"{folder}/").batch(1)
+    (folder / "offsets" / "1").write_text("v1\n{}\n[]")
+    words = r"holdfast \(.*\); the sink can't tell what its batches cover$"
+    with pytest.raises(PlanError, match=words):
+        Checkpoint(str(folder)).batch(1)
