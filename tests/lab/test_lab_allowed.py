@@ -20,6 +20,7 @@ from holdfast.clients.replica_files import (
 )
 from holdfast.judge.history import DeleteRecords, Event, Expected, Retention, read_events
 from holdfast.lab.allowed import Allowed
+from holdfast.lab.parameters import LabError
 from holdfast.wire.batch import Record, build_batch
 
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -95,6 +96,11 @@ def test_a_change_leaves_what_was_allowed_before(written: Written) -> None:
     written.allowed.change("foo", {"retention.ms": "-1"})
     written.allowed.change("foo", {"retention.bytes": "-1"})
     assert written.limits() == [(50, None), (5, 100), (5, 100), (None, 100)]
+
+
+def test_configs_that_no_topic_can_have_are_the_run_s_mistake(written: Written) -> None:
+    with pytest.raises(LabError, match="segment.bytes"):
+        written.allowed.expect("foo", 1, {"segment.bytes": "1"})
 
 
 def test_a_deletion_is_named(written: Written) -> None:

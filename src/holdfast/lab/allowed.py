@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.clients.recorder import Recorder
+from holdfast.config.key import ConfigError
 from holdfast.config.topic import TopicSettings
 from holdfast.judge.history import DeleteRecords, Expected, Retention
+from holdfast.lab.parameters import LabError
 
 
 class Allowed:
@@ -22,7 +24,7 @@ class Allowed:
         self._topics: dict[str, tuple[int, dict[str, str]]] = {}  # partitions, configs
 
     def expect(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Say that a topic is about to be made with these configs, and is to be judged."""
+        """Say that a topic is about to be made with these configs, and is to be judged. LabError."""
         self._topics[topic] = (partitions, dict(configs))
         for partition in range(partitions):
             self._recorder.record(Expected, topic=topic, partition=partition)
@@ -47,7 +49,10 @@ class Allowed:
         """Write for each partition what any of these configs lets go."""
         ages, sizes = [], []
         for configs in policies:
-            settings = TopicSettings.resolve(configs, static=self._node_config)
+            try:
+                settings = TopicSettings.resolve(configs, static=self._node_config)
+            except ConfigError as error:
+                raise LabError(f"topic {topic} can't have these configs: {error}") from error
             if "delete" in settings.cleanup_policy:
                 ages.append(settings.retention_ms)
                 sizes.append(settings.retention_bytes)
