@@ -99,7 +99,7 @@ def test_a_change_leaves_what_was_allowed_before(written: Written) -> None:
 
 
 def test_configs_that_no_topic_can_have_are_the_run_s_mistake(written: Written) -> None:
-    with pytest.raises(LabError, match="segment.bytes"):
+    with pytest.raises(LabError, match=r"segment\.bytes"):
         written.allowed.expect("foo", 1, {"segment.bytes": "1"})
 
 

@@ -24,7 +24,7 @@ class Allowed:
         self._topics: dict[str, tuple[int, dict[str, str]]] = {}  # partitions, configs
 
     def expect(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Say that a topic is about to be made with these configs, and is to be judged. LabError."""
+        """Say that a topic is about to be made so, and is to be judged. LabError: it can't be."""
         self._topics[topic] = (partitions, dict(configs))
         for partition in range(partitions):
             self._recorder.record(Expected, topic=topic, partition=partition)
