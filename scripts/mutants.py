@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SEED_SECONDS_MAX = 300.0  # a run that takes longer than that on the real clock hangs
 TESTS_SECONDS_MAX = 600.0  # so do tests of one mutation; several restarts of Spark fit
 HANGS = "it comes to an end"
+CRASHED = "the process survives"
 _LEFT_OUT = (".*", "runs", "build", "dist", "*.egg-info", "__pycache__")
 _TESTS_FAILED = 1  # as pytest says it; anything above is no verdict
 _RUN = """
@@ -101,7 +102,7 @@ def simulate(root: Path, seed: int, scale: str) -> tuple[str, str] | None:
     except subprocess.TimeoutExpired:
         return HANGS, f"more than {SEED_SECONDS_MAX:.0f} s"
     if done.returncode != 0:
-        return "the process survives", done.stderr[-2000:]
+        return CRASHED, done.stderr[-2000:]
     row = json.loads(done.stdout.splitlines()[-1])
     return None if row is None else (row[0], row[1])
 
@@ -163,7 +164,10 @@ class Hunt:
             found = simulate(root, seed, self.scale)
             if found is None:
                 continue
-            if simulate(self.sane, seed, self.scale) is not None:
+            without = simulate(self.sane, seed, self.scale)
+            if without is not None and without[0] == CRASHED:
+                raise MutationError(f"the code does not run without a mutation: {without[1]}")
+            if without is not None:
                 not_ours += 1  # broken without the mutation too: it shows nothing
                 continue
             return {
