@@ -133,6 +133,7 @@ def test_what_follows_from_keys(
         (BROKER, {"process.roles": "zookeeper"}, "one of broker, controller"),
         (BROKER, {"node.id": None}, "node.id is missing"),
         (BROKER, {"node.id": "-1"}, "node.id=-1: must be at least 0"),
+        (BROKER, {"controller.quorum.fetch.timeout.ms": "0"}, "must be at least 10"),
         (BROKER, {"broker.id": "2"}, "remove broker.id"),
         (BROKER, {"log.dirs": ""}, None),
         (BROKER, {"controller.listener.names": None}, "controller.listener.names is missing"),

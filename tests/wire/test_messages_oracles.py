@@ -68,6 +68,7 @@ KAFKA_PYTHON_UNKNOWN = {
     "AddRaftVoter",
     "RemoveRaftVoter",
     "UpdateRaftVoter",
+    "ConsumerGroupHeartbeat",
 }
 
 KAFKA_PYTHON_MODULES = (

@@ -231,8 +231,9 @@ CONTROLLER: Final = (
     Key("controller.quorum.append.linger.ms", _INT, "25", low=0, effect=False),
     Key("controller.quorum.election.backoff.max.ms", _INT, "1000", low=0),
     Key("controller.quorum.election.timeout.ms", _INT, "1000", low=0),
-    Key("controller.quorum.fetch.timeout.ms", _INT, "2000", low=0),
-    Key("controller.quorum.request.timeout.ms", _INT, "2000", low=0),
+    # Kafka takes 0 and 1 as well, but no fetch is answered and synced in less, and so nobody leads.
+    Key("controller.quorum.fetch.timeout.ms", _INT, "2000", low=10),
+    Key("controller.quorum.request.timeout.ms", _INT, "2000", low=1),
     Key("controller.quorum.retry.backoff.ms", _INT, "20", low=0),
     Key("initial.broker.registration.timeout.ms", _INT, "60000", low=1),
     Key("metadata.log.max.record.bytes.between.snapshots", _LONG, "20971520", low=1),

@@ -10,9 +10,9 @@ from enum import IntEnum
 
 from holdfast.core.features import (
     ELIGIBLE_LEADER_REPLICAS,
-    METADATA_VERSION,
     MIN_INSYNC,
     SUPPORTED,
+    settable,
 )
 from holdfast.core.image import MetadataRecord, Partition, ResourceType
 from holdfast.core.state import ControllerState, Decision, Refusal
@@ -94,9 +94,7 @@ def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
         return "It is chosen when a cluster's controllers are formatted."
     if name not in SUPPORTED:
         return f"Local controller {state.node_id} does not support this feature."
-    low, high = SUPPORTED[name]
-    if name == METADATA_VERSION:
-        low = high  # what is written now is of this version
+    low, high = settable(name)
     if not low <= level <= high:
         return f"Local controller {state.node_id} only supports versions {low}-{high}"
     for broker_id, broker in sorted(state.image.brokers.items()):

@@ -25,14 +25,18 @@ BOOTSTRAP: Final[dict[str, int]] = {METADATA_VERSION: 25, ELIGIBLE_LEADER_REPLIC
 METADATA_VERSION_FOR_ELR: Final = 23  # 4.0-IV1: partition records can carry them
 
 
+def settable(name: str) -> tuple[int, int]:
+    """Between which levels a feature may be set: a version that is only read is no offer."""
+    low, high = SUPPORTED[name]
+    return (high, high) if name == METADATA_VERSION else (low, high)
+
+
 def refuse_levels(levels: Mapping[str, int]) -> str | None:
     """What is wrong with these levels for a new cluster, if anything."""
     for name, level in levels.items():
         if name not in SUPPORTED:
             return f"There is no feature {name}: there are {', '.join(SUPPORTED)}."
-        low, high = SUPPORTED[name]
-        if name == METADATA_VERSION:
-            low = high  # what is written now is of this version
+        low, high = settable(name)
         if not low <= level <= high:
             return f"Feature {name} has no level {level} here: {low} to {high} are supported."
     return None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from holdfast.core.features import SUPPORTED
+from holdfast.core.features import SUPPORTED, settable
 from holdfast.core.voter_changes import KRAFT_VERSION, KRAFT_VERSIONS
 from holdfast.node.api import BROKER, CONTROLLER
 from holdfast.wire.errors import ErrorCode
@@ -27,7 +27,7 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_LEVEL_0 = 4
 
-_FEATURES = {**SUPPORTED, KRAFT_VERSION: KRAFT_VERSIONS}
+_FEATURES = {**{name: settable(name) for name in SUPPORTED}, KRAFT_VERSION: KRAFT_VERSIONS}
 _BROKER_APIS = [
     wire.ApiVersion(api_key=key, min_version=api.broker[0], max_version=api.broker[1])
     for key, api in sorted(BROKER.items())

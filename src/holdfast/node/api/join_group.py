@@ -1,0 +1,29 @@
+"""JoinGroup (key 11): whoever subscribes is told at once, and for good, that there are no groups.
+
+Served: 0 to 9, and refused in each, with the error that every client passes on to its user. It is
+the first request of those alone who want a group: a consumer that was assigned its partitions asks
+for a coordinator, too, and would take a refusal of that for a failure of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.node.context import RequestContext
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from holdfast.node.broker import Broker
+
+NO_GROUPS: Final = (
+    "Consumer groups are not served by this cluster yet: assign partitions instead of subscribing."
+)
+
+
+def handle(
+    _broker: Broker, _context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id, protocol_name=""
+    )
