@@ -5,6 +5,148 @@ The simulator runs none of it, so each names the tests that have to find it.
 
 from __future__ import annotations
 
-from mutation import Mutation
+from mutation import Mutation, one
 
-PROCESSES: tuple[Mutation, ...] = ()
+_PROCESSES = "cluster/processes.py"
+_PORTS = "cluster/ports.py"
+_CLOSING = "lab/closing.py"
+
+_TEST_PROCESSES = ("tests/cluster/test_cluster_processes.py",)
+_TEST_PORTS = ("tests/cluster/test_cluster_ports.py",)
+_TEST_CLOSING = ("tests/lab/test_lab_closing.py",)
+_TEST_EXPECTATIONS = ("tests/lab/test_lab_expectations.py",)
+
+PROCESSES: tuple[Mutation, ...] = (
+    # -- whom a signal reaches ------------------------------------------------------------------
+    one(
+        "a signal reaches whoever has the pid now",
+        "a stranger is killed",
+        _PROCESSES,
+        "    if facts is None or facts[1] != process:\n",
+        "    if facts is None:\n",
+        tests=_TEST_PROCESSES,
+    ),
+    one(
+        "a process of another boot is taken for ours",
+        "a stranger is killed",
+        _PROCESSES,
+        "f\"{_read('/proc/sys/kernel/random/boot_id').strip()}/{ticks}\"",
+        'f"/{ticks}"',
+        tests=_TEST_PROCESSES,
+    ),
+    one(
+        "a zombie is alive",
+        "a fault that was not made",
+        _PROCESSES,
+        '    if letter in "ZXx":',
+        '    if letter in "Xx":',
+        tests=_TEST_PROCESSES,
+    ),
+    one(
+        "a stopped process runs",
+        "a fault that was not made",
+        _PROCESSES,
+        '    elif letter in "Tt":\n',
+        '    elif letter in "t":\n',
+        tests=_TEST_PROCESSES,
+    ),
+    one(
+        "an error shows what an earlier process wrote",
+        "the wrong cause",
+        _PROCESSES,
+        '    text = text.rpartition(f"{START_MARK}\\n")[2]\n',
+        "",
+        tests=_TEST_PROCESSES,
+    ),
+    # -- ports and directories ------------------------------------------------------------------
+    one(
+        "two processes take ports of one block",
+        "a node of another cluster answers",
+        _PORTS,
+        "        guard.detach()  # the kernel closes it\n",
+        "        guard.close()\n",
+        tests=_TEST_PORTS,
+    ),
+    one(
+        "a fork gives out its parent's ports",
+        "a node of another cluster answers",
+        _PORTS,
+        "    if _own is None or _own.process != os.getpid():\n",
+        "    if _own is None:\n",
+        tests=_TEST_PORTS,
+    ),
+    one(
+        "two commands change a cluster at once",
+        "a lost update",
+        "cluster/layout.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        tests=("tests/cluster/test_cluster_layout.py",),
+    ),
+    # -- the end of a run -----------------------------------------------------------------------
+    one(
+        "replicas that end apart are no failed check",
+        "an undecided run is kept",
+        _CLOSING,
+        'run.check(f"replicas of {topic}", "end at one offset", str(ends), kept=False)',
+        'run.check(f"replicas of {topic}", "end at one offset", str(ends), kept=True)',
+        tests=_TEST_CLOSING,
+    ),
+    one(
+        "a partition whose replicas end apart counts as settled",
+        "a loss is not looked for",
+        _CLOSING,
+        "p: next(iter(each.values())) for p, each in ends.items() if len(set(each.values())) == 1",
+        "p: next(iter(each.values())) for p, each in ends.items()",
+        tests=_TEST_CLOSING,
+    ),
+    one(
+        "a final read that breaks off is no failed check",
+        "an undecided run is kept",
+        _CLOSING,
+        '        return run.check("final read", expected, str(error), kept=False)\n',
+        "        return False\n",
+        tests=_TEST_CLOSING,
+    ),
+    one(
+        "a replica whose files are damaged is passed over",
+        "a loss is not looked for",
+        _CLOSING,
+        'files of {node}", "whole", str(error), kept=False)',
+        'files of {node}", "whole", str(error), kept=True)',
+        tests=_TEST_CLOSING,
+    ),
+    one(
+        "replicas on a second disk are not looked at",
+        "a loss is not looked for",
+        _CLOSING,
+        'for each in value.split(",")]',
+        'for each in value.split(",")[:1]]',
+        tests=_TEST_CLOSING,
+    ),
+    # -- what scenarios expect ------------------------------------------------------------------
+    one(
+        "a broker with an empty disk may lead",
+        "KIP-966",
+        "lab/scenarios/disk_lost.py",
+        "        kept=not back.led,\n",
+        "        kept=True,\n",
+        tests=_TEST_EXPECTATIONS,
+    ),
+    one(
+        "whoever comes back in sync may lack what was committed",
+        "KIP-966",
+        "lab/scenarios/disk_lost.py",
+        "back.held.get(p, -1) < committed[p]]",
+        "back.held.get(p, -1) < 0]",
+        tests=_TEST_EXPECTATIONS,
+    ),
+    one(
+        "as many failures as min ISR lose nothing",
+        "the law of min ISR",
+        "lab/scenarios/min_isr_law.py",
+        "    return failures < cell.min_isr or not cell.disks_lost\n",
+        "    return failures <= cell.min_isr or not cell.disks_lost\n",
+        tests=_TEST_EXPECTATIONS,
+    ),
+)
