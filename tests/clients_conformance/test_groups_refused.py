@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import aiokafka
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from kafka import KafkaConsumer
-from kafka.errors import UnsupportedVersionError
+
+with warnings.catch_warnings():
+    # It reads its schemas in a way that Python 3.11 calls deprecated; some of them later on.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer
+    from kafka.errors import UnsupportedVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +32,10 @@ if TYPE_CHECKING:
 BOUND_S = 30.0
 WORDS = "API version not supported"
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:read_text is deprecated"),
+]
 
 
 def topic_with_records(target: Target, name: str) -> str:
