@@ -209,6 +209,7 @@ def test_an_option_with_effect_is_taken(
         "reassign-partitions --execute",
         "reassign-partitions --spread --list",
         "features upgrade --metadata 4.0-IV3 --feature metadata.version=25",
+        "features disable --feature a=1",
         "features --bootstrap-server a:1 describe --bootstrap-server b:1",
         "metadata-quorum describe --json --human-readable",
         "cat -P -t t -b a -X bootstrap.servers=b",

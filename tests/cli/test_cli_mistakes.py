@@ -164,6 +164,7 @@ def test_cat_finds_nobody(run: Run, mode: list[str], tmp_path: Path) -> None:
         "cat -P -t t -b 127.0.0.1:1 -m 0.1 --nope",
         "node --config /proc/nowhere",
         "node --config /proc",
+        f"storage format --config {__file__} --cluster-id short",
         "kill",
         "topics --partitions 0 --create --topic t",
         "leader-election --all-topic-partitions",

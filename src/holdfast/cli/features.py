@@ -129,6 +129,12 @@ def disable(
     data_dir_option: ClusterDir = None,
 ) -> None:
     """Turn features off."""
+    for name in feature:
+        if "=" in name:
+            raise CommandError(
+                f"--feature {name}: disable takes a name alone; `downgrade` takes a level.",
+                code=EXIT_USAGE,
+            )
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
     whom = target_of(context, bootstrap_server, data_dir_option)
     _update("disable", dict.fromkeys(feature, 0), kind, whom, dry_run=dry_run)

@@ -16,6 +16,7 @@ from holdfast.cli import EXIT_USAGE, CommandError
 from holdfast.cli.groups import Command, group
 from holdfast.cli.options import key_values
 from holdfast.cluster.nodes import new_cluster_id
+from holdfast.wire.uuids import parse_uuid
 
 ConfigFile = Annotated[
     Path,
@@ -100,6 +101,14 @@ def format_storage(
     ] = False,
 ) -> None:
     """Format the log directories of a node: write there which cluster and node they belong to."""
+    try:
+        parse_uuid(cluster_id)
+    except ValueError as error:
+        raise CommandError(
+            f"--cluster-id {cluster_id}: {error}. `holdfast storage random-uuid` makes one; it is "
+            "the same for every node of a cluster.",
+            code=EXIT_USAGE,
+        ) from None
     arguments = ["format", "--config", _readable(config), "--cluster-id", cluster_id]
     if ignore_formatted:
         arguments.append("--ignore-formatted")
