@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.pipelines.conftest import Topics
 
-pytestmark = pytest.mark.slow
+# Starting Spark counts, too, where this test is the first.
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "demo.md"
 BOUND_S = 180.0
 POLL_S = 0.1
