@@ -95,6 +95,13 @@ def test_evidence_names_the_events() -> None:
     assert "offset 1" in finding.text
 
 
+def test_the_gravest_finding_comes_first() -> None:
+    story = two().read(0, 0).final(9, begin=1)
+    found = [finding.anomaly for finding in judge(story.events).judgement.findings]
+    assert found[0] is Anomaly.LOST
+    assert {Anomaly.PHANTOM, Anomaly.VANISHED} <= set(found)
+
+
 def test_findings_are_bounded_and_counts_are_not() -> None:
     many = range(FINDINGS_MAX * 3)
     story = Story().send(*many)

@@ -158,7 +158,10 @@ class Judgement:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(finding for each in self.partitions for finding in each.findings)
+        """The gravest first: in the order of the enumeration, then of the partitions."""
+        graveness = {anomaly: place for place, anomaly in enumerate(Anomaly)}
+        found = (finding for each in self.partitions for finding in each.findings)
+        return tuple(sorted(found, key=lambda finding: graveness[finding.anomaly]))
 
     @property
     def undecided(self) -> tuple[str, ...]:
