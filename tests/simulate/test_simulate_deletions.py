@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.judge.history import Acknowledged, Delivered, Event
+from holdfast.judge.history import Acknowledged, Delivered, Event, Replica
 from holdfast.judge.verdict import Anomaly, Finding
 from holdfast.testing.simulation.chain import Entry
 from holdfast.testing.simulation.clients import History
 from holdfast.testing.simulation.deletions import RETENTION_MS, Deletions, Policy, Stretch
 from holdfast.testing.simulation.metadata import Metadata
-from holdfast.testing.simulation.truth import DELETED, PartitionTruth, Replica
+from holdfast.testing.simulation.truth import DELETED, PartitionTruth
+from holdfast.testing.simulation.truth import Replica as Copy
 from holdfast.testing.simulation.verdict import is_deleted
 from holdfast.wire.batch import Record, assign, assign_max_timestamp, build_batch, read_header
 from holdfast.wire.records import metadata as wire
@@ -35,7 +36,7 @@ class Place:
         self.told: list[str] = []
         self.truth = PartitionTruth("t-0", lambda what, _: self.told.append(what), Counter())
         self.truth.deletions = Deletions(asked=lambda: 0, policy=lambda: policy)
-        self.replica = Replica(1, None)
+        self.replica = Copy(1, None)
         self.truth.replicas[1] = self.replica
         self.ends = [0]
         for stamps in batches:
@@ -98,7 +99,7 @@ def test_a_segment_may_go_when_it_is_due(
 def test_what_expired_on_one_replica_may_be_missing_on_another_and_nothing_more() -> None:
     place = Place(Policy(100), [0], [50], [60])
     assert place.expire(2, 151)
-    other = Replica(2, None)
+    other = Copy(2, None)
     place.truth.opened(other, [], start=0, high_watermark=0, cause="")
     place.truth.reset(other, 2)
     assert place.told == []
@@ -118,7 +119,7 @@ def test_a_process_that_did_not_see_a_segments_deleted_part_knows_its_timestamps
     """A log is opened from its start on; the file before it may hold the largest timestamp."""
     place = Place(Policy(100), [0], [None])
     place.truth.deletions.asked = lambda: 1
-    again = place.truth.replicas[1] = Replica(1, None)
+    again = place.truth.replicas[1] = Copy(1, None)
     again.chain.append(place.replica.chain.entries[1])
     again.start, again.high_watermark = 1, 2
     place.replica = again
@@ -166,8 +167,8 @@ def test_all_that_is_committed_may_go_until_it_is_known_how_much_that_was() -> N
     assert metadata.deletions_asked((TOPIC_ID, 1)) == 0
 
 
-def found(anomaly: Anomaly, event: Event) -> Finding:
-    return Finding(anomaly=anomaly, topic="t", partition=0, text="", events=(event,))
+def found(anomaly: Anomaly, *events: Event) -> Finding:
+    return Finding(anomaly=anomaly, topic="t", partition=0, text="", events=events)
 
 
 def test_the_judge_is_overruled_only_below_what_may_be_gone() -> None:
@@ -188,3 +189,20 @@ def test_the_judge_is_overruled_only_below_what_may_be_gone() -> None:
     assert is_deleted(read, 9, history)
     assert not is_deleted(read, 8, history)
     assert not is_deleted(found(Anomaly.DUPLICATED, read.events[0]), 9, history)
+    assert is_deleted(found(Anomaly.SKIPPED, read.events[0]), 9, history)
+    assert not is_deleted(found(Anomaly.SKIPPED, read.events[0]), 8, history)
+
+
+def test_a_replica_may_begin_later_only_as_far_as_what_may_be_gone() -> None:
+    place: dict[str, Any] = {
+        "at_ms": 0.0, "wall_ms": 0, "process": "r", "topic": "t", "partition": 0
+    }  # fmt: skip
+
+    def apart(begin: int, end: int = 20) -> Finding:
+        whole = Replica(**place, node=1, begin=0, end=20)
+        return found(Anomaly.DIVERGED, whole, Replica(**place, node=2, begin=begin, end=end))
+
+    assert is_deleted(apart(9), 9, History())
+    assert not is_deleted(apart(10), 9, History())
+    assert not is_deleted(apart(9, end=19), 9, History()), "its end is another matter"
+    assert not is_deleted(apart(0), 9, History())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from holdfast.judge.checker import judge
-from holdfast.judge.history import Acknowledged, Delivered
+from holdfast.judge.history import Acknowledged, Delivered, Replica
 from holdfast.judge.promise import ALWAYS_FORBIDDEN
 from holdfast.judge.verdict import Anomaly, Finding, Judgement
 from holdfast.testing.simulation.allowances import Allowances
@@ -59,6 +59,14 @@ def is_deleted(finding: Finding, gone_until: float, history: History) -> bool:
     if finding.anomaly is Anomaly.VANISHED:
         read = finding.events[0]
         return isinstance(read, Delivered) and read.offset < gone_until
+    if finding.anomaly is Anomaly.SKIPPED:  # gone where the reader was, not yet in the end's leader
+        stands = finding.events[0]
+        return isinstance(stands, Delivered) and stands.offset < gone_until
+    if finding.anomaly is Anomaly.DIVERGED:
+        extents = [event for event in finding.events if isinstance(event, Replica)]
+        begins, ends = {each.begin for each in extents}, {each.end for each in extents}
+        if len(extents) == len(finding.events) == len(begins) == 2 and len(ends) == 1:
+            return max(begins) <= gone_until
     return False
 
 
