@@ -1,13 +1,15 @@
 """Goal: each thing that can be wrong with a table makes the check fail, and a clean one passes.
 
-Method: a run's directory made by hand, histories as the demo's processes write them, tables as the
-pipeline's recipes make them; then one thing is broken.
+Method: a run's directory made by hand, histories and journal as the demo's run leaves them, tables
+as the pipeline's recipes make them; then one thing is broken. Of the checks, and of what each of
+them looks at, nothing can be taken out without a test that fails.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,57 +18,59 @@ import pytest
 import sqlalchemy as sql
 
 from holdfast import cli
-from holdfast.clients.payload import digest_of
-from holdfast.judge.history import Acknowledged, Delivered, Event, ReadEnd, Send, encode_event
-from holdfast.lab.demo_check import READER, check_demo
-from holdfast.lab.demo_events import (
-    DemoEvent,
-    id_in_line,
-    id_in_payment,
-    line_event,
-    payment,
-    payment_event,
+from holdfast.clients.payload import digest_of, id_of
+from holdfast.clients.verifiable_producer import Record
+from holdfast.judge.history import (
+    Acknowledged,
+    Delivered,
+    Event,
+    ReadEnd,
+    Send,
+    Unknown,
+    encode_event,
 )
-from holdfast.lab.demo_input import LinesDigest
-from holdfast.lab.demo_plan import DemoPlan
+from holdfast.lab.demo.check import READER, check_demo
+from holdfast.lab.demo.events import line_record, payment, payment_record
+from holdfast.lab.demo.plan import DemoPlan
+from holdfast.lab.demo.user_file import LinesDigest
+from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Exit, Journal
+from holdfast.lab.report import Check
 from holdfast.pipelines import fence, ledger, lines
 from holdfast.pipelines.fence import open_engine
 
 COUNT = 30
 
 
-def history(directory: Path, events: list[DemoEvent], topic: str) -> dict[str, tuple[int, int]]:
-    """Write producer's and reader's files; return where each event stands."""
-    clock = itertools.count()
+def write_history(directory: Path, records: list[Record], topic: str) -> dict[str, tuple[int, int]]:
+    """Write producer's and reader's files; return where each record stands."""
+    clock = itertools.count(1)
     ends = dict.fromkeys(range(3), 0)
     where: dict[str, tuple[int, int]] = {}
     sent: list[Event] = []
     read: list[Event] = []
-    identify = id_in_payment if topic == "payments" else id_in_line
-    for event in events:
-        place: dict[str, Any] = {"topic": topic, "partition": event.partition}
-        stamp: dict[str, Any] = {"at_ms": float(next(clock)), "wall_ms": 0}
-        offset = ends[event.partition]
-        ends[event.partition] += 1
-        where[event.id] = (event.partition, offset)
-        size = len(event.value)
-        sent.append(
-            Send(**stamp, process="producer", **place, id=event.id, digest=event.digest, size=size)
-        )
-        sent.append(Acknowledged(**stamp, process="producer", **place, id=event.id, offset=offset))
-        identity, digest = identify(event.value), digest_of(event.value)
-        read.append(
-            Delivered(**stamp, process=READER, **place, offset=offset, id=identity, digest=digest)
-        )
+
+    def stamp(process: str) -> dict[str, Any]:
+        return {"at_ms": float(next(clock)), "wall_ms": 0, "process": process, "topic": topic}
+
+    for record in records:
+        offset = ends[record.partition]
+        ends[record.partition] += 1
+        where[record.id] = (record.partition, offset)
+        place: dict[str, Any] = {"partition": record.partition, "id": record.id}
+        content: dict[str, Any] = {"digest": digest_of(record.value), "key": record.key}
+        sent.append(Send(**stamp("producer"), **place, **content, size=len(record.value)))
+        sent.append(Acknowledged(**stamp("producer"), **place, offset=offset))
+        place["id"] = id_of(record.value)
+        read.append(Delivered(**stamp(READER), **place, **content, offset=offset))
     for partition, end in ends.items():
-        stamp = {"at_ms": float(next(clock)), "wall_ms": 0}
-        read.append(
-            ReadEnd(**stamp, process=READER, topic=topic, partition=partition, begin=0, end=end)
-        )
-    folder = directory / "history"
+        read.append(ReadEnd(**stamp(READER), partition=partition, begin=0, end=end))
+    # All is read at the end, after it was sent.
+    for order, event in enumerate(read):
+        read[order] = type(event)(**{**fields_of(event), "at_ms": float(next(clock))})
+    folder = directory / HISTORY
     folder.mkdir()
     (folder / "producer.jsonl").write_text("".join(map(encode_event, sent)))
-    (folder / "reader.jsonl").write_text("".join(map(encode_event, read)))
+    (folder / f"{READER}.jsonl").write_text("".join(map(encode_event, read)))
     engine = open_engine(f"sqlite:///{directory}/table.db")
     with engine.begin() as connection:
         fence.metadata.create_all(connection)
@@ -81,8 +85,32 @@ def history(directory: Path, events: list[DemoEvent], topic: str) -> dict[str, t
     return where
 
 
+def fields_of(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def seal(directory: Path, *checks: Check, broke_off: str | None = None) -> None:
+    """Write the journal, as the run does at its end; a test that changes the history does it."""
+    (directory / JOURNAL).unlink(missing_ok=True)
+    journal = Journal(directory)
+    for check in checks:
+        journal.check(check)
+    journal.end(directory / MANIFEST, broke_off)
+
+
 @pytest.fixture
-def payments_run(tmp_path: Path) -> Path:
+def payments_run(tmp_path: Path, payments_made: Path) -> Path:
+    return Path(shutil.copytree(payments_made, tmp_path, dirs_exist_ok=True))
+
+
+@pytest.fixture
+def lines_run(tmp_path: Path, lines_made: Path) -> Path:
+    return Path(shutil.copytree(lines_made, tmp_path, dirs_exist_ok=True))
+
+
+@pytest.fixture(scope="module")
+def payments_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("payments")
     plan = DemoPlan(
         kind="payments",
         events=COUNT,
@@ -92,9 +120,9 @@ def payments_run(tmp_path: Path) -> Path:
         accounts=4,
         opening=1000,
     )
-    plan.write(tmp_path)
-    made = [payment_event(n, seed=0, accounts=4, partitions=3) for n in range(COUNT)]
-    where = history(tmp_path, made, "payments")
+    plan.write(tmp_path, "holdfast demo")
+    made = [payment_record(n, seed=0, accounts=4, partitions=3) for n in range(COUNT)]
+    where = write_history(tmp_path, made, "payments")
     rows = []
     for number, event in enumerate(made):
         paid = payment(number, seed=0, accounts=4)
@@ -112,18 +140,20 @@ def payments_run(tmp_path: Path) -> Path:
         recipe.prepare(connection)
         recipe.write(connection, rows)
     engine.dispose()
+    seal(tmp_path)
     return tmp_path
 
 
-@pytest.fixture
-def lines_run(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def lines_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("lines")
     digest = LinesDigest()
     made, rows = [], []
     for number in range(2, COUNT + 2):
         text = f'{{"n": {number}, "name": "Zoë {number}"}}'
         digest.add(number, f"k{number}", text)
-        made.append(line_event(number, text, f"k{number}", partitions=3))
-    where = history(tmp_path, made, "lines")
+        made.append(line_record(number, text, f"k{number}", partitions=3))
+    where = write_history(tmp_path, made, "lines")
     for number, event in enumerate(made, 2):
         partition, offset = where[event.id]
         rows.append(
@@ -142,19 +172,21 @@ def lines_run(tmp_path: Path) -> Path:
         key="n",
         sha256=digest.hex(),
     )
-    plan.write(tmp_path)
+    plan.write(tmp_path, "holdfast demo")
     engine = open_engine(f"sqlite:///{tmp_path}/table.db")
     with engine.begin() as connection:
         lines.Lines().prepare(connection)
         lines.Lines().write(connection, rows)
     engine.dispose()
+    seal(tmp_path)
     return tmp_path
 
 
-def damage(directory: Path, statement: str) -> None:
+def damage(directory: Path, *statements: str) -> None:
     engine = sql.create_engine(f"sqlite:///{directory}/table.db")
     with engine.begin() as connection:
-        assert connection.execute(sql.text(statement)).rowcount == 1
+        for statement in statements:
+            assert connection.execute(sql.text(statement)).rowcount >= 1
     engine.dispose()
 
 
@@ -173,7 +205,7 @@ IN_LOG = "Every event was acknowledged, and is in the log once"
 
 def test_clean_runs_pass(payments_run: Path) -> None:
     verdict = check_demo(payments_run)
-    assert verdict.kept
+    assert verdict.exit is Exit.KEPT
     assert len(verdict.checks) == 6
     assert len(verdict.tables[0].rows) == 4
 
@@ -188,25 +220,86 @@ def test_a_clean_run_of_lines_passes(
     moved.rename(lines_run)
 
 
+UNOPENED = "account-999"
+INSERT_OFFSET = "INSERT INTO holdfast_offset (query, topic, partition, next_offset) VALUES"
+
+
 @pytest.mark.parametrize(
-    ("statement", "names", "said"),
+    ("statements", "names", "said"),
     [
-        ("DELETE FROM ledger WHERE rowid = 7", {ONCE, BALANCES}, "1 missing"),
-        ("INSERT INTO ledger SELECT * FROM ledger WHERE rowid = 7", {ONCE, BALANCES}, "1 doubled"),
-        ("UPDATE ledger SET amount = amount + 1 WHERE rowid = 7", {CONTENT, BALANCES}, "1 changed"),
-        ('UPDATE ledger SET "offset" = 999 WHERE rowid = 7', {ONCE}, "1 from nowhere"),
-        ("UPDATE balances SET balance = balance + 1 WHERE rowid = 1", {BALANCES, MONEY}, "40.01"),
-        ("UPDATE holdfast_offset SET next_offset = 1 WHERE partition = 1", {ENDS}, "1: 1"),
-        ("INSERT INTO rejected VALUES ('payments', 0, 3, NULL)", {CONTENT}, "1 set aside"),
+        (["DELETE FROM ledger WHERE rowid = 7"], {ONCE, BALANCES}, "1 missing"),
+        (
+            ["INSERT INTO ledger SELECT * FROM ledger WHERE rowid = 7"],
+            {ONCE, BALANCES},
+            "1 doubled",
+        ),
+        (
+            ["UPDATE ledger SET amount = amount + 1 WHERE rowid = 7"],
+            {CONTENT, BALANCES},
+            "1 changed",
+        ),
+        (["UPDATE ledger SET amount = x'00' WHERE rowid = 7"], {CONTENT, BALANCES}, "1 changed"),
+        (["UPDATE ledger SET id = 'producer:99' WHERE rowid = 7"], {CONTENT}, "1 changed"),
+        (['UPDATE ledger SET "offset" = 999 WHERE rowid = 7'], {ONCE}, "1 from nowhere"),
+        (
+            ["UPDATE balances SET balance = balance + 1 WHERE rowid = 1"],
+            {BALANCES, MONEY},
+            "40.01 in 4 accounts",
+        ),
+        (["UPDATE balances SET balance = 'much' WHERE rowid = 1"], {BALANCES, MONEY}, "account-0"),
+        # Money out of nothing, twice, so that neither balances nor ledger show it.
+        (
+            ["UPDATE balances SET balance = balance + 1, opening = opening + 1 WHERE rowid = 1"],
+            {MONEY},
+            "40.01 in 4 accounts",
+        ),
+        # An account without money that nobody has opened, and one that does not exist any more.
+        (["INSERT INTO balances VALUES ('account-xyz', 0, 0)"], {MONEY}, "in 5 accounts"),
+        (
+            [f"UPDATE balances SET account = '{UNOPENED}' WHERE account = 'account-001'"],
+            {BALANCES},
+            "account-001",
+        ),
+        (["UPDATE holdfast_offset SET next_offset = 1 WHERE partition = 1"], {ENDS}, "1: 1"),
+        (["DELETE FROM holdfast_offset WHERE partition = 1"], {ENDS}, "0: "),
+        ([f"{INSERT_OFFSET} ('q', 'payments', 7, 1)"], {ENDS}, "7: 1"),
+        (["INSERT INTO rejected VALUES ('payments', 0, 3, NULL)"], {CONTENT}, "1 set aside"),
     ],
 )
 def test_damage_to_the_ledger_is_seen(
-    payments_run: Path, statement: str, names: set[str], said: str
+    payments_run: Path, statements: list[str], names: set[str], said: str
 ) -> None:
-    damage(payments_run, statement)
+    damage(payments_run, *statements)
     found = broken(payments_run)
     assert found.keys() == names
     assert any(said in seen for seen in found.values()), found
+    assert check_demo(payments_run).exit is Exit.BROKEN
+
+
+def test_an_account_that_only_the_ledger_knows_is_seen(payments_run: Path) -> None:
+    """Goal: all balances agree with the ledger, and yet it moved money to a stranger.
+
+    Method: of one account's payments there and back nothing is left in its balance, and it goes.
+    """
+    damage(
+        payments_run,
+        "UPDATE balances SET balance = opening",
+        "DELETE FROM ledger",
+        f"INSERT INTO ledger VALUES ('payments', 0, 0, 'x', '{UNOPENED}', '{UNOPENED}', 5)",
+    )
+    found = broken(payments_run)
+    assert f"4 accounts; not {UNOPENED}" in found[BALANCES]
+    assert MONEY not in found
+
+
+def test_what_is_anothers_in_the_same_tables_is_not_looked_at(payments_run: Path) -> None:
+    damage(
+        payments_run,
+        f"{INSERT_OFFSET} ('another query', 'payments', 0, 999)",
+        f"{INSERT_OFFSET} ('q', 'another topic', 0, 999)",
+        "INSERT INTO rejected VALUES ('another topic', 0, 0, NULL)",
+    )
+    assert not broken(payments_run)
 
 
 @pytest.mark.parametrize(
@@ -226,37 +319,211 @@ def test_damage_to_the_lines_is_seen(lines_run: Path, statement: str, names: set
     assert broken(lines_run).keys() == names
 
 
+def edit(directory: Path, name: str, change: Callable[[list[str]], list[str]]) -> None:
+    file = directory / HISTORY / f"{name}.jsonl"
+    rows = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(change(rows)))
+    seal(directory)
+
+
 def lose_the_last_record(directory: Path) -> None:
     """The reader finds one record less than was acknowledged."""
-    file = directory / "history" / "reader.jsonl"
-    rows = file.read_text().splitlines(keepends=True)
-    gone = next(n for n, row in enumerate(rows) if '"producer:29"' in row)
-    file.write_text("".join(rows[:gone] + rows[gone + 1 :]))
+    edit(directory, READER, lambda rows: [row for row in rows if '"producer:29"' not in row])
 
 
-def forget_the_end(directory: Path) -> None:
-    file = directory / "history" / "reader.jsonl"
-    rows = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(rows[:-1]))
+def find_one_twice(directory: Path) -> None:
+    """The reader finds a record at a second offset, behind the others."""
+
+    def twice(rows: list[str]) -> list[str]:
+        (place,) = (number for number, row in enumerate(rows) if '"producer:29"' in row)
+        last = json.loads(rows[place])
+        again = {**last, "offset": last["offset"] + 1, "at_ms": last["at_ms"] + 0.5}
+        for number, row in enumerate(rows):
+            end = json.loads(row)
+            if end["event"] == "read_end" and end["partition"] == last["partition"]:
+                rows[number] = json.dumps({**end, "end": again["offset"] + 1}) + "\n"
+        return [*rows[: place + 1], json.dumps(again) + "\n", *rows[place + 1 :]]
+
+    edit(directory, READER, twice)
 
 
-@pytest.mark.parametrize("harm", [lose_the_last_record, forget_the_end])
-def test_damage_to_the_log_is_seen(payments_run: Path, harm: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(lose_the_last_record, "30 acknowledged, 29 in the log, 1 lost"), (find_one_twice, "1 dup")],
+)
+def test_damage_to_the_log_is_seen(
+    payments_run: Path, harm: Callable[[Path], None], said: str
+) -> None:
     harm(payments_run)
-    assert IN_LOG in broken(payments_run)
+    assert said in broken(payments_run)[IN_LOG]
+    assert check_demo(payments_run).exit is Exit.BROKEN
 
 
+def test_the_table_owes_what_the_last_read_found_and_nothing_else(payments_run: Path) -> None:
+    """A consumer was given a record that is gone: that is the log's break, not the table's."""
+    file = payments_run / HISTORY / f"{READER}.jsonl"
+    last = json.loads(file.read_text().splitlines()[-4])
+    assert last["event"] == "delivered"
+    gone = {**last, "process": "live", "offset": 99, "at_ms": 1.5}
+    (payments_run / HISTORY / "live.jsonl").write_text(json.dumps(gone) + "\n")
+    seal(payments_run)
+    assert "1 vanished" in broken(payments_run)[IN_LOG]
+    assert ONCE not in broken(payments_run)
+
+
+def test_fewer_acknowledged_than_planned_is_no_pass(payments_run: Path) -> None:
+    """Goal: log and table agree, nothing is lost; but one event was never acknowledged.
+
+    Method: the last event has no certain outcome, and is in neither.
+    """
+
+    def doubt(rows: list[str]) -> list[str]:
+        row = json.loads(rows[-1])
+        stamp = {name: row[name] for name in ("at_ms", "wall_ms", "process", "topic", "partition")}
+        return [*rows[:-1], encode_event(Unknown(**stamp, id=row["id"], error="_MSG_TIMED_OUT"))]
+
+    edit(payments_run, "producer", doubt)
+    found = broken(payments_run)
+    assert found.keys() == {IN_LOG}
+    assert "29 acknowledged" in found[IN_LOG]
+    assert "1 not acknowledged" in found[IN_LOG]
+
+
+def forget_an_end(directory: Path) -> None:
+    edit(directory, READER, lambda rows: rows[:-1])
+
+
+def forget_a_partition(directory: Path) -> None:
+    """Nothing at all of partition 2: neither sent nor read. The plan has three."""
+    for name in ("producer", READER):
+        edit(directory, name, lambda rows: [r for r in rows if json.loads(r)["partition"] != 2])
+
+
+@pytest.mark.parametrize("harm", [forget_an_end, forget_a_partition])
+def test_a_log_that_was_not_read_to_its_end_decides_nothing(
+    payments_run: Path, harm: Callable[[Path], None]
+) -> None:
+    damage(payments_run, "DELETE FROM ledger", "UPDATE balances SET balance = opening")
+    harm(payments_run)
+    verdict = check_demo(payments_run)
+    assert verdict.exit is Exit.NOT_MADE
+    assert verdict.sentence.startswith("UNDECIDED: ")
+
+
+FAILED = Check(name="The table catches up with the log", expected="a", seen="b", kept=False)
+
+
+def test_what_the_run_itself_has_seen_counts(payments_run: Path) -> None:
+    seal(payments_run, FAILED)
+    verdict = check_demo(payments_run)
+    assert verdict.exit is Exit.BROKEN
+    assert FAILED.name in verdict.sentence
+
+
+def killed(directory: Path) -> None:
+    (directory / JOURNAL).unlink()
+    Journal(directory).close()
+
+
+def killed_before_its_journal(directory: Path) -> None:
+    (directory / JOURNAL).unlink()
+
+
+def broke_off(directory: Path) -> None:
+    seal(directory, broke_off="Spark can't start")
+
+
+@pytest.mark.parametrize("end", [killed, killed_before_its_journal, broke_off])
+@pytest.mark.parametrize("read", [True, False], ids=["read", "not read"])
+@pytest.mark.parametrize(
+    ("statements", "names"),
+    [
+        (["UPDATE balances SET balance = opening", "DELETE FROM ledger"], set()),
+        (["UPDATE holdfast_offset SET next_offset = 1 WHERE partition = 1"], set()),
+        (["INSERT INTO ledger SELECT * FROM ledger WHERE rowid = 7"], {ONCE, BALANCES}),
+        (["UPDATE ledger SET amount = amount + 1 WHERE rowid = 7"], {CONTENT, BALANCES}),
+        (["UPDATE balances SET balance = balance + 1 WHERE rowid = 1"], {BALANCES, MONEY}),
+    ],
+    ids=["rows to come", "offsets to come", "twice", "changed", "money"],
+)
+def test_a_run_without_an_end_owes_only_what_is_always_true(
+    payments_run: Path,
+    end: Callable[[Path], None],
+    statements: list[str],
+    names: set[str],
+    *,
+    read: bool,
+) -> None:
+    damage(payments_run, *statements)
+    if not read:
+        (payments_run / HISTORY / f"{READER}.jsonl").unlink()
+    end(payments_run)
+    assert broken(payments_run).keys() == names
+    assert check_demo(payments_run).exit is (Exit.BROKEN if names else Exit.NOT_MADE)
+
+
+def test_a_row_that_nobody_sent_is_wrong_at_any_time(payments_run: Path) -> None:
+    damage(payments_run, "UPDATE ledger SET id = 'stranger' WHERE rowid = 7")
+    (payments_run / HISTORY / f"{READER}.jsonl").unlink()
+    killed(payments_run)
+    assert "1 from nowhere" in broken(payments_run)[ONCE]
+
+
+def test_a_table_of_lines_without_an_end_need_not_be_the_whole_file(lines_run: Path) -> None:
+    damage(lines_run, "DELETE FROM lines WHERE rowid = 7")
+    assert TEXT in broken(lines_run)
+    killed(lines_run)
+    assert check_demo(lines_run).exit is Exit.NOT_MADE
+    damage(lines_run, "UPDATE lines SET text = text || ' ' WHERE rowid = 8")
+    assert broken(lines_run).keys() == {CONTENT}
+
+
+def drop(directory: Path) -> None:
+    engine = sql.create_engine(f"sqlite:///{directory}/table.db")
+    with engine.begin() as connection:
+        connection.execute(sql.text("DROP TABLE ledger"))
+    engine.dispose()
+
+
+def remove(directory: Path) -> None:
+    (directory / "table.db").unlink()
+
+
+def garble(directory: Path) -> None:
+    (directory / "table.db").write_text("no database")
+
+
+@pytest.mark.parametrize("harm", [drop, remove, garble])
+def test_a_table_that_can_not_be_read_is_no_pass(
+    payments_run: Path, harm: Callable[[Path], None]
+) -> None:
+    harm(payments_run)
+    verdict = check_demo(payments_run)
+    assert verdict.exit is Exit.NOT_MADE
+    assert "the table can't be read" in verdict.sentence
+    assert (payments_run / "table.db").exists() == (harm is not remove), "a check changes nothing"
+    seal(payments_run, FAILED)
+    assert check_demo(payments_run).exit is Exit.BROKEN, "what was seen broken is broken"
+    killed(payments_run)
+    assert check_demo(payments_run).exit is Exit.NOT_MADE
+
+
+@pytest.mark.slow
 def test_the_command_says_pass_fail_or_why_not(
     payments_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check = ["demo", "--check", str(payments_run)]
-    assert cli.run(check) == 0
-    assert "PASS: 30 events acknowledged" in capsys.readouterr().out
+    for check in (["check"], ["demo", "--check"]):
+        assert cli.run([*check, str(payments_run)]) == 0
+        assert "PASS: 30 events acknowledged" in capsys.readouterr().out
+        assert cli.run([*check, str(payments_run / "nowhere")]) == 2
+        assert "no such folder" in capsys.readouterr().err
     damage(payments_run, "DELETE FROM ledger WHERE rowid = 7")
-    assert cli.run([*check, "--json"]) == 1
+    assert cli.run(["check", str(payments_run), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == "FAIL"
-    assert cli.run(["demo", "--check", str(payments_run / "nowhere")]) == 2
-    assert "no demo ran in" in capsys.readouterr().err
+    lose_the_last_record(payments_run)
+    (payments_run / HISTORY / f"{READER}.jsonl").write_text("{")
+    assert cli.run(["check", str(payments_run)]) == 2
+    assert "was changed after the run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

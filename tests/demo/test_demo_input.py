@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import cli
-from holdfast.lab import demo_input
-from holdfast.lab.demo_input import InputError, Line, LinesDigest, Malformed, format_of
+from holdfast.lab.demo import user_file
+from holdfast.lab.demo.events import line_record
+from holdfast.lab.demo.user_file import InputError, Line, LinesDigest, Malformed, format_of
 
 
 def read(path: Path, key: str | None = None) -> list[Line | Malformed]:
-    return list(demo_input.read(path, key))
+    return list(user_file.read(path, key))
 
 
 def reasons(path: Path, key: str | None = None) -> dict[int, str]:
@@ -67,12 +68,57 @@ def test_csv_needs_as_many_fields_as_its_header(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_too_long_is_kept_aside_and_not_in_memory(file: Path) -> None:
-    long = b'"' + b"x" * (3 * demo_input.LINE_BYTES_MAX) + b'"'
+    long = b'"' + b"x" * (3 * user_file.LINE_BYTES_MAX) + b'"'
     file.write_bytes(b'"a"\n' + long + b'\n"b"\n')
     first, second, third = read(file)
     assert (first, third) == (Line(1, '"a"', None), Line(3, '"b"', None))
     assert isinstance(second, Malformed)
-    assert len(second.raw) == demo_input.LINE_BYTES_MAX
+    assert len(second.raw) == user_file.LINE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'"' + b'\\"' * 420_000 + b'"', "its event has 1,680,"),
+        (b'{"k": "' + b"\\t" * 400_000 + b'"}', "its event has 1,200,"),
+        ('{"k": "' + "ö" * 400_000 + '"}', None),
+        (b'{"k": "' + b"x" * (user_file.EVENT_BYTES_MAX - 200) + b'"}', None),
+        (b'{"k": "' + b"x" * (user_file.EVENT_BYTES_MAX - 20) + b'"}', "its event has 990,0"),
+    ],
+    ids=["840 KB of quotes", "tabs", "two bytes a letter", "fits", "does not quite fit"],
+)
+def test_an_event_is_measured_as_it_is_sent(
+    file: Path, line: bytes | str, reason: str | None
+) -> None:
+    """Goal: what no record can take is set aside before anything runs.
+
+    Method: lines that grow when they are put into JSON, and some that are as long as can be.
+    """
+    file.write_bytes(b'{"k": 1}\n' + (line.encode() if isinstance(line, str) else line) + b"\n")
+    found = read(file)[1]
+    if reason is None:
+        assert isinstance(found, Line)
+        value = line_record(found.number, found.text, found.key, partitions=3).value
+        assert len(value) <= user_file.EVENT_BYTES_MAX < 1_000_000  # librdkafka's default
+        return
+    assert isinstance(found, Malformed)
+    assert found.number == 2
+    assert found.reason.startswith(reason)
+
+
+def test_a_key_is_measured_too(file: Path) -> None:
+    """A key stands in each line of the history that tells of its event."""
+    small, large = "x" * user_file.KEY_BYTES_MAX, "x" * (user_file.KEY_BYTES_MAX + 1)
+    full = "y" * (user_file.EVENT_BYTES_MAX - len(small) - 200)  # fits without its key
+    rows = [json.dumps({"k": key}) for key in (small, large, "a\0b")]
+    rows.append(json.dumps({"k": small, "more": full}))
+    file.write_text("\n".join(rows))
+    assert isinstance(read(file, "k")[0], Line)
+    found = reasons(file, "k")
+    assert found[2] == "its key has 16,385 bytes; at most 16,384 are taken"
+    assert found[3] == "field 'k' has a NUL character"
+    assert found[4].startswith("its event has 1,006,")
+    assert 4 not in reasons(file)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +145,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_the_summary_counts_digests_and_keeps_aside(file: Path, tmp_path: Path) -> None:
     file.write_text('{"a":1}\nnonsense\n{"a":2}\n')
     aside = tmp_path / "malformed.jsonl"
-    summary = demo_input.summarise(file, None, aside)
+    summary = user_file.summarise(file, None, aside)
     digest = LinesDigest()
     digest.add(1, None, '{"a":1}')
     digest.add(3, None, '{"a":2}')

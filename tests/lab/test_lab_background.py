@@ -148,7 +148,7 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
         (background.LAB, ["holdfast.lab.soak_campaigns", "holdfast.node.__main__"]),
         (
             background.PIPELINE,
-            ["holdfast.lab.demo_soak", "holdfast.pipelines.driver", "holdfast.node.__main__"],
+            ["holdfast.lab.demo.soak", "holdfast.pipelines.driver", "holdfast.node.__main__"],
         ),
     ],
 )

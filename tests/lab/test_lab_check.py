@@ -50,7 +50,17 @@ def write_part(
         journal.close()
 
 
-def write_run(directory: Path, parts: Mapping[str, Story], **more: Callable[..., None]) -> Path:
+def write_run(
+    directory: Path,
+    parts: Mapping[str, Story],
+    *,
+    control: bool = True,
+    main: Callable[[Path, Story], None] | None = None,
+) -> Path:
+    """Write a proof's folder; without `control` only what is to be proven was to be run.
+
+    `main` writes that part in its own way.
+    """
     directory.mkdir(exist_ok=True)
     scenario = load_scenario(SCENARIO)
     write_manifest(
@@ -58,11 +68,12 @@ def write_run(directory: Path, parts: Mapping[str, Story], **more: Callable[...,
         "proof",
         scenario=SCENARIO,
         parameters=scenario.defaults.as_json(),
-        parts=[part.name for part in scenario.parts],
+        parts=[part.name for part in scenario.parts if control or not part.is_control],
         command="holdfast prove",
     )
     for name, story in parts.items():
-        more.get(name, write_part)(directory / name, story)
+        write = main if main is not None and name == MAIN else write_part
+        write(directory / name, story)
     return directory
 
 
@@ -110,7 +121,7 @@ def test_checks_are_judged_as_they_were_recorded(
     def failing(folder: Path, story: Story) -> None:
         write_part(folder, story, [FINE, BAD])
 
-    folder = write_run(tmp_path / "run", parts(GOOD), **{MAIN: failing})
+    folder = write_run(tmp_path / "run", parts(GOOD), main=failing)
     assert cli.run(["check", str(folder), "--json"]) == 1
     values = json.loads(capsys.readouterr().out)
     assert values["exit"] == 1
@@ -124,7 +135,7 @@ def test_an_exact_loss_is_held_against_the_history_again(
     def exact(folder: Path, story: Story) -> None:
         write_part(folder, story, lost_expected=1)
 
-    folder = write_run(tmp_path / "run", parts(GOOD), **{MAIN: exact})
+    folder = write_run(tmp_path / "run", parts(GOOD), main=exact)
     code, said = checked(folder, capsys)
     assert code == 1
     assert "exactly 1" in said
@@ -146,14 +157,26 @@ def test_a_run_without_an_end_is_judged_by_what_was_seen(
     ended: bool,
 ) -> None:
     def cut(folder: Path, told: Story) -> None:
-        write_part(folder, told, checks, ended=ended, broke_off="a workload ended")
+        why = "a workload ended"
+        write_part(folder, told, checks, ended=ended, broke_off=why, lost_expected=7)
         if not ended:  # what a kill leaves: half a line
             for path in (folder / JOURNAL, folder / HISTORY / "all.jsonl"):
                 path.write_bytes(path.read_bytes() + b'{"chec')
 
-    folder = write_run(tmp_path / "run", {MAIN: story}, **{MAIN: cut})
+    folder = write_run(tmp_path / "run", {MAIN: story}, control=False, main=cut)
     found, said = checked(folder, capsys)
     assert found == code, said
+
+
+def test_without_a_control_the_promise_is_kept_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "run", {MAIN: GOOD}, control=False)
+    assert checked(folder, capsys)[0] == 0
+    values = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**values, "parts": []}))
+    code, said = checked(folder, capsys)
+    assert (code, "no part to prove" in said) == (2, True), said
 
 
 def history(folder: Path) -> Path:
@@ -196,6 +219,16 @@ def garble_the_journal(folder: Path) -> None:
 def write_on(folder: Path) -> None:
     path = folder / MAIN / JOURNAL
     path.write_text(path.read_text() + path.read_text().splitlines()[0] + "\n")
+
+
+def write_half_a_line_on(folder: Path) -> None:
+    path = folder / MAIN / JOURNAL
+    path.write_text(path.read_text() + '{"chec')
+
+
+def soften_a_check(folder: Path) -> None:
+    path = folder / MAIN / JOURNAL
+    path.write_text(path.read_text().replace('"kept": true', '"kept": "almost"'))
 
 
 def garble_the_manifest(folder: Path) -> None:
@@ -241,6 +274,8 @@ def gone(folder: Path) -> None:
         (remove_a_check, "has 0 of its checks"),
         (garble_the_journal, "is damaged"),
         (write_on, "goes on behind its end"),
+        (write_half_a_line_on, "is damaged"),
+        (soften_a_check, "is damaged"),
         (garble_the_manifest, "is damaged"),
         (other_version, "another version"),
         (unknown_kind, "no run of the kind"),
@@ -288,7 +323,7 @@ def test_a_history_that_can_not_be_true_decides_nothing(
         path = folder / HISTORY / "all.jsonl"
         path.write_bytes(line + path.read_bytes())
 
-    folder = write_run(tmp_path / "run", {MAIN: LOSSY}, **{MAIN: odd})
+    folder = write_run(tmp_path / "run", {MAIN: LOSSY}, main=odd)
     code, said = checked(folder, capsys)
     assert (code, "can't be read" in said) == (2, True), said
 

@@ -1,6 +1,7 @@
 """`holdfast demo`: run the demo, or check the table of an earlier run again.
 
-Shows progress and prints the verdict. Exit status: 0 PASS, 1 FAIL, 2 it could not be run.
+Shows progress and prints the verdict. Exit status: 0 PASS, 1 FAIL, 2 it could not be run, or not
+to its end with nothing seen broken.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.check import check as check_folder
+from holdfast.cli.check import print_judged
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
 
-    from holdfast.lab.demo import DemoOptions, Standing
-    from holdfast.lab.demo_check import DemoVerdict
-    from holdfast.lab.demo_plan import DemoPlan
+    from holdfast.lab.demo.steps import DemoOptions, Standing
 
 NEEDED = ("pyspark", "pyarrow", "pandas", "sqlalchemy", "jinja2")
 RUNS = Path("runs")
@@ -64,7 +65,7 @@ def demo(
         typer.Option(
             "--check",
             metavar="DIR",
-            help="Run nothing: hold the table of an earlier run against its log again.",
+            help="Run nothing: judge an earlier run again, as holdfast check does.",
             show_default=False,
         ),
     ] = None,
@@ -88,14 +89,14 @@ def demo(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Events flow into three brokers, Spark keeps a table of them, and a broker is killed.
+    """Events flow into three brokers, Spark keeps a table; a broker is killed, and Spark itself.
 
     At the end every acknowledged event must be in the log once and in the table once. The verdict,
     its evidence and a report.html stay in the run's directory; delete a row of the table and
-    --check it again, and the answer is FAIL.
+    check it again, and the answer is FAIL.
     """
     if check is not None:
-        _check(check, as_json=as_json)
+        check_folder(check, as_json=as_json)
         return
     if key is not None and input_option is None:
         raise CommandError("--key belongs to --input FILE.", code=EXIT_USAGE)
@@ -105,7 +106,7 @@ def demo(
             f"The demo needs {', '.join(missing)}: pip install 'holdfast[spark,lab]'.",
             code=EXIT_USAGE,
         )
-    from holdfast.lab.demo import DemoOptions  # noqa: PLC0415 - SQLAlchemy and Kafka's client
+    from holdfast.lab.demo.steps import DemoOptions  # noqa: PLC0415 - SQLAlchemy and Kafka's client
 
     options = DemoOptions(
         directory=output or RUNS / time.strftime("demo-%Y%m%d-%H%M%S"),
@@ -121,101 +122,37 @@ def demo(
 
 
 def _run(options: DemoOptions, *, as_json: bool) -> None:
-    from holdfast.cluster import ClusterError  # noqa: PLC0415 - as above
-    from holdfast.lab.demo import Demo  # noqa: PLC0415
-    from holdfast.lab.demo_input import InputError  # noqa: PLC0415
-    from holdfast.lab.demo_plan import DemoError  # noqa: PLC0415
-    from holdfast.lab.demo_report import verdict_sentence  # noqa: PLC0415
+    from holdfast.lab.demo.steps import Demo  # noqa: PLC0415 - as above
+    from holdfast.lab.demo.user_file import InputError  # noqa: PLC0415
+    from holdfast.lab.folders import judged_demo  # noqa: PLC0415
+    from holdfast.lab.prove import PROBLEMS  # noqa: PLC0415
 
     def terminated(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)  # on the way out everything that was started is ended
 
     before = signal.signal(signal.SIGTERM, terminated)
     shown = Shown(quiet=as_json)
-    shown.step(f"everything of this run is kept in {options.directory}")
     try:
         with shown:
             result = Demo(options, shown).run()
-    except (DemoError, InputError, ClusterError) as error:
+    except (*PROBLEMS, InputError) as error:
         raise CommandError(str(error), code=EXIT_USAGE) from error
     finally:
         signal.signal(signal.SIGTERM, before)
-    sentence = verdict_sentence(result.plan, result.verdict)
+    judged = judged_demo(result.verdict)
     if as_json:
-        print(_json(options.directory, sentence, result.verdict, seconds=result.seconds))
+        print(json.dumps({**judged.values, "seconds": round(result.seconds, 1)}))
     else:
-        _print_verdict(shown.console, result.plan, result.verdict, sentence)
+        print_judged(shown.console, judged)
+        if malformed := result.verdict.plan.malformed:
+            shown.console.print(
+                f"Malformed lines of the input, kept aside: {malformed:,}", highlight=False
+            )
         shown.console.print(f"Report: {result.report}  ({result.seconds:.0f} s)", highlight=False)
-        again = f"holdfast demo --check {shlex.quote(str(options.directory))}"
+        again = f"holdfast check {shlex.quote(str(options.directory))}"
         shown.console.print(f"Check the table again: {again}", highlight=False, soft_wrap=True)
-    if not result.verdict.kept:
-        raise typer.Exit(EXIT_FAILED)
-
-
-def _check(directory: Path, *, as_json: bool) -> None:
-    from rich.console import Console  # noqa: PLC0415 - as above
-
-    from holdfast.lab.demo_check import check_demo  # noqa: PLC0415
-    from holdfast.lab.demo_plan import DemoError, DemoPlan  # noqa: PLC0415
-    from holdfast.lab.demo_report import verdict_sentence  # noqa: PLC0415
-
-    try:
-        plan = DemoPlan.read(directory)
-        verdict = check_demo(directory)
-    except DemoError as error:
-        raise CommandError(str(error), code=EXIT_USAGE) from error
-    sentence = verdict_sentence(plan, verdict)
-    if as_json:
-        print(_json(directory, sentence, verdict))
-    else:
-        _print_verdict(Console(), plan, verdict, sentence)
-    if not verdict.kept:
-        raise typer.Exit(EXIT_FAILED)
-
-
-def _json(
-    directory: Path, sentence: str, verdict: DemoVerdict, *, seconds: float | None = None
-) -> str:
-    counts = verdict.evidence.judgement.counts
-    values: dict[str, object] = {
-        "verdict": "PASS" if verdict.kept else "FAIL",
-        "sentence": sentence,
-        "acknowledged": counts.acknowledged,
-        "unknown": counts.unknown + counts.unanswered,
-        "in_log": counts.in_log,
-        "checks": [
-            {
-                "name": check.name,
-                "expected": check.expected,
-                "seen": check.seen,
-                "kept": check.kept,
-            }
-            for check in verdict.checks
-        ],
-        "directory": str(directory),
-    }
-    if seconds is not None:
-        values["seconds"] = round(seconds, 1)
-    return json.dumps(values)
-
-
-def _print_verdict(console: Console, plan: DemoPlan, verdict: DemoVerdict, sentence: str) -> None:
-    from rich.markup import escape  # noqa: PLC0415 - as above
-
-    console.print()
-    for check in verdict.checks:
-        mark = "[green]✓[/]" if check.kept else "[red]✗[/]"
-        console.print(f"{mark} {escape(check.name)}", highlight=False, soft_wrap=True)
-        if not check.kept:
-            console.print(f"    expected {escape(check.expected)}", soft_wrap=True)
-        console.print(f"    [dim]seen[/]     {escape(check.seen)}", soft_wrap=True)
-    console.print()
-    if plan.malformed:
-        console.print(
-            f"Malformed lines of the input, kept aside: {plan.malformed:,}", highlight=False
-        )
-    colour = "bold green" if verdict.kept else "bold red"
-    console.print(f"[{colour}]{escape(sentence)}[/]", highlight=False, soft_wrap=True)
+    if judged.exit:
+        raise typer.Exit(int(judged.exit))
 
 
 class Shown:

@@ -1,7 +1,8 @@
 """What the verifiable clients put into records, and how they recognise it again.
 
-A value is its id, a space, and filler up to the size asked for. The id names the sending process
-and counts its sends, so a reader can say of any record who sent it and in which place.
+A value is its id, a space, and filler up to the size asked for; or a JSON object, without blanks,
+whose first member is its id. The id names the sending process and counts its sends, so a reader can
+say of any record who sent it and in which place.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import zlib
 
 ID_BYTES_MAX = 200
 _FILLER = b"holdfast."
+_JSON_HEAD = b'{"id":"'
 
 
 def value_for(process: str, number: int, size: int) -> bytes:
@@ -25,8 +27,12 @@ def id_of(value: bytes | None) -> str | None:
     """Return the id in a value; None when it was not made here."""
     if not value:
         return None
-    head, space, _ = value[:ID_BYTES_MAX].partition(b" ")
-    if not space or b":" not in head:
+    begin = value[:ID_BYTES_MAX]
+    if begin.startswith(_JSON_HEAD):
+        head, end, _ = begin.removeprefix(_JSON_HEAD).partition(b'"')
+    else:
+        head, end, _ = begin.partition(b" ")
+    if not end or b":" not in head:
         return None
     try:
         return head.decode()

@@ -2,7 +2,12 @@
 
 `python -m holdfast.clients.verifiable_producer --help`. Made of confluent-kafka, so of a real
 client with its own retries and back-offs. A send's line is in the file before the record can be
-in the log. SIGTERM and SIGINT: no more sends, wait for the outcomes, end.
+in the log. SIGTERM and SIGINT: no more sends, wait for the outcomes, end. What is sent is made up
+here, or comes from whoever calls `run` with records of their own.
+
+With `--gated` standard input says, line by line, how many may have been sent so far, so that
+whoever drives a run can have some sent before a fault, some during it and some after; its end ends
+the sending.
 """
 
 from __future__ import annotations
@@ -10,8 +15,11 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +30,17 @@ from holdfast.judge.history import Acknowledged, Note, Refused, Send, Unknown
 
 TICK_S = 0.005
 QUEUE_FULL_WAIT_S = 5.0
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record to be sent. `id` is unique in the run, and the value bears it (`payload`)."""
+
+    id: str
+    partition: int
+    key: str | None
+    value: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +62,8 @@ class Options:
     delivery_timeout_ms: int = 30_000
     flush_timeout_s: float = 40.0
     timestamp: int | None = None  # of every record; None: the time of sending
+    queue_wait_s: float = QUEUE_FULL_WAIT_S  # for room in the client's own queue
+    gated: bool = False
     config: tuple[tuple[str, str], ...] = ()
 
     def client_config(self) -> dict[str, Any]:
@@ -69,33 +90,62 @@ class Options:
         return 1 if self.retries is None else self.retries
 
 
-class VerifiableProducer:
-    """Sends at a steady rate until told to stop."""
+def made_up(options: Options) -> Iterator[Record]:
+    """Yield the records that a producer sends when it is given none; they have no end."""
+    number = 0
+    while True:
+        partition = options.partition
+        if partition is None:
+            partition = partition_for(number, options.keys, options.partitions)
+        yield Record(
+            id=f"{options.process}:{number}",
+            partition=partition,
+            key=key_for(number, options.keys, options.topic),
+            value=value_for(options.process, number, options.size),
+        )
+        number += 1
 
-    def __init__(self, options: Options, recorder: Recorder) -> None:
+
+class VerifiableProducer:
+    """Sends records at a steady rate until told to stop, or until there are no more."""
+
+    def __init__(
+        self, options: Options, recorder: Recorder, records: Iterable[Record] | None = None
+    ) -> None:
         import confluent_kafka  # noqa: PLC0415 - `Options` is for the lab, cheaply
 
         self._kafka = confluent_kafka
         self._options = options
         self._recorder = recorder
+        self._records = iter(made_up(options) if records is None else records)
         self._producer = confluent_kafka.Producer(options.client_config(), logger=None)
         self._number = 0
+        self._tokens = 1.0  # sends that the rate allows by now
+        self._counted_s = time.monotonic()
+        self._gate = 0 if options.gated else sys.maxsize
         self._stopping = False
 
     def stop(self, *_: object) -> None:
         self._stopping = True
 
+    def watch_gate(self) -> None:
+        """Follow standard input, from a thread of its own."""
+        for line in sys.stdin:
+            self._gate = int(line)
+        self.stop()
+
     def run(self) -> int:
         """Send until stopped or done; return how many records have no outcome."""
         options = self._options
         begin = time.monotonic()
-        while not self._stopping:
-            elapsed = time.monotonic() - begin
-            if options.duration_s and elapsed >= options.duration_s:
+        more = True
+        while more and not self._stopping:
+            now = time.monotonic()
+            if options.duration_s and now - begin >= options.duration_s:
                 break
-            due = self._due(elapsed)
+            due = self._due(now)
             if due:
-                self._send(due)
+                more = self._send(due)
             self._producer.poll(0 if due and not options.rate else TICK_S)
             self._recorder.flush()
             if options.messages and self._number >= options.messages:
@@ -104,54 +154,56 @@ class VerifiableProducer:
         self._recorder.flush()
         return left
 
-    def _due(self, elapsed: float) -> int:
+    def _due(self, now: float) -> int:
+        """Return how many to send now. What was held back is made up for by one batch at most."""
         options = self._options
-        due = 500 if not options.rate else int(elapsed * options.rate) - self._number + 1
+        self._tokens += (now - self._counted_s) * options.rate if options.rate else BATCH
+        self._tokens = min(self._tokens, BATCH)
+        self._counted_s = now
+        due = min(int(self._tokens), self._gate - self._number)
         if options.messages:
             due = min(due, options.messages - self._number)
-        return max(0, min(due, 500))
+        due = max(0, due)
+        self._tokens -= due
+        return due
 
-    def _send(self, count: int) -> None:
-        options = self._options
-        batch: list[tuple[str, int, str, bytes]] = []
-        for _ in range(count):
-            number = self._number
-            self._number += 1
-            value = value_for(options.process, number, options.size)
-            key = key_for(number, options.keys, options.topic)
-            partition = options.partition
-            if partition is None:
-                partition = partition_for(number, options.keys, options.partitions)
-            name = f"{options.process}:{number}"
-            batch.append((name, partition, key, value))
+    def _send(self, count: int) -> bool:
+        """Send so many, history first. False: there are no more."""
+        batch = list(islice(self._records, count))
+        self._number += len(batch)
+        for record in batch:
             self._recorder.record(
                 Send,
-                topic=options.topic,
-                partition=partition,
-                id=name,
-                digest=digest_of(value),
-                size=len(value),
-                key=key,
-                timestamp=options.timestamp,
+                topic=self._options.topic,
+                partition=record.partition,
+                id=record.id,
+                digest=digest_of(record.value),
+                size=len(record.value),
+                key=record.key,
+                timestamp=self._options.timestamp,
             )
         self._recorder.flush()
-        for name, partition, key, value in batch:
-            self._produce(name, partition, key, value)
+        for record in batch:
+            self._produce(record)
+        return len(batch) == count
 
-    def _produce(self, name: str, partition: int, key: str, value: bytes) -> None:
-        topic = self._options.topic
+    def _produce(self, record: Record) -> None:
+        topic, name, partition = self._options.topic, record.id, record.partition
         given = {} if self._options.timestamp is None else {"timestamp": self._options.timestamp}
 
         def answered(error: Any, message: Any) -> None:
             self._answered(name, partition, error, message)
 
-        deadline = time.monotonic() + QUEUE_FULL_WAIT_S
+        deadline = time.monotonic() + self._options.queue_wait_s
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, on_delivery=answered, **given)
+                self._producer.produce(
+                    topic, record.value, record.key, partition, on_delivery=answered, **given
+                )
             except BufferError:
                 if time.monotonic() < deadline:
                     self._producer.poll(TICK_S)
+                    self._recorder.flush()
                     continue
                 self._refused(name, partition, "_QUEUE_FULL", "the client's queue stayed full")
             except self._kafka.KafkaException as error:  # not queued: too large, say
@@ -192,8 +244,9 @@ class VerifiableProducer:
         )
 
 
-def parse(arguments: list[str]) -> Options:
-    parser = argparse.ArgumentParser(prog="verifiable_producer", description=__doc__)
+def make_parser(program: str = "verifiable_producer") -> argparse.ArgumentParser:
+    """Return the parser of this producer's options; who has records of their own may add to it."""
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     add = parser.add_argument
     add("--bootstrap-server", required=True)
     add("--topic", required=True)
@@ -211,28 +264,57 @@ def parse(arguments: list[str]) -> Options:
     add("--size", type=int, default=100, help="bytes of a value")
     add("--delivery-timeout-ms", type=int, default=30_000)
     add("--timestamp", type=int, help="of every record, in ms; it can't be without one here")
+    add(
+        "--queue-wait",
+        dest="queue_wait_s",
+        type=float,
+        default=QUEUE_FULL_WAIT_S,
+        help="seconds to wait for room in the client's queue before a record counts as refused",
+    )
+    add("--gated", action="store_true", help="standard input says how many may be sent")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="for librdkafka")
-    found = vars(parser.parse_args(arguments))
-    pairs = tuple(
-        (key, value) for key, _, value in (item.partition("=") for item in found.pop("config"))
-    )
+    return parser
+
+
+def options_of(parsed: argparse.Namespace) -> Options:
+    """Return the options out of what such a parser has found, without what was added to it."""
+    found = vars(parsed)
+    pairs = (item.partition("=") for item in found["config"])
     return Options(
-        bootstrap=found.pop("bootstrap_server"),
-        config=pairs,
+        bootstrap=found["bootstrap_server"],
+        config=tuple((key, value) for key, _, value in pairs),
         flush_timeout_s=found["delivery_timeout_ms"] / 1000 + 10,
-        **found,
+        **{name: found[name] for name in PARSED},
     )
 
 
-def main(arguments: list[str]) -> int:
-    options = parse(arguments)
+# Options that the parser gives by their own names.
+PARSED = tuple(
+    field.name
+    for field in fields(Options)
+    if field.name not in {"bootstrap", "config", "flush_timeout_s"}
+)
+
+
+def parse(arguments: list[str]) -> Options:
+    return options_of(make_parser().parse_args(arguments))
+
+
+def run(options: Options, records: Iterable[Record] | None = None) -> int:
+    """Send these records, or made-up ones, from this process; return its exit status."""
     with Recorder(options.history, options.process) as recorder:
-        producer = VerifiableProducer(options, recorder)
+        producer = VerifiableProducer(options, recorder, records)
         signal.signal(signal.SIGTERM, producer.stop)
         signal.signal(signal.SIGINT, producer.stop)
+        if options.gated:
+            threading.Thread(target=producer.watch_gate, daemon=True).start()
         left = producer.run()
         recorder.record(Note, text=f"{options.process} ended, {left} sends without an outcome")
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    return run(parse(arguments))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.wants import names
 
 FINAL_READ_S = 40.0
+READ_RATE = 5_000  # records a second that the slowest machine reads and writes down
 
 
 def conclude(run: Run, topics: Sequence[str] = ()) -> None:
@@ -57,17 +58,18 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> bool:
     """
     own = topic == run.topic
     run.note("reading everything back" if own else f"reading {topic} back")
+    bound_s = FINAL_READ_S + sum(ends.values()) / READ_RATE
     wanted = [f"{partition}:{end}" for partition, end in ends.items()]
     worker = run.start_reader(
         "final" if own else f"final-{topic}",
         topic=topic,
         partitions=len(replicas_of(run, topic)),
         until_end=True,
-        timeout=FINAL_READ_S,
+        timeout=bound_s,
         end=wanted,
     )
     try:
-        worker.wait(FINAL_READ_S + WORK_S)
+        worker.wait(bound_s + WORK_S)
     except LabError as error:
         expected = f"{names(ends)} of {topic} read to the end"
         return run.check("final read", expected, str(error), kept=False)

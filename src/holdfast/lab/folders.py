@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from holdfast.lab.demo.plan import KIND as DEMO
 from holdfast.lab.journal import Exit, FolderError, read_manifest
 from holdfast.lab.prove import KIND as PROOF
 from holdfast.lab.prove import Outcome, judge_again
 from holdfast.lab.report import Check
+
+if TYPE_CHECKING:
+    from holdfast.lab.demo.check import DemoVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +44,22 @@ def judge_folder(directory: Path) -> Judged:
     kind = read_manifest(directory)["kind"]
     if kind == PROOF:
         return judged_proof(judge_again(directory))
+    if kind == DEMO:
+        # SQLAlchemy, which proofs don't need
+        from holdfast.lab.demo.check import check_demo  # noqa: PLC0415
+
+        return judged_demo(check_demo(directory))
     raise FolderError(f"{directory}: holdfast knows no run of the kind {kind!r}.")
+
+
+def judged_demo(verdict: DemoVerdict) -> Judged:
+    chapter = Chapter(title="", text="", checks=verdict.checks)
+    return Judged(
+        exit=verdict.exit,
+        verdict=verdict.sentence,
+        chapters=[chapter],
+        values=verdict.as_json(),
+    )
 
 
 def judged_proof(outcome: Outcome) -> Judged:

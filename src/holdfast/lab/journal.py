@@ -140,7 +140,9 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
                 end = row["end"]
         if end is None:  # what is torn at the end of a killed run's journal was not written
             return Recorded(checks=tuple(checks), broke_off=KILLED)
-        if rest or end["checks"] != len(checks):
+        if rest:
+            raise FolderError(f"{path} is damaged: it goes on behind its end.")
+        if end["checks"] != len(checks):
             raise FolderError(f"{path} is damaged: it has {len(checks)} of its checks.")
         _verify(directory, manifest, end["sealed"])
         return Recorded(

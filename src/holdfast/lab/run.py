@@ -28,10 +28,11 @@ from holdfast.lab.parameters import TOPIC, LabError, Parameters
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
 from holdfast.lab.wants import Want, lists_text, matches, names, preferred, want
-from holdfast.lab.workload import HistoryTail, Worker
+from holdfast.lab.workload import HistoryTail, Process, Worker
 
 T = TypeVar("T")
 
+PRODUCER = "holdfast.clients.verifiable_producer"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
@@ -57,7 +58,7 @@ class Run:
         self.lost_expected: int | None = None  # exactly so many; None: the promise decides
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         self._say = say
-        self._workers: list[Worker] = []
+        self._workers: list[Process] = []
         # Called in the observer's thread with every change of a leader or an ISR.
         self.watchers: list[Callable[[LeaderChange | IsrChange], None]] = []
         self._previous: dict[tuple[str, int], LeaderChange | IsrChange] = {}
@@ -206,8 +207,13 @@ class Run:
         assert self.observer is not None, "no topic yet"
         return self.observer.view
 
-    def start_producer(self, name: str = "producer", **flags: object) -> Worker:
-        """Start a verifiable producer with the run's settings; `flags` change or add to them."""
+    def start_producer(
+        self, name: str = "producer", *, module: str = PRODUCER, **flags: object
+    ) -> Worker:
+        """Start a verifiable producer with the run's settings; `flags` change or add to them.
+
+        Another `module` is one that sends records of its own.
+        """
         parameters = self.parameters
         values: dict[str, object] = {
             "bootstrap-server": self.cluster.bootstrap_servers,
@@ -219,7 +225,7 @@ class Run:
         }
         if not parameters.idempotent:
             values |= {"no-idempotence": True, "retries": 0}
-        return self._start(name, "verifiable_producer", values | _flags(flags))
+        return self._start(name, module, values | _flags(flags))
 
     def start_raw(self, name: str = "raw", **flags: object) -> Worker:
         """Start a producer without back-offs: it shows when the cluster serves again."""
@@ -230,7 +236,7 @@ class Run:
             "acks": self.parameters.acks,
             "rate": 50,
         }
-        return self._start(name, "raw_producer", values | _flags(flags))
+        return self._start(name, "holdfast.clients.raw_producer", values | _flags(flags))
 
     def start_reader(self, name: str = "consumer", **flags: object) -> Worker:
         values: dict[str, object] = {
@@ -238,7 +244,7 @@ class Run:
             "topic": self.topic,
             "partitions": self.parameters.partitions,
         }
-        return self._start(name, "verifiable_consumer", values | _flags(flags))
+        return self._start(name, "holdfast.clients.verifiable_consumer", values | _flags(flags))
 
     def start_raw_reader(self, name: str = "raw-reader") -> Worker:
         """Start a reader that notes the high watermark of every answer."""
@@ -247,7 +253,7 @@ class Run:
             "topic": self.topic,
             "partitions": self.parameters.partitions,
         }
-        return self._start(name, "raw_consumer", values)
+        return self._start(name, "holdfast.clients.raw_consumer", values)
 
     def raw_client(
         self,
@@ -300,8 +306,12 @@ class Run:
             for each in value if isinstance(value, list) else [value]:
                 arguments += [f"--{flag}", str(each)]
         worker = Worker(name, module, arguments, self.history)
-        self._workers.append(worker)
+        self.watch(worker)
         return worker
+
+    def watch(self, process: Process) -> None:
+        """Make a process part of the run: its early end is a mishap, and it ends with the run."""
+        self._workers.append(process)
 
     # -- faults --------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ RESULTS = Path("docs") / "design" / "soak"
 # Each holds CAMPAIGNS, a sequence of `Campaign`.
 MODULES = (
     "holdfast.lab.soak_campaigns",
-    "holdfast.lab.demo_soak",
+    "holdfast.lab.demo.soak",
     "holdfast.lab.stateful_soak",
 )
 FAILURES_MAX = 3  # in a row that could not be made: something is wrong with the machine

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import holdfast
@@ -83,26 +84,23 @@ class HistoryTail:
         return self.count(Send) - sum(self.count(kind) for kind in outcomes)
 
 
-class Worker:
-    """One workload process."""
+class Process:
+    """One process of a run, with what it has started, in a session of its own."""
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], directory: Path) -> None:
-        """Start it; its history is DIRECTORY/NAME.jsonl, what it prints DIRECTORY/NAME.log."""
+    def __init__(self, name: str, module: str, arguments: Sequence[str], said: Path) -> None:
+        """Start `python -m module`. What it says goes to `said`, errors to the same name's .log."""
         self.name = name
-        self.history = directory / f"{name}.jsonl"
-        self.log = directory / f"{name}.log"
-        self.tail = HistoryTail(self.history)
+        self.log = said.with_suffix(".log")
         self._ending = False
-        command = [sys.executable, "-m", f"holdfast.clients.{module}"]
-        command += ["--history", str(self.history), "--process", name, *arguments]
         source = str(Path(holdfast.__file__).parent.parent)
         paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-        with self.log.open("wb") as log:
+        said.write_bytes(b"")
+        with said.open("ab") as output, self.log.open("ab") as errors:  # perhaps one file
             self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
                 start_new_session=True,
             )
@@ -115,10 +113,21 @@ class Worker:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input; nothing when it has ended."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # `raise_if_dead` says why
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+
     def raise_if_dead(self) -> None:
         """LabError: it ended although nobody has asked it to, or waited for it."""
         if not self._ending and not self.running:
-            raise LabError(f"the process {self.name} ended early: {self._last_words()}")
+            raise LabError(f"the process {self.name} ended early: {self.last_words()}")
+
+    def may_end(self) -> None:
+        """From now on its end is no mishap: it has no more to do than what it was given."""
+        self._ending = True
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Ask it to finish what is in flight, and wait until it has ended. LabError: it failed."""
@@ -134,15 +143,34 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.kill()
             raise LabError(f"the process {self.name} did not end in {timeout_s:g} s") from None
+        self._close()
         if code:
-            raise LabError(f"the process {self.name} failed ({code}): {self._last_words()}")
+            raise LabError(f"the process {self.name} failed ({code}): {self.last_words()}")
 
     def kill(self) -> None:
-        """End it at once, whatever it is doing."""
+        """End it and what it has started at one instant, whatever they are doing."""
+        self._ending = True
         if self.running:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._close()
 
-    def _last_words(self) -> str:
+    def _close(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def last_words(self) -> str:
         text = self.log.read_text(errors="replace").strip()
         return text[-400:] if text else "it said nothing"
+
+
+class Worker(Process):
+    """One workload process: a verifiable client."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], directory: Path) -> None:
+        """Start it; its history is DIRECTORY/NAME.jsonl, what it prints DIRECTORY/NAME.log."""
+        self.history = directory / f"{name}.jsonl"
+        self.tail = HistoryTail(self.history)
+        common = ["--history", str(self.history), "--process", name]
+        super().__init__(name, module, [*common, *arguments], directory / f"{name}.log")

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-LINE_BYTES_MAX = 900_000  # a record with its frame stays under Kafka's default of 1 MiB
+from holdfast.lab.demo.events import line_value
+
+# Key and value of one event, as they are sent: clients and brokers take 1,000,000 bytes by default,
+# and the text of a line may grow to six times its length when it is put into JSON.
+EVENT_BYTES_MAX = 990_000
+KEY_BYTES_MAX = 16_384  # a key is written into the history at every send, and has to fit there
+LINE_BYTES_MAX = EVENT_BYTES_MAX  # of a line that is worth being looked at
 Format = Literal["json", "csv"]
 
 
@@ -87,9 +93,25 @@ def read(path: Path, key: str | None) -> Iterator[Line | Malformed]:
     try:
         with path.open("rb") as file:
             raw = _numbered(file)
-            yield from _read_csv(raw, path, key) if kind == "csv" else _read_json(raw, key)
+            found = _read_csv(raw, path, key) if kind == "csv" else _read_json(raw, key)
+            yield from map(_sized, found)
     except OSError as error:
         raise InputError(f"--input {path}: {error.strerror}.") from error
+
+
+def _sized(line: Line | Malformed) -> Line | Malformed:
+    """Set aside what would not fit into a record, or its key not into the history."""
+    if isinstance(line, Malformed):
+        return line
+    key_bytes = len((line.key or "").encode())
+    event_bytes = key_bytes + len(line_value(line.number, line.text))
+    if key_bytes > KEY_BYTES_MAX:
+        reason = f"its key has {key_bytes:,} bytes; at most {KEY_BYTES_MAX:,} are taken"
+    elif event_bytes > EVENT_BYTES_MAX:
+        reason = f"its event has {event_bytes:,} bytes; at most {EVENT_BYTES_MAX:,} fit in a record"
+    else:
+        return line
+    return Malformed(line.number, line.text.encode(), reason)
 
 
 def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -107,7 +129,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 def _decoded(number: int, raw: bytes) -> str | Malformed:
     if len(raw) > LINE_BYTES_MAX:
-        return Malformed(number, raw[:LINE_BYTES_MAX], f"longer than {LINE_BYTES_MAX} bytes")
+        return Malformed(number, raw[:LINE_BYTES_MAX], f"longer than {LINE_BYTES_MAX:,} bytes")
     if b"\0" in raw:
         return Malformed(number, raw, "has a NUL byte")
     try:
@@ -145,6 +167,8 @@ def _keyed(number: int, text: str, value: Any, key: str | None) -> Line | Malfor
         name.encode()
     except UnicodeEncodeError:
         return Malformed(number, text.encode(), f"field {key!r} is no text that UTF-8 can hold")
+    if "\0" in name:
+        return Malformed(number, text.encode(), f"field {key!r} has a NUL character")
     return Line(number, text, name)
 
 
