@@ -1,8 +1,9 @@
 """Goal: the demo runs from one end to the other, and its verdict is about what is there.
 
 Method: a short run for real, in which a user's file goes through, with a broker and Spark killed;
-then a row is deleted. What else may go wrong happens on a cluster without Spark: a stand-in that
-never writes a row takes its place.
+then a row is deleted. What else may go wrong happens on a cluster without Spark: a stand-in takes
+its place, one that never writes a row, or a plain consumer whose table has caught up when losses
+are planted in it and in the log.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
-from tests.demo import idle_driver
+from tests.demo import idle_driver, plain_driver, plants
 
 from holdfast import cli
+from holdfast.judge.verdict import Anomaly
 from holdfast.lab.demo import spark, steps
 from holdfast.lab.demo.steps import Demo, DemoOptions, DemoResult, Scene, Standing
 from holdfast.lab.journal import Exit
@@ -92,6 +94,14 @@ class WithoutSpark(Demo):
         scene.conclude()
 
 
+class Planted(WithoutSpark):
+    """Losses are planted when the table has caught up."""
+
+    def _before_the_last_read(self, scene: Scene) -> None:
+        for plant in plants.PLANTS.values():
+            plant(scene)
+
+
 class Killed(WithoutSpark):
     """The stand-in for Spark dies by itself."""
 
@@ -114,6 +124,34 @@ def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(spark.MODULES, "payments", idle_driver.__name__)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     monkeypatch.setattr(steps, "STANDSTILL_S", 1.0)
+
+
+@pytest.mark.usefixtures("_without_spark")
+def test_each_planted_loss_is_named_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is in a partition or a row of its own, so that each has to be found by itself."""
+    monkeypatch.setitem(spark.MODULES, "payments", plain_driver.__name__)
+    found = Planted(options(tmp_path / "run", 600), Silent()).run()
+    verdict = found.verdict
+    assert verdict.exit is Exit.BROKEN
+    assert verdict.broke_off is None
+    judged = {each.partition: each for each in verdict.evidence.judgement.partitions}
+    assert judged[plants.RECORD].anomalies.keys() == {Anomaly.LOST}
+    assert judged[plants.PREFIX].anomalies.keys() == {Anomaly.LOST}
+    assert judged[plants.KEY].anomalies == {Anomaly.PHANTOM: 1}
+    failed = {each.name: each.seen for each in verdict.checks if not each.kept}
+    assert "lost" in failed["Every event was acknowledged, and is in the log once"]
+    once = failed["Every event of the log is in the table once"]
+    assert "1 missing" in once
+    assert "from nowhere (partition" in once
+    assert "1 changed" in failed["Every row says what its event says"]
+    assert "Each balance is its opening plus what the ledger moved" in failed
+    assert found.report.stat().st_size > 10_000
+    assert verdict.sentence.startswith("FAIL: ")
+    again = check(tmp_path / "run")
+    assert again.returncode == 1
+    assert "FAIL: " in again.stdout
 
 
 CATCHES_UP = "The table catches up with the log"
