@@ -162,6 +162,22 @@ PIPELINES: tuple[Mutation, ...] = (
         tests=FENCE_TESTS,
     ),
     one(
+        "pipelines: a recipe may end the transaction",
+        "offsets of rows that never came",
+        FENCE,
+        "        sql.event.listen(connection, name, refuse)\n",
+        "        pass\n",
+        tests=FENCE_TESTS,
+    ),
+    one(
+        "pipelines: a broken transaction is committed",
+        "PostgreSQL rolls back and says nothing",
+        FENCE,
+        "        connection.execute(sql.select(1))\n",
+        "        pass\n",
+        tests=FENCE_TESTS,
+    ),
+    one(
         "pipelines: the tables don't note the batch",
         "windows are written twice",
         FENCE,

@@ -5,15 +5,23 @@ at all. Method: two real connections to real databases, in every order that matt
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import sqlalchemy as sql
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 
 from holdfast.pipelines.due import Due, Last, Memory, Rows, Stored, Work
-from holdfast.pipelines.fence import FencedError, Ownership, offsets, open_engine, queries
+from holdfast.pipelines.fence import (
+    FencedError,
+    Ownership,
+    TransactionError,
+    offsets,
+    open_engine,
+    queries,
+)
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
 
@@ -72,6 +80,70 @@ def test_neither_is_there_when_the_transaction_fails(engine: Engine) -> None:
         fail_late()
     assert known(owner) == {}
     assert count(engine) == 0
+
+
+@pytest.mark.parametrize("end", [Connection.commit, Connection.rollback])
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_who_writes_rows_can_not_end_the_transaction(
+    engine: Engine, end: Callable[[Connection], None], swallowed: bool
+) -> None:
+    """Committed early, the offsets would stand there without the rows that come later."""
+    owner = Ownership.take(engine, "q")
+
+    def end_it() -> None:
+        with owner.transaction() as connection:
+            owner.advance(connection, [move(0, 3, None)])
+            connection.execute(data.insert(), [{"value": 1}])
+            with suppress(*[TransactionError] * swallowed):
+                end(connection)
+
+    with pytest.raises(TransactionError, match="ended"):
+        end_it()
+    assert known(owner) == {}
+    assert count(engine) == 0
+
+
+def test_an_error_that_was_passed_over_is_taken_back_or_told(engine: Engine) -> None:
+    """PostgreSQL answers the commit of a broken transaction with a rollback, and no error."""
+    owner = Ownership.take(engine, "q")
+
+    def write() -> None:
+        with owner.transaction() as connection:
+            owner.advance(connection, [move(0, 3, None)])
+            connection.execute(data.insert(), [{"value": 1}])
+            with suppress(sql.exc.SQLAlchemyError):
+                connection.exec_driver_sql("INSERT INTO nowhere VALUES (1)")
+
+    if engine.dialect.name == "postgresql":
+        with pytest.raises(TransactionError, match="begin_nested"):
+            write()
+        assert (known(owner), count(engine)) == ({}, 0)
+    else:
+        write()  # only the statement is taken back
+        assert (known(owner), count(engine)) == ({P: 3}, 1)
+
+    def write_nested() -> None:
+        with owner.transaction() as connection:
+            connection.execute(data.insert(), [{"value": 2}])
+            with suppress(sql.exc.SQLAlchemyError), connection.begin_nested():
+                connection.exec_driver_sql("INSERT INTO nowhere VALUES (1)")
+
+    before = count(engine)
+    write_nested()
+    assert count(engine) == before + 1
+
+
+@pytest.mark.postgresql
+def test_who_may_not_create_tables_is_told_that(postgresql: str) -> None:
+    """It is no race with others, and trying again does not help."""
+    admin = sql.create_engine(postgresql, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.exec_driver_sql("CREATE ROLE reader LOGIN")
+    admin.dispose()
+    engine = open_engine(postgresql.replace("holdfast@", "reader@"))
+    with pytest.raises(sql.exc.ProgrammingError, match="permission denied"):
+        Ownership.take(engine, "q")
+    engine.dispose()
 
 
 def test_who_was_replaced_commits_nothing(engine: Engine) -> None:

@@ -60,6 +60,10 @@ class FencedError(RuntimeError):
     """Another driver has taken the query over; this one must stop."""
 
 
+class TransactionError(RuntimeError):
+    """Who may only write in the transaction has ended or broken it. Nothing was written."""
+
+
 def open_engine(url: str) -> Engine:
     """Open a database for writing; a commit counts only when it is on disk."""
     engine = sql.create_engine(url)
@@ -93,15 +97,15 @@ def _prepare_postgresql(connection: Any, _record: Any) -> None:
     connection.commit()
 
 
-def _tables_exist(engine: Engine) -> bool:
-    """Create the two tables if need be. False: somebody else was creating them just now."""
+def _create_tables(engine: Engine) -> sql.exc.DBAPIError | None:
+    """Create the two tables if need be. Return what was in the way: often somebody who does too."""
     try:
         with engine.begin() as connection:
             metadata.create_all(connection)
             _add_columns(connection)
-    except (sql.exc.IntegrityError, sql.exc.ProgrammingError):
-        return False
-    return True
+    except (sql.exc.IntegrityError, sql.exc.ProgrammingError) as error:
+        return error
+    return None
 
 
 def _add_columns(connection: Connection) -> None:
@@ -127,6 +131,39 @@ def _add_columns(connection: Connection) -> None:
     connection.exec_driver_sql(f"DROP TABLE {before}")
 
 
+@contextmanager
+def _whole(connection: Connection) -> Iterator[None]:
+    """Let what is done inside neither end the transaction nor leave it broken.
+
+    A commit in the middle would keep offsets without the rows that come later. After a rollback the
+    last commit keeps nothing; nor does PostgreSQL's after an error that was passed over. Neither
+    would say so.
+    """
+
+    def refuse(_connection: Connection) -> None:
+        connection.invalidate()  # closed, it can't be committed: what is refused may be tried again
+        raise TransactionError(
+            "the sink's transaction was to be ended by what writes the rows (a recipe's commit or "
+            "rollback). Nothing was written; to take back a part, use connection.begin_nested()"
+        )
+
+    for name in ("commit", "rollback"):
+        sql.event.listen(connection, name, refuse)
+    try:
+        yield
+    finally:
+        for name in ("commit", "rollback"):
+            sql.event.remove(connection, name, refuse)
+    try:
+        connection.execute(sql.select(1))
+    except sql.exc.SQLAlchemyError as error:
+        raise TransactionError(
+            "the sink's transaction was ended or broken by what writes the rows: a statement "
+            "failed and its error was passed over, say. Nothing was written; a statement that may "
+            f"fail belongs into connection.begin_nested() ({error})"
+        ) from error
+
+
 class Ownership:
     """One driver's right to write for one query, from `take` until somebody else takes it."""
 
@@ -139,10 +176,14 @@ class Ownership:
     def take(cls, engine: Engine, query: str) -> Ownership:
         """Become the owner: raise the epoch by one, whoever had it. The former owner is fenced."""
         owner = f"{socket.gethostname()}:{os.getpid()}"
+        failure = None
         for _ in range(TAKE_ATTEMPTS):
-            epoch = cls._try_to_take(engine, query, owner) if _tables_exist(engine) else None
+            failure = _create_tables(engine)
+            epoch = cls._try_to_take(engine, query, owner) if failure is None else None
             if epoch is not None:
                 return cls(engine, query, epoch)
+        if failure is not None:
+            raise failure  # a race would be over: this is a right that is missing, say
         raise FencedError(f"query {query!r}: {TAKE_ATTEMPTS} others took it at the same time")
 
     @staticmethod
@@ -178,7 +219,8 @@ class Ownership:
             )
             if ours.rowcount != 1:
                 self._fenced(connection)
-            yield connection
+            with _whole(connection):
+                yield connection
 
     def _fenced(self, connection: Connection) -> None:
         row = connection.execute(
