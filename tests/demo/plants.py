@@ -51,13 +51,18 @@ def _other_key(all_of_it: list[Batch]) -> list[bytes]:
 
 
 def row(scene: Scene) -> None:
-    """One row is gone from the table."""
-    change_table(scene, "DELETE FROM ledger WHERE rowid = 7")
+    """One row is gone from the table, of an event that is still in the log."""
+    change_table(scene, f"DELETE FROM ledger WHERE {_row_at(7)}")
 
 
 def amount(scene: Scene) -> None:
     """One row of the table says another amount."""
-    change_table(scene, "UPDATE ledger SET amount = amount + 1 WHERE rowid = 8")
+    change_table(scene, f"UPDATE ledger SET amount = amount + 1 WHERE {_row_at(8)}")
+
+
+def _row_at(offset: int) -> str:
+    """Name a row by its event's place: which event is the seventh row is the consumer's luck."""
+    return f'partition = {KEY} AND "offset" = {offset}'
 
 
 PLANTS: dict[str, Callable[[Scene], None]] = {
