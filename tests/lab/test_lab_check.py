@@ -36,6 +36,7 @@ def write_part(
     ended: bool = True,
     broke_off: str | None = None,
     lost_expected: int | None = None,
+    expired_expected: Mapping[str, int] | None = None,
 ) -> None:
     (folder / HISTORY).mkdir(parents=True)
     text = "".join(encode_event(event) for event in story.events)
@@ -45,7 +46,7 @@ def write_part(
         journal.check(check)
     if ended:
         table = Table(title="Moves", header=["a"], rows=[["1"]])
-        journal.end(folder.parent / MANIFEST, broke_off, [table], lost_expected)
+        journal.end(folder.parent / MANIFEST, broke_off, [table], lost_expected, expired_expected)
     else:
         journal.close()
 
@@ -142,6 +143,21 @@ def test_an_exact_loss_is_held_against_the_history_again(
 
 
 @pytest.mark.parametrize(
+    ("expected", "code"), [({}, 0), ({"retention.ms=1": 1}, 1)], ids=["none", "one"]
+)
+def test_what_must_have_expired_is_held_against_the_history_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], expected: dict[str, int], code: int
+) -> None:
+    def exact(folder: Path, story: Story) -> None:
+        write_part(folder, story, expired_expected=expected)
+
+    folder = write_run(tmp_path / "run", parts(GOOD), main=exact)
+    found, said = checked(folder, capsys)
+    assert found == code
+    assert ("1 by retention.ms=1" in said) == bool(code)
+
+
+@pytest.mark.parametrize(
     ("story", "checks", "code"),
     [(GOOD, [FINE], 2), (GOOD, [BAD], 1), (LOSSY, [FINE], 1), (UNREAD, [FINE], 2)],
     ids=["nothing was seen", "a check failed", "a loss was seen", "not read"],
@@ -158,7 +174,11 @@ def test_a_run_without_an_end_is_judged_by_what_was_seen(
 ) -> None:
     def cut(folder: Path, told: Story) -> None:
         why = "a workload ended"
-        write_part(folder, told, checks, ended=ended, broke_off=why, lost_expected=7)
+        unlike = {"retention.ms=1": 7}
+        write_part(
+            folder, told, checks, ended=ended, broke_off=why, lost_expected=7,
+            expired_expected=unlike,
+        )  # fmt: skip
         if not ended:  # what a kill leaves: half a line
             for path in (folder / JOURNAL, folder / HISTORY / "all.jsonl"):
                 path.write_bytes(path.read_bytes() + b'{"chec')

@@ -7,7 +7,7 @@ missed once in each way that it can be.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,6 +33,7 @@ from holdfast.lab.scenarios.min_isr_law import (
     law_table,
 )
 from holdfast.lab.scenarios.nearest_replica import received_between, samples, share_of
+from holdfast.lab.scenarios.retention import begins, expect_begins
 from holdfast.wire.batch import Record, build_batch
 
 VICTIM = 2
@@ -63,6 +64,9 @@ class Sightings:
     def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
         self.checks.append(Check(name=name, expected=expected, seen=seen, kept=kept))
         return kept
+
+    def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
+        return condition()
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -118,6 +122,31 @@ def test_how_a_broker_with_an_empty_disk_comes_back(
     expect_honest_return(seen.as_run, back, {0: 20, 1: 20})
     assert len(seen.failed) == len(failed)
     assert all(words in name for words, name in zip(failed, seen.failed, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("files", "kept"),
+    [
+        ({0: 7, 1: 7, 2: 7}, True),
+        ({0: 7, 1: 0, 2: 7}, False),  # one keeps what is due
+        ({0: 7, 1: 7, 2: 8}, False),  # one lets go what is not
+        ({0: 7, 1: 7}, False),  # one holds no files
+    ],
+)
+def test_every_replica_begins_where_it_must(
+    tmp_path: Path, files: dict[int, int], *, kept: bool
+) -> None:
+    seen = Sightings(tmp_path)
+    seen.cluster.node = lambda node: SimpleNamespace(config_file=str(tmp_path / f"{node}.conf"))
+    for node in seen.cluster.broker_ids:
+        (tmp_path / f"{node}.conf").write_text(f"log.dirs={tmp_path / str(node)}\n")
+    for node, begin in files.items():
+        directory = tmp_path / str(node) / "foo-0"
+        directory.mkdir(parents=True)
+        (directory / f"{begin:020d}.log").write_bytes(b"")
+    assert begins(seen.as_run, 0) == {node: files.get(node, -1) for node in (0, 1, 2)}
+    expect_begins(seen.as_run, "an hour's retention", {0: 7})
+    assert bool(seen.failed) != kept
 
 
 def test_the_law_has_a_partition_for_every_rf_and_min_isr_with_disks_kept_and_lost() -> None:

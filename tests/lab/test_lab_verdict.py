@@ -18,7 +18,7 @@ from holdfast.judge.history import Fault
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
 from holdfast.lab import soak_campaigns
-from holdfast.lab.aftermath import Recoveries, lost_check
+from holdfast.lab.aftermath import Recoveries, expired_check, lost_check
 from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError, Parameters
@@ -220,6 +220,15 @@ def test_an_exact_loss_is_exact() -> None:
     assert lost_check(1, judgement).kept
     assert not lost_check(0, judgement).kept
     assert not lost_check(2, judgement).kept
+
+
+def test_what_expired_is_exact_by_what_allowed_it() -> None:
+    story = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).delete(2).final(2, begin=2)
+    judgement = judge(story.events).judgement
+    assert expired_check({"DeleteRecords before offset 2": 2}, judgement).kept
+    for wrong in ({}, {"DeleteRecords before offset 2": 1}, {"retention.ms=1": 2}):
+        assert not expired_check(wrong, judgement).kept
+    assert expired_check({}, judge(LOSSY.events).judgement).kept
 
 
 def campaign(run: Callable[[Path], dict[str, Any]]) -> Campaign:

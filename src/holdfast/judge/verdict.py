@@ -180,12 +180,18 @@ class Judgement:
         return not self.undecided
 
     @property
-    def expired_text(self) -> str:
-        """How many acknowledged records expired and why that was allowed; empty: none did."""
+    def expired(self) -> dict[str, int]:
+        """How many acknowledged records expired, by what allowed it."""
         reasons: dict[str, int] = {}
         for partition in self.partitions:
             for expiry in partition.expiries:
                 reasons[expiry.text] = reasons.get(expiry.text, 0) + expiry.count
+        return reasons
+
+    @property
+    def expired_text(self) -> str:
+        """How many acknowledged records expired and why that was allowed; empty: none did."""
+        reasons = self.expired
         if not reasons:
             return ""
         total = sum(reasons.values())

@@ -1,6 +1,8 @@
-"""What is reckoned from a finished history beside the judgement: recovery, exact loss."""
+"""What is reckoned from a finished history beside the judgement: recovery, exact numbers."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from holdfast.judge.history import Acknowledged, Event, Fault, Refused, Send, Unknown
 from holdfast.judge.timeline import DOWN_ACTIONS
@@ -19,6 +21,20 @@ def lost_check(expected: int, judgement: Judgement) -> Check:
         expected=f"exactly {expected}",
         seen=str(lost),
         kept=lost == expected,
+    )
+
+
+def expired_check(expected: Mapping[str, int], judgement: Judgement) -> Check:
+    """Hold what the verdict says of expired records against exact numbers, by what allowed it."""
+
+    def text(counts: Mapping[str, int]) -> str:
+        return ", ".join(f"{count} by {why}" for why, count in sorted(counts.items())) or "none"
+
+    return Check(
+        name="acknowledged events expired, and why that was allowed",
+        expected=text(expected),
+        seen=text(judgement.expired),
+        kept=judgement.expired == expected,
     )
 
 

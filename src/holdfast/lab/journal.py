@@ -44,6 +44,7 @@ class Recorded:
     checks: tuple[Check, ...]
     tables: tuple[Table, ...] = ()
     lost_expected: int | None = None
+    expired_expected: Mapping[str, int] | None = None
     broke_off: str | None = None
 
 
@@ -95,6 +96,7 @@ class Journal:
         broke_off: str | None = None,
         tables: Iterable[Table] = (),
         lost_expected: int | None = None,
+        expired_expected: Mapping[str, int] | None = None,
     ) -> None:
         """Write how the run ended, and seal what it leaves; every history is closed by now."""
         files = [manifest, *_histories(self._directory)]
@@ -104,6 +106,7 @@ class Journal:
                     "checks": self._checks,
                     "broke_off": broke_off,
                     "lost_expected": lost_expected,
+                    "expired_expected": expired_expected,
                     "tables": [asdict(table) for table in tables],
                     "sealed": {path.name: _digest(path) for path in files},
                 }
@@ -145,10 +148,12 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
         if end["checks"] != len(checks):
             raise FolderError(f"{path} is damaged: it has {len(checks)} of its checks.")
         _verify(directory, manifest, end["sealed"])
+        expired = end.get("expired_expected")  # None also where the run was before there was one
         return Recorded(
             checks=tuple(checks),
             tables=tuple(Table(**each) for each in end["tables"]),
             lost_expected=end["lost_expected"],
+            expired_expected=None if expired is None else dict(expired),
             broke_off=end["broke_off"],
         )
     except OSError as error:

@@ -19,7 +19,7 @@ from holdfast.cluster import ClusterError
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.aftermath import Recoveries, lost_check
+from holdfast.lab.aftermath import Recoveries, expired_check, lost_check
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
     HISTORY,
@@ -227,7 +227,13 @@ def _run_part(
         except PROBLEMS as problem:
             broke_off = str(problem)
             run.note(f"the run breaks off: {broke_off}")
-    run.journal.end(directory.parent / MANIFEST, broke_off, run.tables, run.lost_expected)
+    run.journal.end(
+        directory.parent / MANIFEST,
+        broke_off,
+        run.tables,
+        run.lost_expected,
+        run.expired_expected,
+    )
     result = judge_part(part, base, directory)
     say(f"   {result.sentence()}")
     for finding in result.evidence.judgement.findings[:3]:
@@ -244,6 +250,8 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
+    if recorded.expired_expected is not None and recorded.broke_off is None:
+        checks.append(expired_check(recorded.expired_expected, evidence.judgement))
     table = recoveries.table()
     return PartResult(
         part=part,

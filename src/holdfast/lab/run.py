@@ -56,6 +56,7 @@ class Run:
         self.tables: list[Table] = []  # of what the steps have measured, for the report
         self.foretold: str | None = None  # checks with these words in their names must fail
         self.lost_expected: int | None = None  # exactly so many; None: the promise decides
+        self.expired_expected: dict[str, int] | None = None  # by what allows it; None: any
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         self._say = say
         self._workers: list[Process] = []
@@ -524,6 +525,10 @@ class Run:
     def expect_lost(self, count: int) -> None:
         """Let the verdict be held against an exact number of lost events."""
         self.lost_expected = count
+
+    def expect_expired(self, counts: Mapping[str, int]) -> None:
+        """Let the verdict be held against exact numbers of expired events, by what allows it."""
+        self.expired_expected = dict(counts)
 
     def _reached(self, wanted: Mapping[int, Want], bound_s: float) -> bool:
         def reached() -> bool:

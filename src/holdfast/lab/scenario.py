@@ -99,6 +99,7 @@ SCENARIOS: Mapping[str, str] = {
     "nearest-replica": "nearest_replica",
     "add-broker": "add_broker",
     "raise-replication-factor": "raise_replication_factor",
+    "retention": "retention",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
@@ -108,7 +109,7 @@ IDLE: Mapping[str, frozenset[str]] = {
     "kills": frozenset(SCENARIOS) - {"leader-election", "controller-election"},
     "count": frozenset({"add-broker", "nearest-replica"}),
     "rate": frozenset(_EXACT),
-    "duration_s": frozenset(_EXACT),
+    "duration_s": frozenset(_EXACT | {"retention"}),
 }
 
 

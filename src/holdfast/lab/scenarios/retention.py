@@ -1,0 +1,213 @@
+"""Only what is due goes: by age, by name and by size, whatever timestamps records carry.
+
+Each part ends with exact numbers of what expired and what allowed it, held against the verdict. The
+first keeps one policy of age all along, so that it can excuse nothing which went too early.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from holdfast.clients import admin
+from holdfast.clients.raw_producer import RawProducer
+from holdfast.clients.replica_files import DamagedFileError, stored_replica
+from holdfast.judge.history import NO_TIMESTAMP, Acknowledged
+from holdfast.judge.verdict import Anomaly, Excuse
+from holdfast.lab.closing import conclude, replica_directory
+from holdfast.lab.disks import lose_replica
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.wants import names, whole
+
+NOW, ABSENT, AHEAD, PAST = range(4)  # partitions, by the timestamp of their records
+HOUR_MS = 3_600_000
+SIZE = 1000  # bytes
+MORE = 60  # records ahead of now, so that they are far more than SIZE
+GONE_S = 20.0  # retention looks several times a second
+CONFIGS = {
+    "retention.ms": str(HOUR_MS),
+    # An entry for each batch, and full after a dozen of them: so small are the segments.
+    "index.interval.bytes": "0",
+    "segment.index.bytes": "100",
+}
+
+
+def fill(run: Run) -> tuple[dict[int, RawProducer], dict[int, int]]:
+    """Send to every partition; return its raw producer, and how many it has acknowledged.
+
+    Records without timestamps come from two clients, because their headers differ: librdkafka
+    leaves 0 there as the largest timestamp, the raw producer none. What is of the past comes last:
+    when that is gone, retention has looked after all else was there.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    stamps = {
+        NOW: None,
+        ABSENT: NO_TIMESTAMP,
+        AHEAD: now_ms + HOUR_MS // 2,  # more than an hour would be refused
+        PAST: now_ms - 24 * HOUR_MS,
+    }
+    count = run.parameters.count
+    worker = run.start_producer(
+        "librdkafka", partition=ABSENT, timestamp=NO_TIMESTAMP, max_messages=count
+    )
+    worker.wait()
+    clients, sent = {}, {}
+    for partition in run.partitions:
+        stamp = stamps[partition]
+        client = run.raw_client(f"producer-{partition}", acks="all", timestamp=stamp)
+        clients[partition] = client
+        sent[partition] = run.acknowledge(client, partition, count)
+    sent[ABSENT] += worker.tail.poll().count(Acknowledged)
+    return clients, sent
+
+
+def begins(run: Run, partition: int) -> dict[int, int]:
+    """Return where each replica's files begin; -1: they can't be read just now."""
+    found = {}
+    for node in run.cluster.broker_ids:
+        try:
+            found[node] = stored_replica(replica_directory(run, node, partition)).begin
+        except (OSError, DamagedFileError):
+            found[node] = -1  # a segment went while they were read
+    return found
+
+
+def expect_begins(run: Run, when: str, wanted: Mapping[int, int]) -> None:
+    """Check that every replica of these partitions comes to begin there."""
+
+    def seen() -> dict[int, set[int]]:
+        return {partition: set(begins(run, partition).values()) for partition in wanted}
+
+    expected = {partition: {begin} for partition, begin in wanted.items()}
+    run.soon(lambda: seen() == expected, GONE_S)
+    last = seen()
+    run.check(
+        f"where replicas begin, {when}",
+        "; ".join(f"P{p} at {begin}" for p, begin in wanted.items()),
+        "; ".join(f"P{p} at {', '.join(map(str, sorted(each)))}" for p, each in last.items()),
+        kept=last == expected,
+    )
+
+
+def steps(run: Run) -> None:
+    """Keep what is young by its timestamp, or by its file where it has none, also in new copies."""
+    assignment = run.parameters.assignment()
+    run.make_topic(configs=CONFIGS)
+    run.start_reader()
+    run.start_raw_reader()
+    clients, sent = fill(run)
+
+    def expect_the_past_gone(when: str) -> None:
+        # What is sent now goes at the next look, which comes to all that was there before, too.
+        expect_begins(run, when, {PAST: sent[PAST]})
+        sent[PAST] += run.acknowledge(clients[PAST], PAST, 1)
+        expect_begins(run, f"{when}, at the next look", {ABSENT: 0, AHEAD: 0, PAST: sent[PAST]})
+
+    expect_the_past_gone("an hour's retention")
+    deleted = run.parameters.count // 2
+    run.delete_records({NOW: deleted})
+    victim = assignment[NOW][-1]
+    run.fault("KILL", victim)
+    for partition in run.partitions:
+        lose_replica(run, victim, partition)
+    run.note(f"node {victim} has lost its copies of {names(run.partitions)}")
+    run.start_node(victim)
+    run.expect(f"{victim} has copied what there is", whole(assignment), 45.0)
+    expect_the_past_gone(f"{victim} has copies made anew")
+    for client in clients.values():
+        client.close()
+    run.expect_expired(
+        {
+            f"{Excuse.TIME}={HOUR_MS}": sent[PAST],
+            f"{Excuse.DELETED} before offset {deleted:,}": deleted,
+        }
+    )
+    conclude(run)
+
+
+def soon(run: Run) -> None:
+    """Let all go that has an age, by its timestamp or its file's; of the rest, what is too much."""
+    run.make_topic(configs=CONFIGS)
+    run.start_reader()
+    run.start_raw_reader()
+    clients, sent = fill(run)
+    sent[AHEAD] += run.acknowledge(clients[AHEAD], AHEAD, MORE)
+    for client in clients.values():
+        client.close()
+    run.alter_topic(retention_ms="1")
+    expect_begins(
+        run, "a millisecond's retention", {NOW: sent[NOW], ABSENT: sent[ABSENT], AHEAD: 0}
+    )
+    run.alter_topic(retention_bytes=str(SIZE))
+    run.soon(lambda: min(begins(run, AHEAD).values()) > 0, GONE_S)
+    left = begins(run, AHEAD)
+    run.check(
+        f"where replicas begin, {SIZE} bytes' retention",
+        f"P{AHEAD} behind 0, and before its end at {sent[AHEAD]}",
+        f"P{AHEAD} at {', '.join(map(str, sorted(set(left.values()))))}",
+        kept=all(0 < begin < sent[AHEAD] for begin in left.values()),
+    )
+    conclude(run)
+    leader = run.view.partitions[AHEAD].leader
+    run.expect_expired(
+        {
+            f"{Excuse.TIME}=1": sent[NOW] + sent[ABSENT],
+            f"{Excuse.SIZE}={SIZE}": begins(run, AHEAD)[leader],
+        }
+    )
+
+
+def unsaid(run: Run) -> None:
+    """Let somebody's retention take everything, and no event of the history allows it."""
+    run.make_topic(configs=CONFIGS)
+    client = run.raw_client("producer", acks="all")
+    sent = run.acknowledge(client, NOW, run.parameters.count)
+    client.close()
+    admin.alter_topic(run.driver, run.topic, {"retention.ms": "1"})
+    run.note("somebody has set retention.ms=1, and the history does not say so")
+    expect_begins(run, "a millisecond's retention", {NOW: sent})
+    run.expect_lost(sent)
+    run.expect_expired({})
+    conclude(run)
+
+
+SCENARIO = Scenario(
+    name="retention",
+    summary="Records expire by age, by size and by name, whatever timestamps they carry.",
+    text=(
+        "Partitions hold records of now, without timestamps, of the near future and of yesterday. "
+        "An hour's retention takes yesterday's and nothing else: what carries no timestamp counts "
+        "by its file's time. Some are deleted by name, a broker loses its copies and copies what "
+        "is left, and that is kept as long. In a second cluster a millisecond's retention takes "
+        "all but what is ahead, and of that a limit by size takes what is too much. The verdict "
+        "must count exactly what went as expired, and name what allowed it. In the control the "
+        "same retention is set behind the history's back: then it is loss, all of it."
+    ),
+    defaults=Parameters(
+        partitions=4,
+        retries=0,
+        config={"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "0"},
+    ),
+    parts=(
+        Part(name="main", title="Only what is due goes", steps=steps),
+        Part(
+            name="soon",
+            title="All that has an age is due, and then a size",
+            steps=soon,
+            change={"partitions": 3},
+        ),
+        Part(
+            name="control",
+            title="Control: retention of which the history does not speak",
+            steps=unsaid,
+            change={"partitions": 1},
+            breaks_with=Anomaly.LOST,
+        ),
+    ),
+    fixed=frozenset(
+        {"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal", "elr"}
+    ),
+    least={"count": 2},
+)
