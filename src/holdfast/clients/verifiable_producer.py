@@ -263,7 +263,7 @@ def make_parser(program: str = "verifiable_producer") -> argparse.ArgumentParser
     add("--keys", type=int, default=5)
     add("--size", type=int, default=100, help="bytes of a value")
     add("--delivery-timeout-ms", type=int, default=30_000)
-    add("--timestamp", type=int, help="of every record, in ms; it can't be without one here")
+    add("--timestamp", type=int, help="of every record, in ms; -1: it carries none")
     add(
         "--queue-wait",
         dest="queue_wait_s",
