@@ -221,6 +221,16 @@ def test_a_clean_run_of_lines_passes(
 
 
 UNOPENED = "account-999"
+TWICE = """INSERT INTO ledger
+    SELECT 'another', partition, "offset", id, source, target, amount FROM ledger WHERE rowid = 7"""
+DEBIT, CREDIT = (
+    f"""UPDATE balances SET balance = balance {sign}
+        (SELECT amount FROM ledger WHERE rowid = 7)
+        WHERE account = (SELECT {side} FROM ledger WHERE rowid = 7)"""
+    for sign, side in (("-", "source"), ("+", "target"))
+)
+LINE_TWICE = """INSERT INTO lines
+    SELECT 'another', partition, "offset", key, line_number, text FROM lines WHERE rowid = 7"""
 INSERT_OFFSET = "INSERT INTO holdfast_offset (query, topic, partition, next_offset) VALUES"
 
 
@@ -241,6 +251,8 @@ INSERT_OFFSET = "INSERT INTO holdfast_offset (query, topic, partition, next_offs
         (["UPDATE ledger SET amount = x'00' WHERE rowid = 7"], {CONTENT, BALANCES}, "1 changed"),
         (["UPDATE ledger SET id = 'producer:99' WHERE rowid = 7"], {CONTENT}, "1 changed"),
         (['UPDATE ledger SET "offset" = 999 WHERE rowid = 7'], {ONCE}, "1 from nowhere"),
+        # A payment that is taken in twice, the second time under another topic, money and all.
+        ([TWICE, DEBIT, CREDIT], {ONCE}, "1 from nowhere"),
         (
             ["UPDATE balances SET balance = balance + 1 WHERE rowid = 1"],
             {BALANCES, MONEY},
@@ -309,6 +321,7 @@ def test_what_is_anothers_in_the_same_tables_is_not_looked_at(payments_run: Path
         ("INSERT INTO lines SELECT * FROM lines WHERE rowid = 7", {ONCE, TEXT}),
         ("UPDATE lines SET text = text || ' ' WHERE rowid = 7", {CONTENT, TEXT}),
         ("UPDATE lines SET line_number = 99 WHERE rowid = 7", {CONTENT, TEXT}),
+        (LINE_TWICE, {ONCE}),
         ("UPDATE lines SET key = 'other' WHERE rowid = 7", {TEXT}),
         ("UPDATE lines SET key = NULL WHERE rowid = 7", {TEXT}),
         ("UPDATE lines SET text = x'ff00' WHERE rowid = 7", {CONTENT, TEXT}),
