@@ -741,6 +741,72 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         {Anomaly.DIVERGED: 1},
     ),
     (
+        "a replica begins later, and nothing that was sent is old enough, whatever stood there",
+        lambda: (
+            in_doubt()
+            .retention(ms=WEEK_MS)
+            .final(2, begin=2)
+            .replica(0, 0, 3)
+            .batch(0, 0, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica begins later than a deletion reaches, and nobody knows what stood there",
+        lambda: (
+            in_doubt()
+            .delete(1)
+            .final(2, begin=2)
+            .replica(0, 0, 3)
+            .batch(0, 0, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica begins later, and not all that stands in the log is old enough",
+        lambda: (
+            Story()
+            .send(0, timestamp=1)
+            .send(1, 2)
+            .doubt(0)
+            .doubt(1)
+            .doubt(2)
+            .retention(ms=WEEK_MS)
+            .final(0, 1, 2)
+            .replica(0, 0, 3)
+            .batch(0, 0, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a replica and the log begin later, and not all that was acknowledged is old enough",
+        lambda: (
+            Story()
+            .send(0, timestamp=1)
+            .send(1, 2)
+            .ack(0, 0)
+            .ack(1, 1)
+            .ack(2, 2)
+            .retention(ms=WEEK_MS)
+            .final(2, begin=2)
+            .replica(0, 0, 3)
+            .batch(0, 0, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.LOST: 1, Anomaly.DIVERGED: 1},
+    ),
+    (
         "retention by size, too little behind, and what was refused was never there",
         lambda: (
             two().retention(size=100).send(2).refuse(2).final(1, begin=1).batch(0, 1, 1, size=50)

@@ -295,15 +295,13 @@ class Naive:
         for name, ack in self.acks.items():
             if ack.offset is not None:
                 known.setdefault(ack.offset, []).append(name)
-        aged = [
-            e
-            for e in self.events
-            if isinstance(e, Retention) and e.retention_ms is not None and e.at_ms <= extent.at_ms
-        ]
         return all(
-            self.may_go(name, offset, extent, extent.begin)
+            all(self.may_go(name, offset, extent, extent.begin) for name in known[offset])
+            if offset in known
+            else any(
+                self.may_go(name, offset, extent, extent.begin) for name in [None, *self.sends]
+            )
             for offset in range(begin, extent.begin)
-            for name in known.get(offset, [None] if not aged else [])
         )
 
 

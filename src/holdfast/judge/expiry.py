@@ -46,16 +46,6 @@ class Cover:
                     return Excuse.TIME, policy
         return None if self._sized is None else (Excuse.SIZE, self._sized)
 
-    @property
-    def is_aged(self) -> bool:
-        """Whether age is among what lets a record go, so that it hangs on the record."""
-        return bool(self._aged)
-
-    def reaches(self, offset: int) -> bool:
-        """Whether everything before an offset may be gone, whatever it is."""
-        deleted = self._deletion is not None and offset <= self._deletion.offset
-        return deleted or self._sized is not None
-
 
 class Expiries:
     """What events say may go, in one partition."""

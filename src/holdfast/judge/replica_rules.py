@@ -102,12 +102,12 @@ class ReplicaRules:
             self._findings.tell(Anomaly.DIVERGED, text, model.extent, replica.extent)
 
     def _may_lack(self, cover: Cover, low: int, high: int) -> bool:
-        """Whether every record of [low, high) of which anything is known may have expired."""
-        if cover.reaches(high):
-            return True
-        if not cover.is_aged:
-            return False  # something of [low, high) is past all that was deleted, known or not
-        return all(cover.allows(row, offset) is not None for row, offset in self._known(low, high))
+        """Whether all of [low, high) may have expired."""
+        if any(cover.allows(row, offset) is None for row, offset in self._known(low, high)):
+            return False
+        # Of what else stood there nobody knows: something that was sent must be old enough, too.
+        last = high - 1
+        return any(cover.allows(row, last) is not None for row in range(-1, len(self._sends)))
 
     def _known(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Yield row and offset of what stands in the log, or was acknowledged, in [low, high)."""
