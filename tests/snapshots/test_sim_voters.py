@@ -249,7 +249,8 @@ def test_clients_are_told_whether_voters_can_change(dynamic: bool) -> None:
         await cluster.until_ready(0)
         broker = cluster.nodes[0].broker
         assert broker is not None
-        assert broker.observer.snapshots_loaded == 1
+        # A second one when the log was cut again while the first was on its way.
+        assert broker.observer.snapshots_loaded >= 1
         assert await level_at(cluster, "broker-0", BROKER_PORT) == expected
 
     world.run(main)
