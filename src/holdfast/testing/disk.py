@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn, TypeAlias
 
@@ -204,6 +205,7 @@ class MemoryDisk:
         self._fold = fold
         self._dead = False
         self.watch: Callable[[str], None] | None = None  # told each operation's path before it
+        self._looked_at = False
 
     # What goes wrong.
 
@@ -231,6 +233,15 @@ class MemoryDisk:
         self.fold("inject", fault.prefix, fault.code, *sorted(fault.operations))
         self._platter.faults.append(fault)
         return fault
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """For an observer: what it asks meanwhile strikes no fault and draws no chance."""
+        self._looked_at = True
+        try:
+            yield
+        finally:
+            self._looked_at = False
 
     def heal(self) -> None:
         """Take all faults out. What failed syncs have lost stays lost."""
@@ -380,6 +391,8 @@ class MemoryDisk:
 
     def check(self, operation: Operation, path: str) -> None:
         """Raise what an operation has to raise before it does anything."""
+        if self._looked_at:
+            return
         if self.watch is not None:
             self.watch(path)  # it may pull the plug
         if self._dead:

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.core.names import METADATA_TOPIC
 from holdfast.core.snapshot import SNAPSHOT_SUFFIX
 from holdfast.log.log import Log
+from holdfast.testing.disk import MemoryDisk
 from holdfast.testing.simulation.chain import entries_of
 from holdfast.testing.simulation.deletions import Stretch
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
@@ -172,7 +173,8 @@ class WatchedLog(Log):
         """Of the metadata log nothing expires: what it does not have, a snapshot beside it says."""
         if not self._is_metadata or not self.start:
             return
-        names = self.home.runtime.disk.list(self.directory)
+        with self._disk().observed():
+            names = self._disk().list(self.directory)
         covered = [int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         if max(covered, default=0) < self.start:
             self._oracle.fail(
@@ -182,14 +184,18 @@ class WatchedLog(Log):
 
     def _stretches(self) -> list[Stretch]:
         """All segments, as the disk has them."""
-        disk = self.home.runtime.disk
+        disk = self._disk()
         ends = [*self._segments.bases[1:], self.end]
-        return [
-            Stretch(
-                segment.base, end, disk.size(segment.log_path), disk.modified_ms(segment.log_path)
-            )
-            for segment, end in zip(self._segments.all, ends, strict=True)
-        ]
+        with disk.observed():
+            return [
+                Stretch(one.base, end, disk.size(one.log_path), disk.modified_ms(one.log_path))
+                for one, end in zip(self._segments.all, ends, strict=True)
+            ]
+
+    def _disk(self) -> MemoryDisk:
+        disk = self.home.runtime.disk
+        assert isinstance(disk, MemoryDisk), "a replica is watched in simulation only"
+        return disk
 
     def _expired(self, before: list[Stretch], now_ms: int) -> None:
         left = sum(each.size for each in before)
