@@ -70,6 +70,10 @@ class Lanes:
         finally:
             self._running = None
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self) -> None:
+        self._running = None  # it also ends what a module or the session shared
+
     # -- who runs where ------------------------------------------------------------------------
 
     @pytest.hookimpl(tryfirst=True)
