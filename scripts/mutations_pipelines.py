@@ -165,8 +165,9 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a recipe may end the transaction",
         "offsets of rows that never came",
         FENCE,
-        "        sql.event.listen(connection, name, refuse)\n",
-        "        pass\n",
+        "        connection.invalidate()  # closed, it can't be committed: what is refused may be "
+        "tried again\n",
+        "        return\n",
         tests=FENCE_TESTS,
     ),
     one(
@@ -278,6 +279,14 @@ PIPELINES: tuple[Mutation, ...] = (
         tests=DUE_TESTS,
     ),
     # -- the plan ---------------------------------------------------------------------------------
+    one(
+        "pipelines: the sink does not tell which query is running",
+        "another query's checkpoint",
+        SINK,
+        ".batch(number, _running(frame))",
+        ".batch(number)",
+        tests=SINK_TESTS,
+    ),
     one(
         "pipelines: a plan is its offsets",
         "another watermark closes other windows",

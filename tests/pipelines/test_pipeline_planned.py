@@ -107,6 +107,13 @@ def test_a_batch_of_a_checkpoint(folder: Path, scheme: str) -> None:
     assert checkpoint.batch(1).stateful
 
 
+def test_the_checkpoint_is_the_running_querys_own(folder: Path) -> None:
+    checkpoint = Checkpoint(str(folder))
+    assert checkpoint.batch(1, "the-id") == checkpoint.batch(1)
+    with pytest.raises(PlanError, match=r"of another query \(its id is the-id, .* is other\)"):
+        checkpoint.batch(1, "other")
+
+
 def test_another_watermark_is_another_plan(folder: Path) -> None:
     """It decides which windows close, though the batch has the same offsets."""
     checkpoint = Checkpoint(str(folder))

@@ -247,6 +247,27 @@ def test_rows_of_a_batch_that_was_planned_empty_are_refused(scene: Scene) -> Non
     assert scene.kept() == [(0, 0), (0, 1)]
 
 
+def test_another_querys_checkpoint_is_refused(scene: Scene) -> None:
+    """It has batches of the same numbers: what they cover would be taken for what this one does."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after the session
+
+    scene.plan(0, {P: 0})
+    sink = scene.sink()
+    query = (
+        scene.spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", 1)
+        .load()
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(scene.folder / "its own"))
+        .trigger(once=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination()
+    assert "one is the checkpoint of another query (its id is one," in str(sink.failure)
+    assert sink.ownership.memory() == Memory()
+
+
 def test_the_control_tells_what_broke_too(scene: Scene) -> None:
     def fail(_connection: Connection) -> None:
         raise ZeroDivisionError

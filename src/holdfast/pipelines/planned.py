@@ -124,14 +124,24 @@ class Checkpoint:
         self._path = path.rstrip("/")
         self._session = session
 
-    def batch(self, number: int) -> Batch:
-        """Return a batch whose entry Spark has written, which is before it runs."""
+    def batch(self, number: int, query: str | None = None) -> Batch:
+        """Return a batch whose entry Spark has written, which is before it runs.
+
+        With `query`, the id that Spark gave the running one, another's checkpoint is refused: its
+        batches have the same numbers and cover something else.
+        """
+        found = self._id()
+        if query not in {None, found}:
+            raise PlanError(
+                f"{self._path} is the checkpoint of another query (its id is {found}, and this "
+                f"one's is {query}): give the sink the checkpointLocation of its own query"
+            )
         text, name = self._entry(number)
         after = parse_offset_log(text, name)
         before = parse_offset_log(*self._entry(number - 1)) if number else None
         return Batch(
             number=number,
-            checkpoint=self._id(),
+            checkpoint=found,
             # The whole entry: watermark and time decide about a batch's rows, as offsets do.
             plan=hashlib.sha256(text.encode()).hexdigest(),
             stateful=self._exists("state"),

@@ -78,7 +78,7 @@ class ExactlyOnceSink:
             raise
 
     def _process(self, frame: DataFrame, number: int) -> None:
-        batch = Checkpoint(self._checkpoint, frame.sparkSession).batch(number)
+        batch = Checkpoint(self._checkpoint, frame.sparkSession).batch(number, _running(frame))
         todo = decide(batch, self.ownership.memory(), self._begin_anew, self.ownership.query)
         if todo.rows is Rows.NONE:
             _consume(frame)
@@ -147,6 +147,13 @@ def chunked(rows: Iterable[Any], size: int = CHUNK_ROWS) -> Iterator[list[SinkRo
     iterator = iter(rows)
     while chunk := [row.asDict() for row in islice(iterator, size)]:
         yield chunk
+
+
+def _running(frame: DataFrame) -> str | None:
+    """Return the id of the streaming query that computes a frame; None where Spark tells none."""
+    context = getattr(frame.sparkSession, "sparkContext", None)  # Spark Connect has no such thing
+    told = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    return None if told is None else str(told)
 
 
 def _consume(frame: DataFrame) -> None:
