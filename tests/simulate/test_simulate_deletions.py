@@ -15,13 +15,16 @@ import pytest
 
 from holdfast.judge.history import Acknowledged, Delivered, Event, Replica
 from holdfast.judge.verdict import Anomaly, Finding
+from holdfast.testing.histories import Story
 from holdfast.testing.simulation.chain import Entry
 from holdfast.testing.simulation.clients import History
 from holdfast.testing.simulation.deletions import RETENTION_MS, Deletions, Policy, Stretch
-from holdfast.testing.simulation.metadata import Metadata
+from holdfast.testing.simulation.metadata import Metadata, State
+from holdfast.testing.simulation.oracle import Oracle
+from holdfast.testing.simulation.plan import Plan, ProducerPlan
 from holdfast.testing.simulation.truth import DELETED, PartitionTruth
 from holdfast.testing.simulation.truth import Replica as Copy
-from holdfast.testing.simulation.verdict import is_deleted
+from holdfast.testing.simulation.verdict import is_deleted, unforgiven
 from holdfast.wire.batch import Record, assign, assign_max_timestamp, build_batch, read_header
 from holdfast.wire.records import metadata as wire
 
@@ -191,6 +194,34 @@ def test_the_judge_is_overruled_only_below_what_may_be_gone() -> None:
     assert not is_deleted(found(Anomaly.DUPLICATED, read.events[0]), 9, history)
     assert is_deleted(found(Anomaly.SKIPPED, read.events[0]), 9, history)
     assert not is_deleted(found(Anomaly.SKIPPED, read.events[0]), 8, history)
+
+
+def test_a_wish_to_delete_that_nobody_has_carried_out_excuses_no_loss() -> None:
+    """Goal: a lost record is found while "delete all that is committed" has no answer yet.
+
+    Method: a history that lost its last record, judged with an oracle that lets everything go, and
+    again when a log has begun behind that record.
+    """
+    oracle = Oracle(voters=tuple, static={}, decode=lambda _: ())
+    oracle.metadata.topics[TOPIC_ID] = "foo"
+    oracle.metadata.partitions[TOPIC_ID, 0] = State(
+        replicas=(1,), isr=(1,), leader=1, leader_epoch=1, partition_epoch=0
+    )
+    oracle.metadata.deletions_open["foo", 0] += 1
+    history = History()
+    history.events = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0).events
+    history.places = {"p:0": 0, "p:1": 1}
+    producer = ProducerPlan(
+        topic="foo", partition=0, acks=-1, idempotent=True, retries=True, pause_ms=1
+    )
+    plan = Plan(seed=0, brokers=1, controllers=1, combined=True, elr=False, producers=(producer,))
+    truth = oracle.truth((TOPIC_ID, 0))
+    assert truth.deletions.bound == inf
+    truth.deletions.reached = 1
+    _, left = unforgiven(plan, history, oracle)
+    assert [finding.anomaly for finding in left] == [Anomaly.LOST]
+    truth.deletions.reached = 2
+    assert unforgiven(plan, history, oracle)[1] == []
 
 
 def test_a_replica_may_begin_later_only_as_far_as_what_may_be_gone() -> None:

@@ -439,8 +439,10 @@ def test_nothing_is_deleted_that_was_not_committed() -> None:
     world.write(A, 1)
     world.write(B, 1)
     world.commit(2, 1)
+    assert world.truth.deletions.gone == 0, "a wish alone takes nothing"
     world.truth.started(world.replicas[1], 2)
     assert world.told == []
+    assert world.truth.deletions.gone == 2
     world.truth.started(world.replicas[1], 3)
     assert world.told == ["only what is committed is deleted"]
 

@@ -48,12 +48,18 @@ class Deletions:
     asked: Callable[[], float] = lambda: inf  # up to where DeleteRecords may reach
     policy: Callable[[], Policy] = Policy
     expired: int = 0  # what lies below was due on some replica
+    reached: int = 0  # what lies below is gone from some replica whose log start moved
     _stamps: dict[Name, int] = field(default_factory=dict)  # of each batch, the largest
 
     @property
     def bound(self) -> float:
         """How late a log may begin."""
         return max(self.expired, self.asked())
+
+    @property
+    def gone(self) -> int:
+        """Up to where something has gone, not only may go: a wish alone takes nothing."""
+        return max(self.expired, self.reached)
 
     def read(self, records: Buffer) -> str:
         """Take in the timestamps of batches; say which header its records do not bear out."""

@@ -138,7 +138,7 @@ class PartitionTruth:
         before = self.replicas.get(replica.node)
         if cause == DISK_FAULT and before is not None:
             # It may have moved, and could not say so any more.
-            self.start_max = max(self.start_max, min(start, before.high_watermark))
+            self._deleted(min(start, before.high_watermark))
         for entry in entries:
             self._link(replica, entry)
             replica.chain.append(entry)
@@ -310,7 +310,12 @@ class PartitionTruth:
             )
         self._check_start(replica, start)
         replica.start = start
+        self._deleted(start)
+
+    def _deleted(self, start: int) -> None:
+        """A log of what is committed begins here: what lies before is missed by nobody."""
         self.start_max = max(self.start_max, start)
+        self.deletions.reached = max(self.deletions.reached, start)
 
     def _check_start(self, replica: Replica, start: int) -> None:
         """What lies before a log's start is missed by nobody: so it must have been asked for."""

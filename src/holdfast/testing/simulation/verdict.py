@@ -40,7 +40,7 @@ def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement,
             continue
         truth = oracle.named(finding.topic, finding.partition)
         allowances = Allowances() if truth is None else truth.allowances
-        gone_until = 0.0 if truth is None else truth.deletions.bound
+        gone_until = 0 if truth is None else truth.deletions.gone
         if is_deleted(finding, gone_until, history):
             continue
         if not _is_allowed(finding, allowances, history, producer):
@@ -48,10 +48,11 @@ def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement,
     return judgement, found
 
 
-def is_deleted(finding: Finding, gone_until: float, history: History) -> bool:
-    """Whether all that is missing stood before what has expired, or was asked to be deleted.
+def is_deleted(finding: Finding, gone_until: int, history: History) -> bool:
+    """Whether all that is missing stood before what has gone from some log's beginning.
 
-    The oracle has seen by each node's own clock that it was due; the judge has only the clients'.
+    The oracle has seen by each node's own clock that it was due, or that it was asked for; the
+    judge has only the clients'. What was asked for and is not gone anywhere excuses nothing.
     """
     if finding.anomaly is Anomaly.LOST:
         one = _acknowledged(finding)
