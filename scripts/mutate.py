@@ -1,8 +1,8 @@
 """`make mutate`: every small change of what is pure, each of which a test has to notice.
 
 A changed module is put into a copy of the tree, and its tests run there until one fails. What comes
-of each goes to a file as it comes; a second call goes on where the first one ended, as long as the
-code and its tests are the same. A change that no test notices survives: it needs a reason in
+of each goes to a file as it comes; a second call goes on where the first one ended, as long as what
+its tests import is the same. A change that no test notices survives: it needs a reason in
 survivors.toml, or the command fails. So does a reason whose change is gone or noticed.
 
     python scripts/mutate.py [--only WORD] [--jobs 2] [--results FILE] [--record]
@@ -18,8 +18,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,12 +46,6 @@ class Target:
     module: str  # below src
     tests: tuple[str, ...]
 
-    @property
-    def exercised(self) -> list[str]:
-        """What a result is true of: the module's folder, and its tests with what they share."""
-        folders = {str(Path(test).parent if test.endswith(".py") else test) for test in self.tests}
-        return [str(Path("src", self.module).parent), *sorted(folders)]
-
 
 class MutateError(Exception):
     """Nothing can be said: the tests fail without any change, or can't be run."""
@@ -68,7 +62,7 @@ def _targets() -> Iterator[Target]:
     lab = tuple(f"tests/lab/test_lab_{name}.py" for name in ("check", "usual", "verdict"))
     for name in ("aftermath", "closing", "wants"):
         yield Target(module=f"holdfast/lab/{name}.py", tests=lab)
-    yield Target(module="holdfast/lab/demo_check.py", tests=("tests/demo/test_demo_check.py",))
+    yield Target(module="holdfast/lab/demo/check.py", tests=("tests/demo/test_demo_check.py",))
     start = "tests/pipelines/test_pipeline_"
     for name, tests in {
         "offsets": ("offsets",),
@@ -100,19 +94,20 @@ class Job:
             env={**os.environ, "PYTHONHASHSEED": "0"},
         )
 
-    def attempt(self, tests: Sequence[str], seconds_max: float) -> str | None:
-        """Return which test failed first, or None."""
+    def attempt(self, tests: Sequence[str], seconds_max: float) -> dict[str, Any]:
+        """Return what a trial says: "noticed" is the test that failed first, or None."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         task = {"tests": list(tests), "seconds_max": seconds_max}
         self._process.stdin.write(json.dumps(task) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        answer = json.loads(line) if line else {"error": "the process that runs tests has ended"}
+        answer: dict[str, Any] = (
+            json.loads(line) if line else {"error": "the process that runs tests has ended"}
+        )
         if "error" in answer:
             raise MutateError(answer["error"])
-        noticed: str | None = answer["noticed"]
-        return noticed
+        return answer
 
     def changed(self, change: Change, tests: Sequence[str], seconds_max: float) -> dict[str, Any]:
         """Return the row of one change."""
@@ -120,7 +115,7 @@ class Job:
         before = path.read_text(encoding="utf-8")
         try:
             path.write_text(change.code, encoding="utf-8")
-            return {"key": change.key, "noticed": self.attempt(tests, seconds_max)}
+            return {"key": change.key, "noticed": self.attempt(tests, seconds_max)["noticed"]}
         finally:
             path.write_text(before, encoding="utf-8")
 
@@ -162,25 +157,28 @@ class Campaign:
         """Return a row for each change of a module."""
         text = (self._sane / "src" / target.module).read_text(encoding="utf-8")
         every = list(changes(target.module, text))
-        with Results(self._results, target.exercised, self._sane) as results:
+        sane = self._baseline(target)
+        with Results(self._results, sane["files"], self._sane) as results:
             known = {row["key"]: row for row in results.rows}
             left = [change for change in every if change.key not in known]
             self._say(f"{target.module}: {len(every)} changes, {len(every) - len(left)} known")
             if left:
-                for row in self._try(target, left, self._baseline(target)):
+                seconds_max = max(SECONDS_MIN, TOO_LONG * sane["seconds"])
+                for row in self._try(target, left, seconds_max):
                     results.add(row)
                     known[row["key"]] = row
                     if row["noticed"] is None:
                         self._say(f"  survived: {row['key']}")
         return [known[change.key] for change in every]
 
-    def _baseline(self, target: Target) -> float:
-        began = time.monotonic()
-        for job in self._jobs:
-            found = job.attempt(target.tests, 600.0)
-            if found is not None:
-                raise MutateError(f"{target.module}: its tests fail without any change: {found}")
-        return max(SECONDS_MIN, TOO_LONG * (time.monotonic() - began))
+    def _baseline(self, target: Target) -> dict[str, Any]:
+        """Return what the tests take, and what they import: a result is true of just that."""
+        found = self._jobs[0].attempt(target.tests, 600.0)
+        if found["noticed"] is not None:
+            raise MutateError(
+                f"{target.module}: its tests fail without any change: {found['noticed']}"
+            )
+        return found
 
     def _try(
         self, target: Target, left: Sequence[Change], seconds_max: float
@@ -188,13 +186,17 @@ class Campaign:
         free: SimpleQueue[Job] = SimpleQueue()
         for job in self._jobs:
             free.put(job)
+        caught: Counter[str] = Counter()  # by file: who noticed most is asked first
 
         def attempt(change: Change) -> dict[str, Any]:
             job = free.get()
             try:
-                return job.changed(change, target.tests, seconds_max)
+                tests = sorted(target.tests, key=lambda test: -caught[test])
+                row = job.changed(change, tests, seconds_max)
             finally:
                 free.put(job)
+            caught.update(test for test in tests if test in (row["noticed"] or ""))
+            return row
 
         with ThreadPoolExecutor(len(self._jobs)) as pool:
             yield from pool.map(attempt, left)

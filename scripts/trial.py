@@ -4,6 +4,9 @@ A process imports what all tests need and nothing of ours, and divides for each 
 imports the changed code and runs pytest. Owns the bounds on its time and memory.
 
     python scripts/trial.py COPY      reads {"tests": [...], "seconds_max": 20} a line
+
+It answers {"noticed": which test failed first, or null, "seconds": of processor time, "files": of
+the copy that were imported}, or {"error": why nothing can be said}.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 import os
 import resource
 import signal
@@ -29,6 +33,9 @@ NOT_IMPORTED: Final = "it can't be imported"
 PASSED: Final = 0
 TESTS_FAILED: Final = (1, 2)  # as pytest says it: a test, or the import of one
 POLL_S: Final = 0.005
+# Trials run where others work, too: what takes long is told by the processor's time. The clock's
+# is for what waits for ever.
+WAITING: Final = 20  # times the processor's
 SHARED: Final = ("confluent_kafka.admin", "hypothesis.strategies", "msgspec", "sqlalchemy")
 OPTIONS: Final = (
     *("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
@@ -37,16 +44,17 @@ OPTIONS: Final = (
 
 
 def attempt(tests: list[str], seconds_max: float) -> dict[str, Any]:
-    """Run tests in a child; which failed first ("noticed", None for none), or an "error"."""
-    with tempfile.TemporaryFile() as output:
+    """Run tests in a child, and return the answer."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as imported:
         child = os.fork()
         if child == 0:
-            _run(tests, output.fileno())
-        code = _wait(child, seconds_max)
-        if code is None:
+            _run(tests, seconds_max, output.fileno(), imported.fileno())
+        code, seconds = _wait(child, WAITING * seconds_max)
+        if code in {None, -signal.SIGXCPU}:
             return {"noticed": ENDLESS}
         if code == PASSED:
-            return {"noticed": None}
+            imported.seek(0)
+            return {"noticed": None, "seconds": seconds, "files": json.load(imported)}
         output.seek(0)
         text = output.read().decode(errors="replace")
     failed = [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
@@ -57,15 +65,18 @@ def attempt(tests: list[str], seconds_max: float) -> dict[str, Any]:
     return {"error": f"pytest ended with {code}:\n{text[-2000:]}"}
 
 
-def _run(tests: list[str], output: int) -> None:
+def _run(tests: list[str], seconds_max: float, output: int, imported: int) -> None:
     """Be the child; never returns."""
     code = 3
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+        whole = math.ceil(seconds_max)
+        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 5))
         os.dup2(output, 1)
         os.dup2(output, 2)
         code = int(pytest.main([*OPTIONS, "-m", "not process", *tests]))
+        os.write(imported, json.dumps(_imported()).encode())
     except BaseException:  # noqa: BLE001 - it is said, and the child ends
         traceback.print_exc()
     finally:
@@ -74,18 +85,26 @@ def _run(tests: list[str], output: int) -> None:
         os._exit(code)
 
 
-def _wait(child: int, seconds_max: float) -> int | None:
-    """Return the child's exit status; None: it had to be ended."""
+def _imported() -> list[str]:
+    """Return the files of the copy that have been imported, by their paths in it."""
+    here = Path.cwd()
+    names = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    found = {Path(name) for name in names if isinstance(name, str)}
+    return sorted(str(path.relative_to(here)) for path in found if path.is_relative_to(here))
+
+
+def _wait(child: int, seconds_max: float) -> tuple[int | None, float]:
+    """Return the child's exit status and processor time; None: it had to be ended."""
     deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
+        pid, status, used = os.wait4(child, os.WNOHANG)
         if pid:
-            return os.waitstatus_to_exitcode(status)
+            return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
         time.sleep(POLL_S)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return None
+    return None, seconds_max
 
 
 def main() -> None:
