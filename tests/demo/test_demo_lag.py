@@ -11,7 +11,7 @@ from holdfast.judge.checker import judge
 from holdfast.judge.history import Event, Note, encode_event
 from holdfast.lab.demo.check import DemoVerdict
 from holdfast.lab.demo.plan import DemoPlan, Places
-from holdfast.lab.demo.report import DRIVER_KILLED, LAG_POINTS_MAX, behind, lag, thinned
+from holdfast.lab.demo.report import DRIVER_KILLED, LAG_POINTS_MAX, behind, report_data, thinned
 from holdfast.lab.demo.spark import Words
 from holdfast.lab.demo.steps import Gates
 from holdfast.testing.histories import Story
@@ -70,7 +70,10 @@ def test_acknowledgements_and_the_words_of_both_drivers_make_the_lag(tmp_path: P
         undecided=None,
         broke_off=None,
     )
-    found = lag(places, verdict)
+    (part,) = report_data(places, verdict, "holdfast demo").parts
+    assert part.also_broken == "SIGKILL of the Spark driver"
+    assert part.lag is not None
+    found = part.lag
     assert found.marks == [(1050.0, "KILL Spark")]
     at = dict(found.points)
     assert [at[ms] for ms in (1006.0, 1020.0, 1060.0, 1108.0, 1200.0)] == [2, 0, 0, 2, 1]

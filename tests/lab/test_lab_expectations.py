@@ -71,6 +71,9 @@ class Sightings:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    def damage(self, node: int, detail: str) -> None:
+        self.notes.append(f"{node}: {detail}")
+
     @property
     def as_run(self) -> Run:
         return cast("Run", self)

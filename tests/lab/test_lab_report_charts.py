@@ -266,6 +266,7 @@ def faults(*actions: tuple[str, int]) -> list[Fault]:
         ([("start", 1)], "no node was hurt"),
         ([("TERM", 2), ("exit", 2), ("start", 2), ("KILL", 2)],
          "SIGTERM of node 2, SIGKILL of node 2"),
+        ([("KILL", 1), ("DISK", 1), ("start", 1)], "SIGKILL of node 1, data loss of node 1"),
         ([("KILL", 1), ("KILL", 1)], "SIGKILL of node 1 (2 times)"),
         ([("STOP", 0), ("STOP", 2), ("KILL", 1)], "SIGSTOP of nodes 0 and 2, SIGKILL of node 1"),
         ([("KILL", node) for node in (0, 1, 2, 0, 1, 2)],

@@ -162,7 +162,10 @@ class ReplicaBatch(PartitionEvent, kw_only=True, frozen=True, tag="replica_batch
 
 
 class Fault(Event, kw_only=True, frozen=True, tag="fault"):
-    """Something was done to a node: KILL, TERM, STOP, CONT, start; or it did: exit after TERM."""
+    """Done to a node: KILL, TERM, STOP, CONT, start, DISK; or done by it: exit after TERM.
+
+    DISK: a part of what its disks held is gone, as `detail` says. It was dead then.
+    """
 
     action: str
     node: int

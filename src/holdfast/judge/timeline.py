@@ -19,6 +19,7 @@ from holdfast.judge.history import (
 
 DOWN_ACTIONS = frozenset({"KILL", "STOP", "exit"})  # after TERM a node serves on until it exits
 UP_ACTIONS = frozenset({"start", "CONT"})
+DISK = "DISK"  # neither: a node that is dead loses a part of what it held
 
 TopicPartition = tuple[str, int]
 

@@ -28,11 +28,14 @@ def replace_disk(run: Run, node: int) -> None:
     _assert_dead(run, node)
     for directory in log_directories(run, node):
         shutil.rmtree(directory)
-    run.note(f"node {node} has new, empty disks")
+    run.damage(node, "its disks are new, and empty")
 
 
 def lose_replica(run: Run, node: int, partition: int, topic: str | None = None) -> None:
-    """Take away what a dead node had of one partition, and leave it the rest of its disk."""
+    """Take away what a dead node had of one partition, and leave it the rest of its disk.
+
+    The caller says so with `Run.damage`, once for all that a node loses.
+    """
     _assert_dead(run, node)
     shutil.rmtree(replica_directory(run, node, partition, topic))
 
@@ -64,9 +67,11 @@ def cut_back(run: Run, node: int, partition: int, end: int) -> None:
             later.unlink()
     for root in log_directories(run, node):
         (root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
-    run.note(
-        f"node {node} loses what it had not synced of P{partition}: it ended at {before}, now at "
-        f"{end_of(run, node, partition)} (synced up to {synced})"
+    after = end_of(run, node, partition)
+    run.damage(
+        node,
+        f"what it had not synced of P{partition} is lost: it ended at {before}, now at {after} "
+        f"(synced up to {synced})",
     )
 
 

@@ -20,7 +20,7 @@ from holdfast.clients.recorder import Recorder
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
-from holdfast.judge.timeline import DOWN_ACTIONS
+from holdfast.judge.timeline import DISK, DOWN_ACTIONS
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.observer import Observer, View
@@ -117,6 +117,12 @@ class Run:
         self._recorder.record(Note, text=text)
         self._recorder.flush()
         self._print(text)
+
+    def damage(self, node: int, detail: str) -> None:
+        """Record what was done to a dead node's disks; `lab.disks` does it."""
+        event = self._recorder.record(Fault, action=DISK, node=node, detail=detail)
+        self._recorder.flush()
+        self._print(describe(event))
 
     def _print(self, text: str) -> None:
         self._say(f"{time.monotonic() - self.begin_s:8.2f} s  {text}")

@@ -37,6 +37,7 @@ def report_data(places: Places, verdict: DemoVerdict, command: str) -> ReportDat
                 title="Log and table",
                 headline=verdict.sentence,
                 kept=verdict.kept,
+                also_broken="SIGKILL of the Spark driver" if _driver_killed(verdict) else "",
                 text=_table_text(plan),
                 evidence=verdict.evidence,
                 checks=verdict.checks,
@@ -56,9 +57,13 @@ def _summary(verdict: DemoVerdict) -> str:
     text = f"{plan.events:,} events, {what}, for three brokers and a table that Spark keeps."
     if any(fault.action == "KILL" for fault in timeline.faults):
         text += " On the way the leader of partition 0 was killed with SIGKILL and started again."
-    if any(DRIVER_KILLED in note.text for note in timeline.notes):
+    if _driver_killed(verdict):
         text += " Spark was killed, too, between the table's commit and its own."
     return text
+
+
+def _driver_killed(verdict: DemoVerdict) -> bool:
+    return any(DRIVER_KILLED in note.text for note in verdict.evidence.timeline.notes)
 
 
 def lag(places: Places, verdict: DemoVerdict) -> Lag:

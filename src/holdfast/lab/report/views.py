@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Fault
-from holdfast.judge.timeline import DOWN_ACTIONS, TopicPartition
+from holdfast.judge.timeline import DISK, DOWN_ACTIONS, TopicPartition
 from holdfast.judge.verdict import Anomaly, Observed, PartitionJudgement
 from holdfast.lab.report.charts import lag_chart, latency, throughput
 from holdfast.lab.report.cluster_charts import cluster_state, node_state, strip
@@ -33,7 +33,7 @@ from holdfast.lab.report.values import Lag, PartReport, ReportData
 from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
 REASONS_MAX = 8
-HURTS = (DOWN_ACTIONS | {"TERM"}) - {"exit"}  # an exit is what SIGTERM leads to
+HURTS = (DOWN_ACTIONS | {"TERM", DISK}) - {"exit"}  # an exit is what SIGTERM leads to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
-from holdfast.judge.timeline import Timeline
+from holdfast.judge.timeline import DISK, Timeline
 
 ACTION_WORDS = {
     "KILL": "SIGKILL",
@@ -14,6 +14,7 @@ ACTION_WORDS = {
     "CONT": "SIGCONT",
     "start": "start",
     "exit": "exit",
+    DISK: "data loss",
 }
 
 
@@ -21,8 +22,8 @@ def describe(event: Event, previous: Event | None = None) -> str:
     """A fault, a change or a note, as a person would say it."""
     if isinstance(event, Fault):
         words = ACTION_WORDS.get(event.action, event.action)
-        if event.action == "exit":
-            words = "clean exit of"
+        if event.action in {"exit", DISK}:
+            words = "clean exit of" if event.action == "exit" else f"{words} of"
         return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
     if isinstance(event, LeaderChange):
         place = f"{event.topic}-{event.partition}"

@@ -130,11 +130,12 @@ class Law:
         before = {cell: self._end(cell, min(cell.in_sync)) for cell in watched}
         run.fault("KILL", *killed)
         wiped = [cell for cell in watched if cell.disks_lost]
-        for cell in wiped:
-            for node in sorted(cell.in_sync & set(killed)):
+        for node in killed:
+            lost = [cell for cell in wiped if node in cell.in_sync]
+            for cell in lost:
                 lose_replica(run, node, cell.partition, cell.topic)
-        if wiped:
-            run.note(f"of {len(wiped)} partitions they have lost their files")
+            if lost:
+                run.damage(node, f"its copies of {len(lost)} partitions are gone")
         run.start_node(*killed, *LEAVERS)
         self._wait_in_sync("all to be in sync again", whole=True)
         for cell in watched:

@@ -43,7 +43,7 @@ def steps(run: Run) -> None:
     for node in VICTIMS:
         for partition in [p for p, nodes in assignment.items() if node in nodes]:
             lose_replica(run, node, partition)
-    run.note(f"rack {LOST_RACK} has lost what it had of the topic")
+        run.damage(node, "what it had of the topic is gone")
     run.start_node(*VICTIMS)
     run.expect(f"rack {LOST_RACK} is back with nothing, and has copied", whole(assignment), 60.0)
     elect_preferred(run, assignment, producer)
@@ -89,7 +89,7 @@ def inside_one_rack(run: Run) -> None:
     for node in VICTIMS:
         for partition in run.partitions:
             lose_replica(run, node, partition)
-    run.note(f"rack {LOST_RACK} has lost what it had of the topic")
+        run.damage(node, "what it had of the topic is gone")
     run.start_node(*VICTIMS)
     back = dict.fromkeys(run.partitions, want(isr=VICTIMS))
     run.expect(f"rack {LOST_RACK} is back with nothing", back, 45.0)

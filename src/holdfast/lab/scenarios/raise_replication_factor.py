@@ -39,7 +39,7 @@ def steps(run: Run) -> None:
     run.fault("KILL", victim)
     for partition in run.partitions:
         lose_replica(run, victim, partition)
-    run.note(f"node {victim} has lost what it had of the topic")
+    run.damage(victim, "what it had of the topic is gone")
     bound_s = parameters.session_s + 15
     run.expect(f"{victim} is down, and its copies are lost", without(target, {victim}), bound_s)
     run.expect_flow(producer, f"{victim} is down", 20.0)

@@ -28,7 +28,7 @@ def continues(run: Run) -> None:
     run.expect_flow(raw, "the leader is down", 20.0)
     run.steady(producer)
     lose_replica(run, leader, 0)
-    run.note(f"node {leader} has lost its copy")
+    run.damage(leader, "its copy of P0 is gone")
     run.start_node(leader)
     run.expect("it is back, and has copied everything", {0: want(others[0], replicas)}, 45.0)
     run.expect_flow(producer, "it is back", 20.0)
@@ -59,7 +59,7 @@ def _with_one_copy(run: Run, *, lost: bool) -> None:
     run.check("acknowledged while it is down", "0", str(during), kept=during == 0)
     if lost:
         lose_replica(run, leader, 0)
-        run.note(f"node {leader} has lost its copy")
+        run.damage(leader, "its copy of P0 is gone")
     run.start_node(leader)
     run.expect("it is back", {0: want(leader, {leader})}, 30.0)
     after = run.acknowledge(client, 0, count)

@@ -112,7 +112,7 @@ def steps(run: Run) -> None:
     run.fault("KILL", victim)
     for partition in run.partitions:
         lose_replica(run, victim, partition)
-    run.note(f"node {victim} has lost its copies of {names(run.partitions)}")
+    run.damage(victim, f"its copies of {names(run.partitions)} are gone")
     run.start_node(victim)
     run.expect(f"{victim} has copied what there is", whole(assignment), 45.0)
     expect_the_past_gone(f"{victim} has copies made anew")
