@@ -59,9 +59,14 @@ def _targets() -> Iterator[Target]:
     )
     for path in sorted((ROOT / "src" / "holdfast" / "judge").glob("[a-z]*.py")):
         yield Target(module=f"holdfast/judge/{path.name}", tests=judge)
-    lab = tuple(f"tests/lab/test_lab_{name}.py" for name in ("check", "usual", "verdict"))
-    for name in ("aftermath", "closing", "wants"):
-        yield Target(module=f"holdfast/lab/{name}.py", tests=lab)
+    lab = {
+        "aftermath": ("aftermath",),
+        "closing": ("closing",),
+        "wants": ("wants",),
+    }
+    for name, tests in lab.items():
+        files = tuple(f"tests/lab/test_lab_{test}.py" for test in tests)
+        yield Target(module=f"holdfast/lab/{name}.py", tests=files)
     yield Target(module="holdfast/lab/demo/check.py", tests=("tests/demo/test_demo_check.py",))
     start = "tests/pipelines/test_pipeline_"
     for name, tests in {

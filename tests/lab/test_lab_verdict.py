@@ -14,16 +14,14 @@ from typing import Any, Self
 import pytest
 
 from holdfast.judge.checker import judge
-from holdfast.judge.history import Fault
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
 from holdfast.lab import soak_campaigns
-from holdfast.lab.aftermath import Recoveries, expired_check, lost_check
 from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove import Outcome, PartResult
-from holdfast.lab.report import Check, Table
+from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
 from holdfast.lab.soak import Campaign, soak
@@ -185,50 +183,6 @@ def test_a_run_that_can_not_be_made_proves_nothing(
     outcome = prove(tmp_path, monkeypatch, stories)
     assert outcome.exit is Exit.NOT_MADE
     assert outcome.error == "the cluster did not start"
-
-
-def faults(*moments: tuple[float, str, int]) -> list[Any]:
-    return [
-        Fault(at_ms=at_ms, wall_ms=0, process="lab", action=action, node=node)
-        for at_ms, action, node in moments
-    ]
-
-
-def recovered(events: list[Any]) -> Table | None:
-    recoveries = Recoveries()
-    for event in events:
-        recoveries.feed(event)
-    return recoveries.table()
-
-
-def test_recovery_counts_only_what_was_sent_after_the_fault() -> None:
-    story = Story().send(0).pause(100)  # 1001
-    events = story.send(1).events[:]  # 1102
-    events = sorted([*events, *faults((1050, "KILL", 2))], key=lambda event: event.at_ms)
-    late = story.ack(0, 0).pause(397).ack(1, 1).events[-2:]
-    table = recovered([*events, *late])
-    assert table is not None
-    assert list(table.rows) == [["SIGKILL 2", "p", "451 ms"]]
-
-
-def test_no_fault_no_table() -> None:
-    assert recovered(GOOD.events) is None
-
-
-def test_an_exact_loss_is_exact() -> None:
-    judgement = judge(LOSSY.events).judgement
-    assert lost_check(1, judgement).kept
-    assert not lost_check(0, judgement).kept
-    assert not lost_check(2, judgement).kept
-
-
-def test_what_expired_is_exact_by_what_allowed_it() -> None:
-    story = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).delete(2).final(2, begin=2)
-    judgement = judge(story.events).judgement
-    assert expired_check({"DeleteRecords before offset 2": 2}, judgement).kept
-    for wrong in ({}, {"DeleteRecords before offset 2": 1}, {"retention.ms=1": 2}):
-        assert not expired_check(wrong, judgement).kept
-    assert expired_check({}, judge(LOSSY.events).judgement).kept
 
 
 def campaign(run: Callable[[Path], dict[str, Any]]) -> Campaign:

@@ -1,0 +1,106 @@
+"""What is reckoned beside the judgement: exact losses, what expired, how long recovery took.
+
+Goal: a figure of a report is that of the history, and a check with an exact number is exact.
+Method: histories by hand; checks and tables are compared whole, words included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.judge.checker import judge
+from holdfast.judge.history import Event, Fault
+from holdfast.lab.aftermath import FAULTS_MAX, Recoveries, expired_check, lost_check
+from holdfast.lab.report import Check, Table
+from holdfast.testing.histories import Story
+
+GOOD = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 1)
+LOSSY = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0)
+
+
+@pytest.mark.parametrize(("expected", "kept"), [(0, False), (1, True), (2, False)])
+def test_an_exact_loss_is_exact(expected: int, kept: bool) -> None:
+    assert lost_check(expected, judge(LOSSY.events).judgement) == Check(
+        name="acknowledged events lost", expected=f"exactly {expected}", seen="1", kept=kept
+    )
+
+
+def test_what_expired_is_exact_by_what_allowed_it() -> None:
+    story = Story().send(0, 1, 2).ack(0, 0).ack(1, 1).ack(2, 2).delete(2).final(2, begin=2)
+    judgement = judge(story.events).judgement
+    allowed = "DeleteRecords before offset 2"
+    assert expired_check({allowed: 2}, judgement) == Check(
+        name="acknowledged events expired, and why that was allowed",
+        expected=f"2 by {allowed}",
+        seen=f"2 by {allowed}",
+        kept=True,
+    )
+    for wrong in ({}, {allowed: 1}, {"retention.ms=1": 2}):
+        assert not expired_check(wrong, judgement).kept
+    assert expired_check({"b": 1, "a": 2}, judgement).expected == "2 by a, 1 by b"
+    none = expired_check({}, judge(LOSSY.events).judgement)
+    assert (none.expected, none.seen, none.kept) == ("none", "none", True)
+
+
+def faults(*moments: tuple[float, str, int]) -> list[Any]:
+    return [
+        Fault(at_ms=at_ms, wall_ms=0, process="lab", action=action, node=node)
+        for at_ms, action, node in moments
+    ]
+
+
+def recovered(*events: Event) -> Table | None:
+    recoveries = Recoveries()
+    for event in sorted(events, key=lambda event: event.at_ms):
+        recoveries.feed(event)
+    return recoveries.table()
+
+
+def test_recovery_counts_only_what_was_sent_after_the_fault() -> None:
+    story = Story().send(0).pause(100).send(1).ack(0, 0).pause(397).ack(1, 1)
+    table = recovered(*story.events, *faults((1050, "KILL", 2)))
+    assert table == Table(
+        title="From the fault to the first acknowledgement of an event sent after it",
+        header=["fault", "client", "P0"],
+        rows=[["SIGKILL 2", "p", "451 ms"]],
+        note="The raw client has no back-off of its own; the other is librdkafka, which waits "
+        "between its attempts. A dash: none before the next fault.",
+    )
+
+
+def test_a_fault_has_a_row_for_each_client_and_a_column_for_each_partition() -> None:
+    story = Story().send(0, by="q").send(1, partition=3).ack(0, 0, by="q").ack(1, 0, partition=3)
+    story.pause(100).send(2, by="q").refuse(2, by="q").send(3, by="q").ack(3, 1, by="q")
+    story.send(4, by="q").ack(4, 2, by="q")  # the first one counts
+    table = recovered(*story.events, *faults((1000, "TERM", 1), (1050, "STOP", 0)))
+    assert table is not None
+    assert list(table.header) == ["fault", "client", "P0", "P3"]
+    assert [list(row) for row in table.rows] == [
+        ["SIGTERM 1", "p", "-", "4.0 ms"],
+        ["SIGTERM 1", "q", "3.0 ms", "-"],
+        ["SIGSTOP 0", "p", "-", "-"],
+        ["SIGSTOP 0", "q", "58 ms", "-"],
+    ]
+
+
+def test_what_was_sent_at_the_moment_of_a_fault_was_sent_after_it() -> None:
+    story = Story().send(0).ack(0, 0)
+    table = recovered(*faults((1001, "KILL", 2)), *story.events)
+    assert table is not None
+    assert [list(row) for row in table.rows] == [["SIGKILL 2", "p", "1.0 ms"]]
+
+
+def test_only_what_hurts_is_a_fault_and_no_more_than_fit_the_table() -> None:
+    calm = faults((1000, "start", 2), (1000, "CONT", 2), (1000, "exit", 2), (1000, "DISK", 2))
+    assert recovered(*calm, *GOOD.events) is None
+    many = faults(*((900, "KILL", node) for node in range(FAULTS_MAX + 1)))
+    table = recovered(*many, *calm, *GOOD.events)
+    assert table is not None
+    assert FAULTS_MAX == 12
+    assert [row[0] for row in table.rows] == [f"SIGKILL {node}" for node in range(FAULTS_MAX)]
+
+
+def test_no_fault_no_table() -> None:
+    assert recovered(*GOOD.events) is None
