@@ -59,14 +59,8 @@ def _targets() -> Iterator[Target]:
     )
     for path in sorted((ROOT / "src" / "holdfast" / "judge").glob("[a-z]*.py")):
         yield Target(module=f"holdfast/judge/{path.name}", tests=judge)
-    lab = {
-        "aftermath": ("aftermath",),
-        "closing": ("closing",),
-        "wants": ("wants",),
-    }
-    for name, tests in lab.items():
-        files = tuple(f"tests/lab/test_lab_{test}.py" for test in tests)
-        yield Target(module=f"holdfast/lab/{name}.py", tests=files)
+    for name in ("aftermath", "closing", "wants"):
+        yield Target(module=f"holdfast/lab/{name}.py", tests=(f"tests/lab/test_lab_{name}.py",))
     yield Target(module="holdfast/lab/demo/check.py", tests=("tests/demo/test_demo_check.py",))
     start = "tests/pipelines/test_pipeline_"
     for name, tests in {
