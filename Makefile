@@ -36,12 +36,14 @@ demo: $(VENV)/.run ## a cluster, a crash, a Spark table, and the evidence that n
 
 # On all cores; what may not run beside each other is in one group (tests/lanes.py).
 ON_ALL_CORES := -n auto --durations 15 --durations-min 5
+# Hundreds of nodes are started: each would compile its modules again where nothing may be kept.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 test: $(VENV)/.dev ## the whole test suite
-	@$(BIN)/pytest -m "not apache" $(ON_ALL_CORES) $(ARGS)
+	@$(PYTEST) -m "not apache" $(ON_ALL_CORES) $(ARGS)
 
 quick: $(VENV)/.dev ## of it all that needs no process, and fewer fresh seeds
-	@HOLDFAST_TEST_CHUNKS=10 $(BIN)/pytest -m "not apache and not process" $(ON_ALL_CORES) $(ARGS)
+	@HOLDFAST_TEST_CHUNKS=10 $(PYTEST) -m "not apache and not process" $(ON_ALL_CORES) $(ARGS)
 
 test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \
