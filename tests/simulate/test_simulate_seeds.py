@@ -1,4 +1,4 @@
-"""Fresh seeds, every time, and all that have ever failed.
+"""Fresh seeds for each state of the code, and all that have ever failed.
 
 Goal: a whole cluster under random faults keeps its promises and recovers. Method: short runs of
 seeds that nobody has seen before (printed, so that a failure can be played again), then the
