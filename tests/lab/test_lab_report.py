@@ -126,7 +126,8 @@ FIRST_SCREEN = [
     "Promised Nothing acknowledged is lost: each event is on every in-sync replica.",
     "Broken on purpose One broker down: SIGKILL of node 1, SIGKILL of the Spark driver.",
     "Control: acks=1: SIGKILL of node 1.",
-    "One broker down ✗ Promise broken",
+    "One broker down ✗ Promise broken ✗ 1 of 2 checks failed",
+    "in the log: ",
     "✗ 3 lost",
     "Control: acks=1 ✓ control failed, as it must",
     "✗ 20 lost",
@@ -139,6 +140,15 @@ def test_the_first_screen_speaks_of_all_parts() -> None:
     said = page_of(3).first_screen
     for words in FIRST_SCREEN:
         assert words in said, (words, said)
+
+
+def test_a_whole_log_is_no_good_news_beside_a_failed_check() -> None:
+    """A table that lacks a row stood under "exactly once", in green."""
+    first, second = re.split(r'<section class="part', text_of(0))[1:]
+    assert '<b class="bad">✗ 1 of 2</b>' in first
+    assert '<b class="good">exactly once' not in first
+    assert "observed in the log" in first
+    assert "observed in the log" not in second, "a control"
 
 
 def test_each_part_has_its_own_headline_figures_and_charts() -> None:

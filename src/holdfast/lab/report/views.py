@@ -29,7 +29,7 @@ from holdfast.lab.report.tables import (
     outcomes,
     table_view,
 )
-from holdfast.lab.report.values import Lag, PartReport, ReportData
+from holdfast.lab.report.values import Check, Lag, PartReport, ReportData
 from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
 REASONS_MAX = 8
@@ -136,7 +136,7 @@ def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]
     return replace(
         view,
         broken_on_purpose=broken_on_purpose(evidence.timeline.faults, part.also_broken),
-        cards=cards_of(evidence, forbidden, control=bool(part.control)),
+        cards=cards_of(evidence, forbidden, part.checks, control=bool(part.control)),
         findings=findings(evidence, forbidden),
         notes=[*judgement.notes, *_not_decided(judgement.undecided)],
         figures=figures_of(evidence, scene, part.lag),
@@ -217,12 +217,21 @@ def broken_on_purpose(faults: Iterable[Fault], also: str = "") -> str:
     return ", ".join([*told, also] if also else told)
 
 
-def cards_of(evidence: Evidence, forbidden: frozenset[str], *, control: bool) -> list[Card]:
-    """The figures that a part is judged by."""
+def cards_of(
+    evidence: Evidence, forbidden: frozenset[str], checks: Sequence[Check] = (), *, control: bool
+) -> list[Card]:
+    """The figures that a part is judged by. Failed checks come first: they outweigh the log."""
     judgement = evidence.judgement
     counts = judgement.counts
-    cards = [
-        _observed_card(evidence, control=control),
+    failed = [] if control else [check for check in checks if not check.kept]
+    cards = []
+    if failed:
+        value = f"{len(failed)} of {len(checks)}"
+        cards.append(
+            Card(name="checks failed", value=value, tone="bad", said=f"{value} checks failed")
+        )
+    cards += [
+        _observed_card(evidence, control=control, log_only=bool(failed)),
         Card(
             name="acknowledged",
             value=f"{counts.acknowledged:,}",
@@ -252,12 +261,18 @@ def cards_of(evidence: Evidence, forbidden: frozenset[str], *, control: bool) ->
     return cards
 
 
-def _observed_card(evidence: Evidence, *, control: bool) -> Card:
+def _observed_card(evidence: Evidence, *, control: bool, log_only: bool) -> Card:
+    """What the judge saw in the log. `log_only`: it is not all that was seen, and no good news."""
     observed = evidence.judgement.observed
-    tone = {Observed.EXACTLY_ONCE: "good", Observed.UNDECIDED: "warn"}.get(observed, "bad")
+    good = "" if log_only else "good"
+    tone = {Observed.EXACTLY_ONCE: good, Observed.UNDECIDED: "warn"}.get(observed, "bad")
     value, _, note = observed.value.partition(":")
     return Card(
-        name="observed", value=value, tone="" if control else tone, note=note.strip(), said=value
+        name="observed in the log" if log_only else "observed",
+        value=value,
+        tone="" if control else tone,
+        note=note.strip(),
+        said=f"in the log: {value}" if log_only else value,
     )
 
 
