@@ -49,6 +49,48 @@ def in_doubt() -> Story:
     return Story().send(0, 1, 2).doubt(0).doubt(1).doubt(2)
 
 
+def size_then_age(limit: int) -> Story:
+    """Size may have taken what is of the future, and age what stood behind it."""
+    return (
+        Story()
+        .send(0, timestamp=FUTURE_MS)
+        .send(1, 2)
+        .ack(0, 0)
+        .ack(1, 1)
+        .ack(2, 2)
+        .retention(ms=0, size=limit)
+        .final(2, begin=2)
+        .batch(0, 2, 2)
+    )
+
+
+def size_between_ages(limit: int) -> Story:
+    """As above, and something due stood before it, too."""
+    return (
+        Story()
+        .send(0)
+        .send(1, timestamp=FUTURE_MS)
+        .send(2, 3)
+        .ack(0, 0)
+        .ack(1, 1)
+        .ack(2, 2)
+        .ack(3, 3)
+        .retention(ms=0, size=limit)
+        .final(3, begin=3)
+        .batch(0, 3, 3)
+    )
+
+
+def many_in_doubt(limit: int) -> Story:
+    """Of twenty acknowledged records the last one stands; ten more are in doubt."""
+    story = Story().send(*range(30))
+    for number in range(20):
+        story.ack(number, number)
+    for number in range(20, 30):
+        story.doubt(number)
+    return story.retention(size=limit).final(19, begin=19).batch(0, 19, 19)
+
+
 # Every anomaly that the judge must name, with its count; all others must be none.
 BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
     (
@@ -270,6 +312,11 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
     (
         "acknowledged before the log's beginning, and it stands behind that",
         lambda: Story().send(0).ack(0, 0).final(0, begin=1),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "acknowledged behind the log's end, due, and it stands elsewhere",
+        lambda: Story().send(0).ack(0, 5).retention(ms=0).final(0),
         {Anomaly.DIVERGED: 1},
     ),
     (
@@ -858,6 +905,40 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         {Anomaly.LOST: 2},
     ),
     (
+        "retention by size, and not even what is in doubt is enough",
+        lambda: many_in_doubt(1481),
+        {Anomaly.LOST: 19},
+    ),
+    (
+        "retention by size, too little behind, and deleted by name only what stood before",
+        lambda: (
+            three().send(3).ack(3, 3).retention(size=110).delete(1).final(3, begin=3).batch(0, 3, 3)
+        ),
+        {Anomaly.LOST: 2},
+    ),
+    (
+        "retention by size, and not even with what age took is it enough",
+        lambda: size_then_age(239),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "retention by size was lifted when what age took was sent",
+        lambda: (
+            Story()
+            .send(0, timestamp=FUTURE_MS)
+            .send(2)
+            .retention(size=110)
+            .retention(ms=0)
+            .send(1)
+            .ack(0, 0)
+            .ack(1, 1)
+            .ack(2, 2)
+            .final(2, begin=2)
+            .batch(0, 2, 2)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
         "another key, and due when a reader was told that it is gone",
         lambda: (
             two()
@@ -959,6 +1040,156 @@ UNDECIDED: list[tuple[str, Callable[[], Story], str]] = [
         "1 records were read",
     ),
     (
+        "acknowledged and gone, and what is in doubt would be enough for retention by size",
+        lambda: many_in_doubt(1480),
+        "19 records that were acknowledged are gone",
+    ),
+    (
+        "acknowledged and gone, and one in doubt would be enough for retention by size",
+        lambda: (
+            two().retention(size=100).send(2).doubt(2).final(1, begin=1).batch(0, 1, 1, size=50)
+        ),
+        "1 records that were acknowledged are gone",
+    ),
+    (
+        "acknowledged before the log's beginning, stands elsewhere, and may have gone by size",
+        lambda: (
+            Story()
+            .send(0)
+            .ack(0, 0)
+            .retention(size=100)
+            .send(2)
+            .doubt(2)
+            .final(0, begin=1)
+            .batch(0, 1, 1, size=50)
+        ),
+        "1 records that were acknowledged are gone",
+    ),
+    (
+        "acknowledged and gone, and nobody knows how much of it age took later",
+        lambda: size_then_age(111),
+        "1 records that were acknowledged are gone",
+    ),
+    (
+        "acknowledged and gone, and nobody knows how much age took, before it and behind it",
+        lambda: size_between_ages(111),
+        "1 records that were acknowledged are gone",
+    ),
+    (
+        "acknowledged and gone, and nobody knows how much of it age took later, at most",
+        lambda: size_then_age(238),
+        "1 records that were acknowledged are gone",
+    ),
+    (
+        "acknowledged and gone, and what is due may have stood before it or behind it",
+        lambda: (
+            Story()
+            .send(0, timestamp=FUTURE_MS)
+            .send(1, by="q", timestamp=0)
+            .send(2)
+            .ack(0, 0)
+            .ack(1, None, by="q")
+            .ack(2, 2)
+            .retention(ms=WEEK_MS, size=150)
+            .final(2, begin=2)
+            .batch(0, 2, 2, size=50)
+        ),
+        "1 records that were acknowledged are gone",
+    ),
+    (
+        "acknowledged and gone by a size that was lifted, and nobody knows what a batch held",
+        lambda: (
+            two()
+            .retention(size=150)
+            .retention()
+            .read(1, 1, by="final")
+            .end(1, 3)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+        ),
+        "1 records that were acknowledged are gone",
+    ),
+    (
+        "read and gone, and one in doubt would be enough for retention by size",
+        lambda: (
+            Story()
+            .send(0, 1, 2)
+            .doubt(0)
+            .ack(1, 1)
+            .doubt(2)
+            .read(0, 0)
+            .retention(size=100)
+            .final(1, begin=1)
+            .batch(0, 1, 1, size=50)
+        ),
+        "1 records are gone that readers",
+    ),
+    (
+        "told to pass over what one in doubt would be enough for",
+        lambda: (
+            three()
+            .send(3)
+            .doubt(3)
+            .retention(size=238)
+            .position(2, told=True)
+            .read(2, 2)
+            .final(0, 1, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+        ),
+        "2 records are gone that readers",
+    ),
+    (
+        "a replica begins later, and one in doubt would be enough for retention by size",
+        lambda: (
+            two()
+            .retention(size=100)
+            .send(2)
+            .doubt(2)
+            .final(0, 1)
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1, size=50)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1, size=50)
+        ),
+        "1 replicas begin later",
+    ),
+    (
+        "a replica begins later: of one record nobody knows whether size took it, one is due",
+        lambda: (
+            Story()
+            .send(0, timestamp=FUTURE_MS)
+            .send(1, 2)
+            .ack(0, 0)
+            .ack(1, 1)
+            .ack(2, 2)
+            .retention(ms=0, size=150)
+            .final(0, 1, 2)
+            .replica(0, 0, 3)
+            .batch(0, 0, 1)
+            .batch(0, 2, 2, size=50)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2, size=50)
+        ),
+        "1 replicas begin later",
+    ),
+    (
+        "a replica begins later by a size that was lifted, and nobody reads to the end",
+        lambda: (
+            two()
+            .retention(size=100)
+            .retention()
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1)
+        ),
+        "read to its end",
+    ),
+    (
         "a record is read before it was sent",
         lambda: Story().read(0, 0).send(0).ack(0, 0).final(0),
         "clocks disagree: live read p:0",
@@ -1047,13 +1278,17 @@ GOOD: list[tuple[str, Callable[[], Story]]] = [
     ("told where the log begins, and then it began anew", lambda: (
         Story().position(2, told=True).send(0).ack(0, 0).final(0)
     )),
-    ("retention by size counted what was never committed", lambda: (
-        two().retention(size=100).send(2).doubt(2).final(1, begin=1).batch(0, 1, 1, size=50)
+    ("retention by size took what is not due, and age took later what stood behind it", lambda: (
+        size_then_age(110)
     )),
-    ("retention by size counted what was never committed, in one replica", lambda: (
-        two().retention(size=100).send(2).doubt(2).final(0, 1)
-        .replica(0, 0, 2).batch(0, 0, 0).batch(0, 1, 1, size=50)
-        .replica(1, 1, 2).batch(1, 1, 1, size=50)
+    ("retention by size took what is not due, and age took later what stood around it", lambda: (
+        size_between_ages(110)
+    )),
+    ("retention by size took what has enough behind it, of which nobody knows what it is", lambda: (
+        two().retention(size=200).read(1, 1, by="final").end(1, 3).batch(0, 1, 1).batch(0, 2, 2)
+    )),
+    ("retention by size took what is not due, and a deletion took what stood behind it", lambda: (
+        three().retention(size=110).delete(2).final(2, begin=2).batch(0, 2, 2)
     )),
     ("what is in doubt stands behind what was sent later by another", lambda: (
         Story().send(0, by="a").doubt(0, by="a").send(0, by="b").ack(0, 0, by="b")

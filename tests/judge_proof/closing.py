@@ -45,13 +45,13 @@ class Files:
             return replica.log_start, replica.end
         return batches[0].base, batches[-1].end
 
-    def with_fall(self, base: int | None) -> list[int]:
-        """Return the nodes whose files show that the batch at `base` is of an earlier epoch."""
+    def falls(self) -> list[int]:
+        """Return where a batch is of an earlier epoch than the one before, node by node."""
         return [
-            node
-            for node, batches in self.batches.items()
+            right.base
+            for batches in self.batches.values()
             for left, right in pairwise(batches)
-            if right.base == base and left.epoch > right.epoch
+            if left.epoch > right.epoch
         ]
 
     def lacking(self) -> list[int]:
@@ -109,7 +109,10 @@ def go_on(world: World) -> set[int]:
         world.sending.answer,
         world.reading.poll,
     ]
+    # Where a plant has changed something, what is read there without an epoch says too little.
+    world.reading.let_plain_ones_leave()
     outcomes, sends = set(world.sending.outcomes), set(world.sending.sends)
+    given = {id(each) for partition in world.partitions for each in deliveries_of(world, partition)}
     ends = {p.number: p.high_watermark for p in world.partitions}
     for _ in range(LATE_MOVES):
         world.journal.now_ms += 1.0
@@ -126,6 +129,8 @@ def go_on(world: World) -> set[int]:
         partition.number
         for partition in world.partitions
         for delivered in deliveries_of(world, partition)
-        if delivered.offset >= ends[partition.number] and delivered.id in sends
+        if delivered.offset >= ends[partition.number]
+        and delivered.id in sends
+        and id(delivered) not in given
     }
     return acknowledged | seen

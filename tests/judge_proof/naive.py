@@ -1,13 +1,15 @@
 """A second judge, as plain as can be: lists, and loops in loops.
 
 Written from the rules as they are said (docs/design/judge.md), not from the judge's code, and for
-small histories of one partition that was read to its end. It says how many findings there are.
+small histories of one partition that was read to its end. It says how many findings there are, and
+whether anything is left undecided.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import pairwise, zip_longest
 
 from holdfast.judge.history import (
@@ -30,12 +32,21 @@ from holdfast.judge.verdict import Anomaly
 BATCH_OVERHEAD = 128  # bytes, at most, that a record of its own batch takes beside its value
 
 
+class Weight(IntEnum):
+    """Whether something may be gone."""
+
+    NO = 0
+    OPEN = 1  # nobody can say
+    YES = 2
+
+
 class Naive:
-    """One history; `judge` fills `found`."""
+    """One history; `judge` fills `found` and `open`."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
         self.found: Counter[Anomaly] = Counter()
+        self.open = False
         self.sends = {e.id: e for e in events if isinstance(e, Send)}
         self.order = list(self.sends)
         self.outcomes = {e.id: e for e in events if isinstance(e, Acknowledged | Refused | Unknown)}
@@ -92,45 +103,76 @@ class Naive:
 
     # -- what may be gone ----------------------------------------------------------------------
 
-    def may_go(self, name: str | None, offset: int, gone: Event, begin: int) -> bool:
+    def weigh(self, name: str | None, offset: int, gone: Event, begin: int) -> Weight:
         """Whether an event allows that the record is gone, as `gone` shows it to be.
 
         The log, or the replica if it is one that shows it, begins at `begin` there.
         """
-        events = [e for e in self.events if e.at_ms <= gone.at_ms]
-        if any(isinstance(e, DeleteRecords) and offset < e.offset for e in events):
-            return True
-        policies = [e for e in events if isinstance(e, Retention)]
-        for policy, following in zip_longest(policies, policies[1:]):
-            until = following or gone
+        if self.is_due(name, offset, gone):
+            return Weight.YES
+        return max(
+            (self.by_size(offset, *each, begin) for each in self.policies(gone)), default=Weight.NO
+        )
+
+    def policies(self, gone: Event) -> list[tuple[Event, Retention, Event | None]]:
+        """Return the policies before `gone`, each with the next one, if there is one."""
+        found = [e for e in self.events if isinstance(e, Retention) and e.at_ms <= gone.at_ms]
+        return [(gone, each, following) for each, following in zip_longest(found, found[1:])]
+
+    def is_due(self, name: str | None, offset: int, gone: Event) -> bool:
+        """Whether it may be gone for another reason than the size of the log."""
+        for e in self.events:
+            if isinstance(e, DeleteRecords) and e.at_ms <= gone.at_ms and offset < e.offset:
+                return True
+        for _, policy, following in self.policies(gone):
             if policy.retention_ms is not None and name in self.sends:
                 send = self.sends[name]
                 stamp = send.wall_ms if send.timestamp in {None, NO_TIMESTAMP} else send.timestamp
-                if stamp + policy.retention_ms < until.wall_ms:
+                if stamp + policy.retention_ms < (following or gone).wall_ms:
                     return True
-            limit = policy.retention_bytes
-            own = gone.node if isinstance(gone, Replica) else None
-            if limit is not None and limit <= self.behind(begin, following, own):
-                return True
         return False
 
-    def behind(self, begin: int, following: Event | None, own: int | None) -> int:
-        """Return how much stands from `begin` on, of what was sent before the next policy."""
-        sums = [0]
-        for batches in [b for node, b in self.batches.items() if own in {None, node}]:
-            total = 0
-            for batch in batches:
-                known = [
-                    self.sent_ms(d)
-                    for offset, d in sorted(self.log.items())
-                    if batch.offset <= offset <= batch.last_offset and self.is_sent(d)
-                ]
-                early = following is None or (bool(known) and known[0] < following.at_ms)
-                total += batch.size if batch.last_offset >= begin and early else 0
-            sums.append(total)
-        return max(sums) + self.cut_off(begin, following)
+    def by_size(
+        self, offset: int, gone: Event, policy: Retention, following: Event | None, begin: int
+    ) -> Weight:
+        """Whether so much stood behind an offset: from `begin` on, and before it, since gone."""
+        limit = policy.retention_bytes
+        if limit is None:
+            return Weight.NO
+        certain, most = self.in_files(begin, following, gone)
+        most += self.in_doubt(begin, following, gone)
+        for name, ack in self.acks.items():
+            at, send = ack.offset, self.sends[name]
+            early = following is None or send.at_ms < following.at_ms
+            if at is not None and offset < at < begin and early and self.is_due(name, at, gone):
+                certain += send.size
+                most += send.size + BATCH_OVERHEAD
+        return Weight.YES if certain >= limit else Weight.OPEN if most >= limit else Weight.NO
 
-    def cut_off(self, begin: int, following: Event | None) -> int:
+    def in_files(self, begin: int, following: Event | None, gone: Event) -> tuple[int, int]:
+        """Return how much stands from `begin` on, of what was sent before the next policy."""
+        own = gone.node if isinstance(gone, Replica) else None
+        certain, most = [0], [0]
+        for batches in [b for node, b in self.batches.items() if own in {None, node}]:
+            here = [batch for batch in batches if batch.last_offset >= begin]
+            times = [self.batch_ms(batch) for batch in here]
+            is_early = [
+                following is None or (None if ms is None else ms < following.at_ms) for ms in times
+            ]
+            certain.append(sum(b.size for b, early in zip(here, is_early, strict=True) if early))
+            most.append(
+                sum(b.size for b, early in zip(here, is_early, strict=True) if early is not False)
+            )
+        return max(certain), max(most)
+
+    def batch_ms(self, batch: ReplicaBatch) -> float | None:
+        """When the first record of a batch that anything is known of was sent; None: of none."""
+        for offset in range(batch.offset, batch.last_offset + 1):
+            if offset in self.log and self.is_sent(self.log[offset]):
+                return self.sent_ms(self.log[offset])
+        return None
+
+    def in_doubt(self, begin: int, following: Event | None, gone: Event) -> int:
         """Return how much may have stood there besides, never committed, and later truncated."""
         total = 0
         stands = {d.id for d in self.log.values() if self.is_sent(d)}
@@ -141,7 +183,7 @@ class Naive:
             ack = self.acks.get(name)
             if ack is not None and ack.offset is not None and ack.offset < begin:
                 continue
-            if ack is not None and ack.offset is None:
+            if ack is not None and ack.offset is None and not self.is_due(name, begin - 1, gone):
                 mine = [n for n in self.order if self.sends[n].process == send.process]
                 if not any(n in stands for n in mine[: mine.index(name)]):
                     continue
@@ -165,30 +207,35 @@ class Naive:
         for d in self.given:
             if d.committed_end is not None and d.offset >= d.committed_end:
                 self.found[Anomaly.UNCOMMITTED] += 1
+            self.open |= self.is_sent(d) and d.at_ms < self.sent_ms(d)
 
     def copies(self, name: str) -> list[int]:
         return [offset for offset, d in sorted(self.log.items()) if d.id == name]
 
     def acknowledged(self) -> None:
         for name, ack in self.acks.items():
-            found, begin = self.copies(name), self.end.begin
+            found, begin, is_late = self.copies(name), self.end.begin, ack.at_ms > self.asked_ms
+            weight, missing = Weight.NO, Anomaly.LOST
             if found:
-                if ack.offset is not None and ack.offset not in found:
-                    gone = ack.offset < begin and self.may_go(name, ack.offset, self.end, begin)
-                    self.found[Anomaly.DUPLICATED if gone else Anomaly.DIVERGED] += 1
-                continue
-            is_late = ack.at_ms > self.asked_ms
-            if ack.offset is None:
+                if ack.offset is None or ack.offset in found:
+                    continue
+                missing = Anomaly.DIVERGED
+                if ack.offset < begin:
+                    weight = self.weigh(name, ack.offset, self.end, begin)
+                    if weight is Weight.YES:
+                        weight, missing = Weight.NO, Anomaly.DUPLICATED
+            elif is_late and (ack.offset is None or ack.offset >= self.end.end):
+                weight = Weight.OPEN
+            elif ack.offset is None:
                 mine = [n for n in self.order if self.sends[n].process == ack.process]
                 first = next((n for n in mine if self.copies(n)), None)
                 before = first is None or mine.index(name) < mine.index(first)
-                if is_late or (begin and before and self.may_go(name, begin - 1, self.end, begin)):
-                    continue
-            elif (ack.offset < begin and self.may_go(name, ack.offset, self.end, begin)) or (
-                ack.offset >= self.end.end and is_late
-            ):
-                continue
-            self.found[Anomaly.LOST] += 1
+                if begin and before:
+                    weight = self.weigh(name, begin - 1, self.end, begin)
+            elif ack.offset < begin:
+                weight = self.weigh(name, ack.offset, self.end, begin)
+            self.open |= weight is Weight.OPEN
+            self.found[missing] += weight is Weight.NO
 
     def standing(self) -> None:
         log = [d for _, d in sorted(self.log.items())]
@@ -226,14 +273,15 @@ class Naive:
                     low = stretch[0] if position is None else position.offset
                     skipped |= {o for o in self.log if low <= o <= max(stretch)} - set(stretch)
                 if e is not None and e.told:
-                    skipped |= {
-                        o
+                    passed = {
+                        o: self.weigh(d.id, o, e, e.offset)
                         for o, d in self.log.items()
                         if max(goes_on, 0) <= o < e.offset
                         and not any(isinstance(x, Delivered) and x.offset == o for x in events)
                         and self.sent_ms(d) <= e.at_ms
-                        and not self.may_go(d.id, o, e, e.offset)
                     }
+                    skipped |= {o for o, weight in passed.items() if weight is Weight.NO}
+                    self.open |= Weight.OPEN in passed.values()
                 if e is not None:
                     goes_on, position, stretch = e.offset, e, []
             elif isinstance(e, ReadEnd) and e is not self.end:
@@ -254,10 +302,13 @@ class Naive:
             gone |= {(offset, what(a)) for a, b in pairwise(here) if what(a) != what(b)}
             for d in here[-1:]:
                 if offset < begin:
-                    is_gone = not self.may_go(d.id, offset, self.end, begin)
+                    weight = self.weigh(d.id, offset, self.end, begin)
+                elif self.sent_ms(d) > self.asked_ms:
+                    weight = Weight.YES
                 else:
-                    is_gone = max(d.at_ms, self.sent_ms(d)) <= self.asked_ms
-                gone |= {(offset, what(d))} if is_gone else set()
+                    weight = Weight.OPEN if d.at_ms > self.asked_ms else Weight.NO
+                gone |= {(offset, what(d))} if weight is Weight.NO else set()
+                self.open |= weight is Weight.OPEN
         self.found[Anomaly.VANISHED] += len(gone)
 
     def agreement(self) -> None:
@@ -287,28 +338,31 @@ class Naive:
             short = extent.end != model.end or extent.end < self.end.end
             self.found[Anomaly.DIVERGED] += short and not differ
             begin = min(model.begin, self.end.begin)
-            self.found[Anomaly.DIVERGED] += not self.may_lack(extent, begin)
+            weight = self.may_lack(extent, begin)
+            self.found[Anomaly.DIVERGED] += weight is Weight.NO
+            self.open |= weight is Weight.OPEN
 
-    def may_lack(self, extent: Replica, begin: int) -> bool:
+    def may_lack(self, extent: Replica, begin: int) -> Weight:
         """Whether all that a replica may not have of [begin, its begin) may be gone."""
         known = {offset: [d.id if self.is_sent(d) else None] for offset, d in self.log.items()}
         for name, ack in self.acks.items():
             if ack.offset is not None:
                 known.setdefault(ack.offset, []).append(name)
-        return all(
-            all(self.may_go(name, offset, extent, extent.begin) for name in known[offset])
-            if offset in known
-            else any(
-                self.may_go(name, offset, extent, extent.begin) for name in [None, *self.sends]
-            )
-            for offset in range(begin, extent.begin)
-        )
+        weights = [Weight.YES]
+        for offset in range(begin, extent.begin):
+            each = [
+                self.weigh(name, offset, extent, extent.begin)
+                for name in known.get(offset, [None, *self.sends])
+            ]
+            weights.append(min(each) if offset in known else max(each))
+        return min(weights)
 
 
 def what(d: Delivered) -> tuple[str | None, str, str | None]:
     return d.id, d.digest, d.key
 
 
-def naive(events: Sequence[Event]) -> Counter[Anomaly]:
-    """Judge the history of one partition."""
-    return Naive(events).judge()
+def naive(events: Sequence[Event]) -> tuple[Counter[Anomaly], bool]:
+    """Judge the history of one partition: what is found, and whether all of it is decided."""
+    judge = Naive(events)
+    return judge.judge(), not judge.open

@@ -29,7 +29,7 @@ class Planting:
     world: World
     truth: Truth
     touched: set[tuple[int, int]] = field(default_factory=set)  # (partition, offset)
-    falls: dict[int, int] = field(default_factory=dict)  # partition -> base of the earlier epoch
+    readers: set[str] = field(default_factory=set)  # that only a plant has made
     unread: set[int] = field(default_factory=set)  # partitions that nobody reads back
     afterwards: list[Callable[[], None]] = field(default_factory=list)  # once all is read back
     on_files: dict[int, Callable[[Files], None]] = field(default_factory=dict)  # by partition

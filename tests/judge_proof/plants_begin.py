@@ -6,11 +6,13 @@ from tests.judge_proof.planting import Planting
 from tests.judge_proof.reading import Standing
 from tests.judge_proof.replicated import NO_TIMESTAMP, Partition
 from tests.judge_proof.truth import log_of, reordered
+from tests.judge_proof.world import World
 
 from holdfast.judge.history import Acknowledged
 from holdfast.judge.verdict import Anomaly
 
 SOON_MS = 10_000  # how long a run may still take
+OVERHEAD = 128  # bytes, at most, that a batch takes beside a record's value
 
 
 def beginning_gone(planting: Planting) -> bool:
@@ -39,7 +41,9 @@ def must_stand(planting: Planting, partition: Partition, log: list[Standing]) ->
     world = planting.world
     policy = world.ever[partition.number]
     assert partition.head is not None
-    if policy.retention_bytes is not None:
+    if policy.retention_bytes is not None and policy.retention_bytes <= most_bytes(
+        world, partition
+    ):
         return []
     if world.asked_below[partition.number] > partition.head.log_start:
         return []
@@ -59,6 +63,14 @@ def must_stand(planting: Planting, partition: Partition, log: list[Standing]) ->
             break
         found.append(each)
     return found
+
+
+def most_bytes(world: World, partition: Partition) -> int:
+    """Return more bytes than any log of this partition has ever held."""
+    assert partition.head is not None
+    stored = sum(batch.size for batch in [*partition.deleted, *partition.head.batches])
+    sends = [send for send in world.sending.sends.values() if send.partition == partition.number]
+    return stored + sum(send.size + OVERHEAD for send in sends)
 
 
 def _cut(planting: Planting, partition: Partition, log: list[Standing], count: int) -> bool:

@@ -136,9 +136,12 @@ def _hold_nothing(planting: Planting, files: Files) -> None:
     files.extents[node] = 0, 0
     is_model = node == files.model
     for other, batches in files.batches.items():
+        if other == node or not (is_model or other == files.model):
+            continue
         for batch in batches:
-            if is_model or other == files.model:
-                planting.truth.must(Anomaly.DIVERGED, files.partition, f"files@{batch.base}")
+            planting.truth.must(Anomaly.DIVERGED, files.partition, f"files@{batch.base}")
+        if not batches and files.extent(other)[1] > 0:  # it is empty, too, and ends elsewhere
+            _ends_early(planting, files, other if is_model else node)
     if is_model:
         _ends_early(planting, files, node)
 

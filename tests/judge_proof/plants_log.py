@@ -59,6 +59,8 @@ def duplicated(planting: Planting) -> bool:
 
 def phantom(planting: Planting) -> bool:
     """Let a record stand that nobody sent there: unknown, without an id, or another partition's."""
+    if not planting.partitions():
+        return False
     partition = planting.partitions()[0]
     elsewhere = [
         record
@@ -100,7 +102,7 @@ def resurrected(planting: Planting) -> bool:
     for outcome in planting.chance.sample(refused, len(refused)):
         partition = world.partitions[outcome.partition]
         log = log_of(partition)
-        if outcome.id in offsets_of(log):
+        if partition.number in planting.unread or outcome.id in offsets_of(log):
             continue
         planting.append(partition, world.sending.records[outcome.id])
         planting.truth.must(Anomaly.RESURRECTED, partition, outcome.id)
@@ -177,6 +179,5 @@ def epoch_falls(planting: Planting) -> bool:
             planting.touched |= {(partition.number, offset) for offset in batch.offsets}
             planting.touched |= {(partition.number, offset) for offset in following.offsets}
             planting.truth.must(Anomaly.DIVERGED, partition, f"@{left}")
-            planting.falls[partition.number] = following.base
             return True
     return False

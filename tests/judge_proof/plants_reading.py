@@ -37,6 +37,8 @@ def skipped(planting: Planting) -> bool:
     for partition in planting.partitions():
         standing = {each.offset for each in planting.free(partition)}
         for process, file in planting.world.journal.files.items():
+            if process in planting.readers:
+                continue  # what it is given follows another plan
             stretch: list[Delivered] = []
             begin: int | None = None
             for event in [*file, None]:
@@ -128,6 +130,7 @@ class _Reader:
         self._partition = partition
         self._process = process
         assert process not in self._journal.files, "a plant is planted once"
+        planting.readers.add(process)
 
     def position(self, offset: int, *, told: bool = False) -> None:
         self._record(Position, offset=offset, reason="as planted", told=told)

@@ -32,6 +32,7 @@ from holdfast.judge.promise import Promise
 from holdfast.judge.verdict import Anomaly, Counts, Finding, Judgement
 
 STEPS = 120
+BY_SIZE = "whether retention.bytes allowed it"  # says the judge, when it can't know
 EVIDENCE_MAX = 20  # findings of one kind in one partition that the judge tells
 
 
@@ -95,8 +96,7 @@ def _write_files(world: World, planting: Planting, partition: Partition) -> None
     files = Files.found(world, partition)
     if partition.number in planting.on_files:
         planting.on_files[partition.number](files)
-    base = planting.falls.get(partition.number)
-    for _ in files.with_fall(base):
+    for base in files.falls():
         planting.truth.must(Anomaly.DIVERGED, partition, f"files@{base}")
     for node in files.lacking():
         planting.truth.must(Anomaly.DIVERGED, partition, f"files of {node}")
@@ -121,7 +121,11 @@ def _other_counts(case: Case, judgement: Judgement) -> Iterator[str]:
     for partition in judgement.partitions:
         wanted = case.counts.get(partition.partition, Counts())
         may = any(number == partition.partition for _, number, _ in case.truth.may)
-        seen = replace(partition.counts, expired=wanted.expired) if may else partition.counts
+        seen = partition.counts
+        if partition.partition in case.truth.unsure and seen.expired < wanted.expired:
+            may |= any(BY_SIZE in reason for reason in partition.undecided)
+        if may:
+            seen = replace(seen, expired=wanted.expired)
         if seen != wanted:
             yield f"P{partition.partition}: {partition.counts}, wanted {wanted}"
         told = sum(expiry.count for expiry in partition.expiries)
@@ -132,7 +136,10 @@ def _other_counts(case: Case, judgement: Judgement) -> Iterator[str]:
 
 def _otherwise_decided(case: Case, judgement: Judgement) -> Iterator[str]:
     for partition in judgement.partitions:
-        if bool(partition.undecided) != (partition.partition in case.truth.undecided):
+        reasons = partition.undecided
+        if partition.partition in case.truth.unsure:
+            reasons = tuple(reason for reason in reasons if BY_SIZE not in reason)
+        if bool(reasons) != (partition.partition in case.truth.undecided):
             yield f"P{partition.partition}: undecided: {partition.undecided or 'no'}"
 
 

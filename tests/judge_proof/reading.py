@@ -108,6 +108,11 @@ class Reading:
         if consumer is not None:
             consumer.alive = False
 
+    def let_plain_ones_leave(self) -> None:
+        """Let every consumer leave that tells no epoch."""
+        for consumer in self._consumers:
+            consumer.alive &= consumer.tells_epoch
+
     def read_whole(self) -> None:
         """Read one partition from its beginning to its present end, in a process of its own."""
         partition = self._chance.choice(self._partitions)

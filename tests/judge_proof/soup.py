@@ -172,10 +172,13 @@ class Soup:
             offset = last + (1 if last == offset or self._chance.random() < 0.9 else 0)
 
 
-def verdicts(events: Sequence[Event]) -> tuple[dict[Anomaly, int], dict[Anomaly, int]]:
-    """Return what the judge and what the naive one find."""
+Said = tuple[Counter[Anomaly], bool]  # what is found, and whether all is decided
+
+
+def verdicts(events: Sequence[Event]) -> tuple[Said, Said]:
+    """Return what the judge and what the naive one say."""
     (partition,) = judge(events).judgement.partitions
-    return {k: n for k, n in partition.anomalies.items() if n}, dict(naive(events))
+    return (+Counter(partition.anomalies), not partition.undecided), naive(events)
 
 
 def disagree(events: Sequence[Event]) -> bool:
@@ -186,7 +189,7 @@ def disagree(events: Sequence[Event]) -> bool:
         left, right = verdicts(events)
     except HistoryError:
         return False
-    return Counter(left) != Counter(right)
+    return left != right
 
 
 def shortest(events: Sequence[Event]) -> list[Event]:

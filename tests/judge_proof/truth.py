@@ -34,6 +34,9 @@ class Truth:
     findings: Counter[Named] = field(default_factory=Counter)
     may: set[Named] = field(default_factory=set)  # of which no history can tell
     undecided: set[int] = field(default_factory=set)  # partitions
+    # Partitions of which size has taken something: whether the judge can know that it was allowed
+    # hangs on what is in doubt.
+    unsure: set[int] = field(default_factory=set)
 
     def must(self, anomaly: Anomaly, partition: Partition, subject: str, times: int = 1) -> None:
         self.findings[anomaly, partition.number, subject] += times
@@ -59,6 +62,9 @@ def own_truth(world: World) -> Truth:
         for name in reordered(world, partition, log):
             truth.must(Anomaly.REORDERED, partition, name)
         _vanished(world, partition, log, truth)
+        begins = [replica.log_start for replica in partition.replicas.values()]
+        if world.ever[partition.number].retention_bytes is not None and any(begins):
+            truth.unsure.add(partition.number)
     return truth
 
 

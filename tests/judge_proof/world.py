@@ -71,7 +71,7 @@ class Policy:
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Policy:
-        return cls(chance.choice([None, 60, 300]), chance.choice([None, 0, 200, 900]))
+        return cls(chance.choice([None, 60, 300]), chance.choice([None, 0, 200, 900, 100_000]))
 
     def merged(self, other: Policy) -> Policy:
         """Return the policy that lets go whatever one of the two lets go."""

@@ -219,3 +219,15 @@ class Log:
         """Return where in the log's columns an offset is; -1: nothing stands there."""
         place = self.place(offset)
         return place if place < len(self) and self.offsets[place] == offset else -1
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRead:
+    """The read that verdicts rest on: what it found, and when it asked where the log ends."""
+
+    reader: Reader
+    first: int  # index of its first delivery
+    last: int  # behind its last
+    log: Log
+    event: ReadEnd
+    asked_ms: float

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from dataclasses import dataclass
 
-from holdfast.judge.deliveries import Log, Reader, Records
+from holdfast.judge.deliveries import Records, WholeRead
 from holdfast.judge.expiry import Allowed, Cover
 from holdfast.judge.findings import Findings
-from holdfast.judge.history import Delivered, ReadEnd
+from holdfast.judge.history import Delivered
 from holdfast.judge.sends import ABSENT, Fate, Sends
 from holdfast.judge.verdict import Anomaly, Expiry
 
 SHOWN_MAX = 5  # copies of one record, in evidence
-
-
-@dataclass(frozen=True, slots=True)
-class WholeRead:
-    """The read that verdicts rest on: what it found, and when it asked where the log ends."""
-
-    reader: Reader
-    first: int  # index of its first delivery
-    last: int  # behind its last
-    log: Log
-    event: ReadEnd
-    asked_ms: float
 
 
 class LogRules:
@@ -43,6 +30,7 @@ class LogRules:
         self._expired: Counter[Allowed] = Counter()
         self._first_standing: dict[int, int] | None = None
         self.late = 0  # acknowledged when the read had begun, and so perhaps behind it
+        self.open = 0  # gone, and nobody can say whether that was allowed
         # By row: where in the log's columns its first copy is; -1: nowhere.
         self.places = array("i", [-1]) * len(sends)
         self._copies: dict[int, list[int]] = {}  # of rows that stand more than once
@@ -96,9 +84,13 @@ class LogRules:
             self.late += 1
             return
         if self._stood_before_the_log(row, offset):
-            allowed = self._cover.allows(row, offset if offset >= 0 else event.begin - 1)
+            stood_at = offset if offset >= 0 else event.begin - 1
+            allowed = self._cover.allows(row, stood_at)
             if allowed is not None:
                 self._expired[allowed] += 1
+                return
+            if self._cover.leaves_open(stood_at):
+                self.open += 1
                 return
         if not self._findings.count(Anomaly.LOST):
             return
@@ -130,8 +122,12 @@ class LogRules:
         if any(self._log.offsets[place] == offset for place in found):
             return
         anomaly = Anomaly.DIVERGED
-        if offset < self._whole.event.begin and self._cover.allows(row, offset) is not None:
-            anomaly = Anomaly.DUPLICATED  # one copy has expired, and here is another
+        if offset < self._whole.event.begin:
+            if self._cover.allows(row, offset) is not None:
+                anomaly = Anomaly.DUPLICATED  # one copy has expired, and here is another
+            elif self._cover.leaves_open(offset):
+                self.open += 1
+                return
         if self._findings.count(anomaly):
             text = (
                 f"{self._sends.name(row)} was acknowledged at offset {offset} "

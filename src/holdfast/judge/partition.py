@@ -7,9 +7,8 @@ Owns what is kept of each event, and in which order the rules are asked. The rul
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
-from holdfast.judge.deliveries import Log, Reader, Records
+from holdfast.judge.deliveries import Log, Reader, Records, WholeRead
 from holdfast.judge.expiry import Cover, Expiries
 from holdfast.judge.findings import Findings
 from holdfast.judge.history import (
@@ -25,12 +24,13 @@ from holdfast.judge.history import (
     Retention,
     Send,
 )
-from holdfast.judge.log_rules import LogRules, WholeRead
+from holdfast.judge.log_rules import LogRules
 from holdfast.judge.reader_rules import ReaderRules
-from holdfast.judge.replica_rules import ReplicaRules, bytes_cut_off, sent_ms
+from holdfast.judge.replica_rules import ReplicaRules
 from holdfast.judge.replicas import ReplicaFiles
 from holdfast.judge.sends import Fate, Outcome, Sends
 from holdfast.judge.series import AvailabilityFold
+from holdfast.judge.sizes import Sizes
 from holdfast.judge.verdict import Anomaly, Counts, PartitionJudgement
 
 RECORDS_MAX = 20_000_000
@@ -122,10 +122,16 @@ class PartitionFold:
         self._resolve_late_sends(readers)
         whole = last_whole_read(readers)
         replicas = [each for each in self._replicas.values() if each.extent or len(each.offsets)]
-        cover = None if whole is None else self._cover(whole.event, whole.event.begin, whole)
+        sizes = Sizes(self._sends, whole)
+
+        def cover_at(gone: Event, begin: int) -> Cover:
+            return self._expiries.cover(gone, begin, replicas, sizes)
+
+        cover = None if whole is None else cover_at(whole.event, whole.event.begin)
         reading = ReaderRules(self._sends, self._records, self._findings, readers, whole)
-        reading.judge(cover, lambda told: self._cover(told, told.offset, whole))
-        ReplicaRules(self._sends, self._findings, self._expiries, whole).judge(replicas)
+        reading.judge(cover, lambda told: cover_at(told, told.offset))
+        files = ReplicaRules(self._sends, self._findings, self._expiries, whole, sizes)
+        files.judge(replicas)
         log = None
         if whole is None or cover is None:
             self._undecided.append("it was not read to its end")
@@ -133,7 +139,12 @@ class PartitionFold:
             log = LogRules(self._sends, self._records, self._findings, whole, cover)
             log.judge()
             self._say_late(log.late, "acknowledged")
+            self._say_open(log.open, "records that were acknowledged are gone")
         self._say_late(reading.late, "read")
+        self._say_open(
+            reading.open, "records are gone that readers were given or told to pass over"
+        )
+        self._say_open(files.open, "replicas begin later than another")
         return PartitionJudgement(
             topic=self.topic,
             partition=self.partition,
@@ -161,22 +172,17 @@ class PartitionFold:
                     )
                     break
 
-    def _cover(self, gone: Event, begin: int, whole: WholeRead | None) -> Cover:
-        """What may be gone of a log that begins here; the largest replica says what is behind."""
-        sent = partial(sent_ms, self._sends, whole)
-        behind = [each.bytes_behind(begin, sent) for each in self._replicas.values()]
-        cut_off = partial(bytes_cut_off, self._sends, whole, begin)
-        return self._expiries.cover(
-            gone,
-            lambda until_ms: (
-                max((each(until_ms) for each in behind), default=0) + cut_off(until_ms)
-            ),
-        )
-
     def _say_late(self, count: int, what: str) -> None:
         if count:
             self._undecided.append(
                 f"{count} records were {what} when the last whole read had begun, behind its end"
+            )
+
+    def _say_open(self, count: int, what: str) -> None:
+        if count:
+            self._undecided.append(
+                f"{count} {what}, and whether retention.bytes allowed it hangs on bytes of "
+                "which nobody knows whether they were ever in the log"
             )
 
     def _counts(self, log: LogRules | None, whole: WholeRead | None) -> Counts:

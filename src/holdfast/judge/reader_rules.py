@@ -6,11 +6,10 @@ from array import array
 from collections.abc import Callable, Sequence
 from operator import lt
 
-from holdfast.judge.deliveries import Log, Reader, Records
+from holdfast.judge.deliveries import Log, Reader, Records, WholeRead
 from holdfast.judge.expiry import Cover
 from holdfast.judge.findings import Findings
 from holdfast.judge.history import Position
-from holdfast.judge.log_rules import WholeRead
 from holdfast.judge.sends import ABSENT, Fate, Sends
 from holdfast.judge.verdict import Anomaly
 
@@ -32,6 +31,7 @@ class ReaderRules:
         self._readers = readers
         self._whole = whole
         self.late = 0  # deliveries behind the whole read's end, made when it had begun
+        self.open = 0  # of what is gone, and nobody can say whether that was allowed
         self._strays = self._find_strays()
 
     def judge(self, cover: Cover | None, cover_at: Callable[[Position], Cover]) -> None:
@@ -186,8 +186,13 @@ class ReaderRules:
         whole, code = self._whole, reader.codes[index]
         if whole is None or cover is None:
             return
-        if reader.offsets[index] < whole.event.begin:
-            if cover.allows(self._records.row(code), reader.offsets[index]) is None:
+        offset = reader.offsets[index]
+        if offset < whole.event.begin:
+            if cover.allows(self._records.row(code), offset) is not None:
+                pass
+            elif cover.leaves_open(offset):
+                self.open += 1
+            else:
                 self._vanished(reader, index, told)
         elif code >= 0 and self._sends.sent_ms[code] > whole.asked_ms:
             pass  # it was written when the end was known already
@@ -262,11 +267,15 @@ class ReaderRules:
         if not found:
             return found
         cover = cover_at(position)
-        codes = {offset: self._log.codes[self._log.find(offset)] for offset in found}
-        return {
-            offset
-            for offset, code in codes.items()
-            if cover.allows(self._records.row(code), offset) is None
-            # What was sent later was not there to be passed over: the log has begun anew.
-            and not (code >= 0 and self._sends.sent_ms[code] > position.at_ms)
-        }
+        skipped = set()
+        for offset in found:
+            code = self._log.codes[self._log.find(offset)]
+            if code >= 0 and self._sends.sent_ms[code] > position.at_ms:
+                continue  # it was not there to be passed over: the log has begun anew
+            if cover.allows(self._records.row(code), offset) is not None:
+                continue
+            if cover.leaves_open(offset):
+                self.open += 1
+            else:
+                skipped.add(offset)
+        return skipped

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
+from holdfast.judge.deliveries import WholeRead
 from holdfast.judge.expiry import Cover, Expiries
 from holdfast.judge.findings import Findings
 from holdfast.judge.history import Event
-from holdfast.judge.log_rules import WholeRead
 from holdfast.judge.replicas import Difference, ReplicaFiles
 from holdfast.judge.sends import Fate, Sends
+from holdfast.judge.sizes import Sizes
 from holdfast.judge.verdict import Anomaly
-
-BATCH_OVERHEAD = 128  # bytes, at most, that a record of its own batch takes beside its value
 
 
 class ReplicaRules:
@@ -25,11 +23,14 @@ class ReplicaRules:
         findings: Findings,
         expiries: Expiries,
         whole: WholeRead | None,
+        sizes: Sizes,
     ) -> None:
         self._sends = sends
         self._findings = findings
         self._expiries = expiries
         self._whole = whole
+        self._sizes = sizes
+        self.open = 0  # replicas of which nobody can say whether they may begin so late
 
     def judge(self, replicas: Sequence[ReplicaFiles]) -> None:
         if not replicas:
@@ -89,25 +90,30 @@ class ReplicaRules:
         if replica.begin <= begin:
             return
         gone: Event = replica.extent if replica.extent is not None else replica.event(0)
-        behind = replica.bytes_behind(replica.begin, self._sent_ms)
-        cut_off = partial(bytes_cut_off, self._sends, self._whole, replica.begin)
-        cover = self._expiries.cover(gone, lambda until_ms: behind(until_ms) + cut_off(until_ms))
-        if self._may_lack(cover, begin, replica.begin):
-            return
-        if self._findings.count(Anomaly.DIVERGED):
+        cover = self._expiries.cover(gone, replica.begin, [replica], self._sizes)
+        may_lack = self._may_lack(cover, begin, replica.begin)
+        if may_lack is None:
+            self.open += 1
+        elif not may_lack and self._findings.count(Anomaly.DIVERGED):
             text = (
                 f"replica {replica.node} begins at offset {replica.begin}, the log at {begin}, "
                 "and nothing allows that"
             )
             self._findings.tell(Anomaly.DIVERGED, text, model.extent, replica.extent)
 
-    def _may_lack(self, cover: Cover, low: int, high: int) -> bool:
-        """Whether all of [low, high) may have expired."""
-        if any(cover.allows(row, offset) is None for row, offset in self._known(low, high)):
-            return False
+    def _may_lack(self, cover: Cover, low: int, high: int) -> bool | None:
+        """Whether all of [low, high) may have expired; None: nobody can say."""
         # Of what else stood there nobody knows: something that was sent must be old enough, too.
         last = high - 1
-        return any(cover.allows(row, last) is not None for row in range(-1, len(self._sends)))
+        is_certain = any(cover.allows(row, last) is not None for row in range(-1, len(self._sends)))
+        if not is_certain and not cover.leaves_open(last):
+            return False
+        for row, offset in self._known(low, high):
+            if cover.allows(row, offset) is None:
+                is_certain = False
+                if not cover.leaves_open(offset):
+                    return False
+        return True if is_certain else None
 
     def _known(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Yield row and offset of what stands in the log, or was acknowledged, in [low, high)."""
@@ -118,46 +124,6 @@ class ReplicaRules:
         for row, offset in enumerate(self._sends.offsets):
             if low <= offset < high and self._sends.fates[row] == Fate.ACKNOWLEDGED:
                 yield row, offset
-
-    def _sent_ms(self, first: int, last: int) -> float:
-        """When the first record in [first, last] of which anything is known was sent."""
-        return sent_ms(self._sends, self._whole, first, last)
-
-
-def sent_ms(sends: Sends, whole: WholeRead | None, first: int, last: int) -> float:
-    """When the first record in [first, last] that the whole read found was sent; inf: unknown."""
-    if whole is not None:
-        log = whole.log
-        for place in range(log.place(first), log.place(last + 1)):
-            if log.codes[place] >= 0:
-                return sends.sent_ms[log.codes[place]]
-    return float("inf")
-
-
-def bytes_cut_off(sends: Sends, whole: WholeRead | None, begin: int, until_ms: float) -> int:
-    """How much, at most, stood behind the log's end before a moment, and was truncated later.
-
-    Retention by size counts what is not committed, too. What may have stood before `begin` is left
-    out: that it is gone must be excused itself, and so excuses nothing.
-    """
-    if whole is None:
-        return 0
-    stands = bytearray(len(sends))
-    first: dict[int, int] = {}  # process -> its first record that stands
-    for row in sorted(code for code in whole.log.codes if code >= 0):
-        stands[row] = 1
-        first.setdefault(sends.processes[row], row)
-    total = 0
-    for row, fate in enumerate(sends.fates):
-        if stands[row] or fate == Fate.REFUSED or sends.sent_ms[row] >= until_ms:
-            continue
-        offset, earliest = sends.offsets[row], first.get(sends.processes[row])
-        if fate == Fate.ACKNOWLEDGED and offset < 0:
-            is_behind = earliest is not None and row > earliest
-        else:
-            is_behind = offset < 0 or offset >= begin
-        total += sends.sizes[row] + BATCH_OVERHEAD if is_behind else 0
-    return total
 
 
 def _difference_text(difference: Difference, left: int, right: int) -> str:

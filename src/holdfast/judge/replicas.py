@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
 from holdfast.judge.history import Replica, ReplicaBatch
 from holdfast.judge.sends import HistoryTooLargeError
@@ -69,25 +68,10 @@ class ReplicaFiles:
     def end(self) -> int:
         return self.last_offsets[-1] + 1 if self.extent is None else self.extent.end
 
-    def bytes_behind(
-        self, offset: int, sent_ms: Callable[[int, int], float]
-    ) -> Callable[[float], int]:
-        """Return a function: how large are the batches from an offset on, of a time.
-
-        Its argument is the moment before which they were sent; inf: whenever. `sent_ms` says when
-        the first record of a batch was sent, by its first and last offset; inf: nobody knows.
-        """
-        first = bisect_left(self.last_offsets, offset)
-
-        def behind(until_ms: float) -> int:
-            return sum(
-                self.sizes[index]
-                for index in range(first, len(self.sizes))
-                if until_ms == inf
-                or sent_ms(self.offsets[index], self.last_offsets[index]) < until_ms
-            )
-
-        return behind
+    def stored(self, offset: int) -> Iterator[tuple[int, int, int]]:
+        """Yield first and last offset and size of each batch that ends at an offset or later."""
+        for index in range(bisect_left(self.last_offsets, offset), len(self.sizes)):
+            yield self.offsets[index], self.last_offsets[index], self.sizes[index]
 
     def event(self, index: int) -> ReplicaBatch:
         """Make the event again."""
