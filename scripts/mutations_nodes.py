@@ -85,7 +85,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a leader that was voted out still acknowledges",
-        "KAFKA.md 4.7",
+        "KAFKA-20634, rules: produce.md#acknowledgement",
         PARTITION,
         "            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n"
         "        return self.leader.acknowledgement(required)\n",
@@ -101,7 +101,7 @@ NODES: tuple[Mutation, ...] = (
     # -- readers ----------------------------------------------------------------------------------
     one(
         "consumers see what is not committed",
-        "KAFKA.md 4.1",
+        "rules: fetch.md#readable-end",
         FETCH,
         "        return partition.log.end if self._replica is not None else"
         " partition.high_watermark\n",
@@ -135,7 +135,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "stale answers are applied",
-        "KAFKA.md 4.2",
+        "rules: replication.md#stale-answers",
         FETCHER,
         "        if not self._is_assigned(following) or _log_end(following) != asked_at:\n",
         "        if partition.log is None or partition.leader is not None:\n",
@@ -156,7 +156,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a follower's high watermark is its log end",
-        "KAFKA.md 4.2",
+        "rules: replication.md#what-an-answer-brings",
         PARTITION,
         "        committed = min(leader_high_watermark, self.log.end)\n",
         "        committed = self.log.end\n",
@@ -164,7 +164,7 @@ NODES: tuple[Mutation, ...] = (
     # -- the log ----------------------------------------------------------------------------------
     one(
         "indexes and ends are trusted after a crash",
-        "KAFKA.md 3.3",
+        "rules: log.md#recovery",
         RECOVERY,
         "            trusted = remembered.clean or (\n"
         "                following is not None and following <= remembered.recovery_point\n"
@@ -180,21 +180,21 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "batches are not checked after a crash",
-        "KAFKA.md 3.3",
+        "rules: log.md#recovery",
         RECOVERY,
         "        if not _crc_matches(files, segment.log_path, position, header, data, at):\n",
         "        if header.size < 0:\n",
     ),
     one(
         "all that a restart finds counts as committed",
-        "KAFKA.md 3.3",
+        "rules: log.md#high-watermark-after-a-start",
         RECOVERY,
         "            high_watermark=min(max(remembered.high_watermark, start), end),\n",
         "            high_watermark=end,\n",
     ),
     Mutation(
         "epochs stay when a log is cut",
-        "KAFKA.md 4.5, KAFKA-15608",
+        "KAFKA-15608, rules: log.md#cutting-the-end",
         (
             Edit(
                 LOG,
@@ -212,14 +212,14 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "producers stay when a log is cut",
-        "KAFKA.md 6.2",
+        "rules: producers.md#producer-state",
         LOG,
         "        if not self._producers.truncate(offset):\n            self._replay_producers()\n",
         "",
     ),
     one(
         "producers are forgotten by a restart",
-        "KAFKA.md 6.2",
+        "rules: producers.md#producer-state",
         RECOVERY,
         "        replay_producers(self._runtime, self._directory, segments, snapshots, producers,"
         " end)\n",
@@ -237,7 +237,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a producer's gaps are accepted",
-        "KAFKA.md 6.2",
+        "rules: producers.md#sequences",
         "log/producers.py",
         "        return ACCEPTED if first == expected else _OUT_OF_ORDER\n\n    def update",
         "        return ACCEPTED if expected >= 0 else _OUT_OF_ORDER\n\n    def update",
@@ -266,7 +266,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "an old ISR replaces a newer one",
-        "KAFKA.md 4.6",
+        "rules: replication.md#refusing-an-isr",
         "core/isr.py",
         "    if wanted.partition_epoch < partition.partition_epoch:\n"
         "        return ErrorCode.INVALID_UPDATE_VERSION\n",
@@ -285,14 +285,14 @@ NODES: tuple[Mutation, ...] = (
     # -- the quorum -------------------------------------------------------------------------------
     one(
         "a vote is answered before it is saved",
-        "KAFKA.md 5.6",
+        "rules: quorum.md#saved-before-said",
         QUORUM,
         "        if self._durable_version < self._version:\n            self._held",
         "        if self._durable_version < -1:\n            self._held",
     ),
     one(
         "votes are forgotten by a restart",
-        "KAFKA.md 5.6",
+        "rules: quorum.md#saved-before-said",
         QUORUM,
         "            self.leader_id, self.voted = saved.leader_id, saved.voted\n",
         "            self.leader_id = saved.leader_id\n",

@@ -74,7 +74,10 @@ LINES = [
     ],
 )
 def test_describe_is_kafkas_byte_for_byte(filters: Filters, expected: list[str]) -> None:
-    """Goal: scripts that read kafka-topics read us (KAFKA.md 12.6). Method: each filter."""
+    """Goal: scripts that read kafka-topics read us, by each filter.
+
+    Rules: tools.md#describing-topics.
+    """
     assert list(describe([TOPIC], CONFIGS, {0, 1, 2}, filters)) == expected
 
 

@@ -1,10 +1,11 @@
-"""The last replica standing loses power (KAFKA.md 11.3): who may lead then, and what is lost.
+"""The last replica standing loses power: who may lead then, and what is lost.
 
 Goal: with eligible leader replicas and min.insync.replicas=2 nothing acknowledged is lost; without
 them, or with 1, it is, and the loss is seen. Method: the ISR is shrunk to its leader by cutting the
 links to its followers; then its machine loses power and with it all that was not synced. The whole
 node runs, on virtual time. Seen to fail: with `_eligible` in `core.elections` returning nobody the
 first test loses values; with `lost` left out of `core.brokers.register` the last takes 0 for whole.
+Rules: losses.md#the-last-replica-standing, elections.md#proof-of-a-clean-stop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The proof that a broker stopped in good order outlives starts that come to nothing.
 
-Goal: who has it stays eligible to lead (KAFKA.md 4.9), so a start that never reached a controller,
-or found its port taken, must not use it up: nothing was written meanwhile. Seen to fail: with the
+Goal: who has it stays eligible to lead, so a start that never reached a controller, or found its
+port taken, must not use it up: nothing was written meanwhile. Seen to fail: with the
 epoch of the registration alone in the mark, and with no mark after a port that was taken.
 """
 

@@ -1,6 +1,7 @@
-"""Goal: the controller refuses an ISR for the first reason that holds, in KAFKA.md 4.6's order.
+"""Goal: the controller refuses an ISR for the first reason that holds.
 
 Method: a request that is right is spoilt in one or two ways; of two, the earlier check must win.
+Rules: replication.md#refusing-an-isr.
 """
 
 from __future__ import annotations

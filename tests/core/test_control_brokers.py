@@ -1,6 +1,8 @@
-"""Goal: who is registered, fenced, unfenced and let go follows KAFKA.md 5.2.
+"""Goal: who is registered, fenced, unfenced and let go follows the rules.
 
 Method: brokers are driven with requests and a clock that is a number.
+Rules: brokers.md#registration, brokers.md#heartbeats, brokers.md#fencing,
+brokers.md#controlled-shutdown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Goal: whatever brokers do, and in whatever order, no decision breaks what keeps records safe.
 
 Method: random lives of a cluster, with and without eligible leader replicas; after every batch of
-records the invariants of KAFKA.md 4.1, 4.9 and 5.3 are asked of every partition. Unclean election
-is off: whoever leads was in the ISR before, or eligible, or is marked as what may have lost.
+records the invariants are asked of every partition. Unclean election is off: whoever leads was in
+the ISR before, or eligible, or is marked as what may have lost.
+Rules: replication.md#invariants, elections.md#order, elections.md#eligible-leader-replicas.
 
 In the lives with eligible replicas a model of the logs goes along: what is committed, by the
 leader's rule (all of the ISR have it, and the ISR is not short), and how far each replica has got.

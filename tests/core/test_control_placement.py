@@ -1,6 +1,6 @@
 """Goal: replicas are spread over racks and brokers, leaders evenly, the same for the same seed.
 
-Method: tables and properties over generated clusters (KAFKA.md 5.4).
+Method: tables and properties over generated clusters (rules: topics.md#placement).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Goal: elections, departures and returns end as KAFKA.md 5 and EXPERIMENTS.md C1, C2, C9 say.
+"""Goal: elections, departures and returns end as the rules say.
+
+The first line of each file says which story it is; one-broker-down, two-brokers-down and
+unclean-election are those of `holdfast prove`. Rules: elections.md#order, brokers.md#fencing.
 
 Method: golden transcripts. `--rewrite` writes what happened into the files; review it as a diff.
 """

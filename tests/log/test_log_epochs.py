@@ -1,4 +1,7 @@
-"""Epoch look-ups answer as KAFKA.md 4.5 says, and the cache stays true through truncations."""
+"""Epoch look-ups answer as they must, and the cache stays true through truncations.
+
+Rules: log.md#epoch-look-up, log.md#epoch-cache.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Idempotence in one partition (KAFKA.md 6.2): duplicates, order, epochs, expiry, truncation."""
+"""Idempotence in one partition: duplicates, order, epochs, expiry, truncation.
+
+Rules: producers.md#sequences, producers.md#duplicates, producers.md#producer-state.
+"""
 
 from __future__ import annotations
 

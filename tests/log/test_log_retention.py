@@ -1,4 +1,7 @@
-"""Retention by time, by size and by log start, and the removal that follows (KAFKA.md 3.4)."""
+"""Retention by time, by size and by log start, and the removal that follows.
+
+Rules: log.md#retention.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Replicas that have parted find each other again (KIP-101, KIP-279, KIP-595; KAFKA.md 4.5, 11.2).
+"""Replicas that have parted find each other again (KIP-101, KIP-279, KIP-595).
 
 Goal: whatever elections came before, with appends in between or without, a follower that asks its
 leader ends with the leader's records, in a bounded number of rounds, and keeps all that both had.
 Method: real partitions over real logs on a disk in memory; a history of elections and appends, then
 the follower's own loop of asking and truncating, without a network.
+Rules: replication.md#diverging-logs, replication.md#truncation, losses.md#replication-traps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Every refusal of every API can be said in every version (KAFKA.md 1.3, 9).
+"""Every refusal of every API can be said in every version.
 
 Goal: no client waits for an answer that its version has no words for, and no mistake of ours in
 this costs anybody else theirs. Method: every refusal, encoded; and an answer that can't be.
+Rules: errors.md#an-answer-in-every-version.
 """
 
 from __future__ import annotations

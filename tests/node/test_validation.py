@@ -1,7 +1,8 @@
-"""What a client may append (KAFKA.md 2.3), rule by rule.
+"""What a client may append, rule by rule.
 
 Goal: each bad batch gets its own error and nothing else does. Method: real batches, built and then
 damaged in one place; the settings of the topic in a table.
+Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Owns a model of everything around `core.quorum`: messages that are late, lost or repeated, disks
 that forget what was not synced, processes that die between two effects. Every step is checked
-against what KRaft's own simulation checks (KAFKA.md 5.6). Milliseconds are simulated; a schedule of
-a minute costs some hundredths of a second, so thousands can be run.
+against the invariants (rules: quorum.md#quorum-invariants). Milliseconds are simulated; a schedule
+of a minute costs some hundredths of a second, so thousands can be run.
 """
 
 from __future__ import annotations

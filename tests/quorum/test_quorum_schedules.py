@@ -1,6 +1,6 @@
 """Thousands of schedules of the pure quorum: one leader an epoch, nothing committed is ever lost.
 
-Goal: the invariants of KRaft's own simulation (KAFKA.md 5.6) hold under kills, power cuts, cuts of
+Goal: the invariants (rules: quorum.md#quorum-invariants) hold under kills, power cuts, cuts of
 links in one and both directions, lost and repeated messages; and once all is well, everybody
 follows one leader. Method: `quorum_world`, each seed its own schedule.
 Seen to fail when a vote is answered before it is saved, when the leader counts its own unsynced

@@ -142,7 +142,7 @@ def test_without_two_of_three_only_changes_of_metadata_stop() -> None:
 
 
 def test_one_that_is_cut_off_resigns_and_decides_nothing_more() -> None:
-    """EXPERIMENTS C16: it still hears brokers, and must not take anything from them for good."""
+    """Goal: it still hears brokers, and must not take anything from them for good."""
 
     async def story(cluster: SimulatedCluster) -> None:
         old = active(cluster)

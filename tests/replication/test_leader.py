@@ -1,8 +1,10 @@
-"""The rules of a partition's leader, one by one (KAFKA.md 4.3 to 4.7).
+"""The rules of a partition's leader, one by one.
 
 Goal: each rule that keeps acknowledged records safe holds by itself. Method: a leader is driven
 with numbers, as the node drives it; no log, no clock, no network. Each test names the trap that it
 guards; each was seen to fail with its rule taken out.
+Rules: replication.md#caught-up, replication.md#high-watermark, replication.md#joining-the-isr,
+replication.md#leaving-the-isr, replication.md#a-refused-isr, produce.md#acknowledgement.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def test_a_joiner_in_flight_counts_and_a_leaver_in_flight_still_counts() -> None
 
 
 def test_a_replica_that_may_join_is_not_overtaken() -> None:
-    """The controller may have granted it already, and this leader not know yet (KAFKA.md 4.4)."""
+    """The controller may have granted it already, and this leader not know yet."""
     leader = elected(isr=(1, 2))
     fetch(leader, 2, 0)
     fetch(leader, 3, 0)  # at the log end: caught up

@@ -1,9 +1,10 @@
-"""Goal: what DeleteRecords has answered is gone everywhere, and stays gone (KAFKA.md 3.5).
+"""Goal: what DeleteRecords has answered is gone everywhere, and stays gone.
 
 Method: three brokers on virtual time; the leader is asked, then leaders change, machines lose their
 power and followers are cut off, and each replica's log start is looked at.
 Seen to fail: with a low watermark that looks at the leader alone, with a follower that does not
 take over the leader's log start, and without the checkpoint that is written before the answer.
+Rules: log.md#deleting-records.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Goal: consumers read from the replica in their rack, and see what is committed there only.
 
 Method: three brokers in three racks on virtual time, Kafka's RackAwareReplicaSelector, fetches as a
-consumer sends them (KAFKA.md 4.8). Seen to fail: with replicas outside of the ISR, or behind the
-offset, offered; with followers that refuse consumers; and with followers that hear of a new high
-watermark only when their fetch expires.
+consumer sends them. Seen to fail: with replicas outside of the ISR, or behind the offset, offered;
+with followers that refuse consumers; and with followers that hear of a new high watermark only when
+their fetch expires. Rules: fetch.md#nearest-replica.
 """
 
 from __future__ import annotations

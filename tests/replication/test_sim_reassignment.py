@@ -221,7 +221,7 @@ async def _delete_topic(client: ClusterClient, name: str) -> None:
 
 
 def test_one_replica_becomes_three_under_load_and_survives_the_first() -> None:
-    """C37: raise the replication factor from 1 to 3; then the first replica's broker dies."""
+    """Goal: raise the replication factor from 1 to 3; then the first replica's broker dies."""
     world = World(3)
 
     async def main() -> None:
@@ -250,7 +250,7 @@ def test_one_replica_becomes_three_under_load_and_survives_the_first() -> None:
 
 @pytest.mark.slow
 def test_a_broker_joins_takes_its_share_under_load_and_is_killed_in_the_middle() -> None:
-    """C36: everything is spread over one broker more, which loses its power on the way."""
+    """Goal: everything is spread over one broker more, which loses its power on the way."""
 
     async def story(cluster: SimulatedCluster, work: Workload) -> None:
         new = cluster.brokers[-1]

@@ -180,7 +180,7 @@ def test_clock_and_runtime() -> None:
 
 @pytest.mark.process
 def test_import_brings_nothing_that_asyncio_does_not() -> None:
-    """A node starts in milliseconds; each of these would cost some (PERFORMANCE.md)."""
+    """A node starts in milliseconds; each of these would cost some (docs/design/runtime.md)."""
     code = """
 import asyncio, dataclasses, sys
 before = set(sys.modules)

@@ -1,8 +1,9 @@
-"""More of replication's known traps (KAFKA.md 11.1, 11.2), each at the one moment that matters.
+"""More of replication's known traps, each at the one moment that matters.
 
 Goal: what has lost, doubled or blocked something in a Kafka-like system once does not here. Method:
 unmodified nodes on the virtual-time loop; links are cut, clogged or reset and processes killed or
 paused. Each test says with which fix taken out it was seen to fail.
+Rules: losses.md#jepsen, losses.md#replication-traps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Replication's known traps (KAFKA.md 11.1 to 11.3), each played out on unmodified nodes.
+"""Replication's known traps, each played out on unmodified nodes.
 
 Goal: each scenario has lost, changed or blocked something in a Kafka-like system once. Method:
 three brokers and a controller on the virtual-time loop; links are cut and processes killed at the
 one moment that matters; then every replica, offset and answer is looked at. Times are virtual.
+Rules: losses.md#jepsen, losses.md#replication-traps, losses.md#the-last-replica-standing.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Admin:
 
     def topic_names(self) -> dict[str, bool]:
         """All topics by name, sorted; true for internal ones."""
-        from holdfast.wire.messages.metadata import MetadataRequest  # noqa: PLC0415 - see DESIGN
+        from holdfast.wire.messages.metadata import MetadataRequest  # noqa: PLC0415 - start-up
 
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = self._driver.send(request)

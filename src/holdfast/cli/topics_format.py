@@ -1,4 +1,7 @@
-"""How topics are shown: byte for byte as kafka-topics --describe does (KAFKA.md 12.6). Pure."""
+"""How topics are shown: byte for byte as kafka-topics --describe does. Pure.
+
+Rules: tools.md#describing-topics.
+"""
 
 from __future__ import annotations
 

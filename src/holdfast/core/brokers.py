@@ -1,7 +1,10 @@
 """Brokers come, stay and go: registration, heartbeats, sessions, controlled shutdown.
 
-Owns who is fenced and when (KAFKA.md 5.2). The clock comes in as a number. What a broker's coming
+Owns who is fenced and when. The clock comes in as a number. What a broker's coming
 or going means for partitions is for `elections`.
+
+Rules: brokers.md#registration, brokers.md#heartbeats, brokers.md#fencing,
+brokers.md#controlled-shutdown.
 """
 
 from __future__ import annotations
@@ -46,7 +49,10 @@ UNFENCE: Final = -1
 
 
 def register(state: ControllerState, request: BrokerRegistrationRequest, now_ms: int) -> Decision:
-    """Admit one start of a broker. Its epoch is the offset of its registration record."""
+    """Admit one start of a broker. Its epoch is the offset of its registration record.
+
+    Rules: brokers.md#registration, brokers.md#broker-epoch.
+    """
     refusal = _refuse_registration(state, request, now_ms)
     if refusal is not ErrorCode.NONE:
         return Decision(BrokerRegistrationResponse(error_code=refusal))
@@ -85,7 +91,8 @@ def register(state: ControllerState, request: BrokerRegistrationRequest, now_ms:
     records.append(record)
     if not again:
         # A crash may be noticed by the next start before the session has run out. Who can't prove
-        # that it stopped in good order may have lost what it had not synced (KAFKA.md 4.9).
+        # that it stopped in good order may have lost what it had not synced (rules:
+        # elections.md#proof-of-a-clean-stop).
         clean = known is not None and request.previous_broker_epoch == known.epoch
         records.extend(leave_all(state, request.broker_id, lost=state.elr_enabled and not clean))
     state.presences[request.broker_id] = Presence(epoch, now_ms)
@@ -270,7 +277,10 @@ def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest) 
 
 
 def allocate_producer_ids(state: ControllerState, request: AllocateProducerIdsRequest) -> Decision:
-    """Hand out the next block of producer ids; it is in the log before anybody may use it."""
+    """Hand out the next block of producer ids; it is in the log before anybody may use it.
+
+    Rules: producers.md#producer-ids.
+    """
     broker = state.image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

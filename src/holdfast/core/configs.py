@@ -240,7 +240,10 @@ def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:
 
 
 def _refuse_min_insync(state: ControllerState, resource: ConfigResource, step: _Step) -> str | None:
-    """With eligible leader replicas all nodes have to agree on min.insync.replicas at any time."""
+    """With eligible leader replicas all nodes have to agree on min.insync.replicas at any time.
+
+    Rules: elections.md#one-min-isr.
+    """
     kind, name = resource
     if step.name != MIN_INSYNC or kind != ResourceType.BROKER or not state.elr_enabled:
         return None

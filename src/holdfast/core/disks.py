@@ -2,6 +2,8 @@
 
 Owns AssignReplicasToDirs and the offline directories of a heartbeat (KIP-858). What is told here is
 what keeps an empty disk, in the place of the one that held a replica, from being taken for it.
+
+Rules: elections.md#recorded-directories.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Who leads a partition, and what its ISR is, after something has changed (KAFKA.md 5.3).
+"""Who leads a partition, and what its ISR is, after something has changed.
 
 Owns the one way in which a PartitionChange record comes about. It answers "what should this
 partition be now"; whether to ask is for others: sessions, shutdowns, AlterPartition, ElectLeaders.
+
+Rules: elections.md#order, elections.md#eligible-leader-replicas,
+elections.md#last-member-of-the-isr.
 """
 
 from __future__ import annotations
@@ -154,8 +157,8 @@ def change(
     `isr` is the ISR that is wanted, by default the present one. `min_insync` is None in a cluster
     without eligible leader replicas: there the ISR keeps its last member, who alone may lead
     without loss. With them the ISR may become empty, and who leaves it while it is short of
-    `min_insync` stays eligible, for nothing is committed without it (KAFKA.md 4.9). `lost` may
-    lack what they had, and are neither.
+    `min_insync` stays eligible, for nothing is committed without it. `lost` may lack what they
+    had, and are neither.
 
     `replica_set` is who should hold the partition, by default as it is; with all of a
     reassignment's target in the ISR the reassignment is completed on the way. `directory_of` says
@@ -192,7 +195,8 @@ def change(
     assert set(wanted) <= set(partition.replicas), "an ISR with a stranger in it"
     assert verdict.leader == NO_LEADER or verdict.leader in wanted, "a leader outside its ISR"
     shrunk = not set(before.replicas) <= set(members.replicas)
-    # Whoever goes must not be counted by the leader any more, so its epoch ends (KAFKA.md 5.5).
+    # Whoever goes must not be counted by the leader any more, so its epoch ends (rules:
+    # topics.md#completed-reassignment).
     if verdict.leader != partition.leader or (record.replicas is not None and shrunk):
         record.leader = verdict.leader
     if wanted != partition.isr:
@@ -354,6 +358,7 @@ def clear_eligible(
 
     That is due when min.insync.replicas changes: what is committed from then on they need not
     hold. Where nobody leads nothing can be committed, so there they stay: they are all there is.
+    Rules: elections.md#one-min-isr.
     """
     if not state.elr_enabled:
         return []
@@ -384,6 +389,7 @@ def balance(state: ControllerState, *, changes_max: int = 1000) -> list[Partitio
     """Give leadership back to the preferred leaders that may have it, at most so many at a time.
 
     Like Kafka's own controller, this does not wait for an imbalance of so many percent.
+    Rules: elections.md#preferred-leader.
     """
     records: list[PartitionChangeRecord] = []
     for partition in state.image.partitions():

@@ -1,11 +1,13 @@
 """The metadata image: what the metadata log says, after a number of its records.
 
-Owns the meaning of every metadata record (KAFKA.md 5.1). Brokers, the controller and tests all
+Owns the meaning of every metadata record. Brokers, the controller and tests all
 learn the cluster's state from here and from nowhere else. It never decides anything, and it never
 refuses: a record that contradicts the image is a damaged log, so it fails an assertion.
 
 The image is changed in place by `apply`, which returns what changed; what hangs in it (a
 `Partition`, a `Broker`) is immutable, so that whoever keeps an old one can compare.
+
+Rules: metadata-log.md#record-meanings.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Broker:
 
     @property
     def active(self) -> bool:
-        """May lead and may be in an ISR (KAFKA.md 5.3, KIP-841)."""
+        """Whether it may lead and be in an ISR (rules: elections.md#acceptable-leaders)."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_directory(self, directory: bytes) -> bool:
@@ -364,7 +366,7 @@ def changed_partition(before: Partition, record: MetadataRecord) -> Partition:
     """The partition after a PartitionChangeRecord.
 
     Every change raises the partition epoch; naming a leader, even the same one, raises the leader
-    epoch (KAFKA.md 5.1).
+    epoch (rules: metadata-log.md#epochs-of-a-partition).
     """
     isr, replicas = record.isr, record.replicas
     removing, adding = record.removing_replicas, record.adding_replicas

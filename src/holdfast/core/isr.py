@@ -1,7 +1,9 @@
 """AlterPartition: a leader asks for another ISR, and the controller says whether it may be.
 
-Owns the checks of KAFKA.md 4.6, in their order: which code comes first tells the leader whether its
-request was refused for good, or whether its own knowledge is old.
+Owns the checks and their order: which code comes first tells the leader whether its request was
+refused for good, or whether its own knowledge is old.
+
+Rules: replication.md#refusing-an-isr.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def _alter_one(
     )
     after = partition if record is None else changed_partition(partition, record)
     if after.leader != requester:
-        # Applied, and yet told as an error: the leader must not go on as one (KAFKA.md 4.6).
+        # Applied, and yet told as an error: the leader must not go on as one.
         return _refused(index, ErrorCode.NEW_LEADER_ELECTED), record
     answer = ResponsePartitionData(
         partition_index=index,

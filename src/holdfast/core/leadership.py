@@ -1,6 +1,8 @@
 """ElectLeaders: an operator asks for the preferred leaders back, or for unclean ones.
 
 Owns that request only; elections that nobody has to ask for are in `elections`.
+
+Rules: elections.md#elections-on-request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Where the replicas of new partitions go: striped over racks, then over brokers (KAFKA.md 5.4).
+"""Where the replicas of new partitions go: striped over racks, then over brokers.
 
 Owns the spreading of leaders and replicas. It looks at nothing but the brokers it is given, and its
 chance comes in as a number, so the same number places the same way.
+
+Rules: topics.md#placement.
 """
 
 from __future__ import annotations

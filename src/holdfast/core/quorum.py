@@ -1,6 +1,6 @@
 """One voter of the metadata quorum as a state machine: who leads in which epoch, what is committed.
 
-Owns role, epoch, vote and high watermark (KAFKA.md 5.6; KIP-595, KIP-996). One event in, ordered
+Owns role, epoch, vote and high watermark (KIP-595, KIP-996). One event in, ordered
 effects out. No clock, no chance, no file: the time comes in as a number, timers go out with the
 part that is to be drawn, and what must be saved first holds back what depends on it, here and not
 at the rim. Must never count what is not durable: neither a vote nor a record.
@@ -106,7 +106,7 @@ class Quorum:
     # -- events: life --------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Take up the role that what was saved leaves us (KAFKA.md 5.6)."""
+        """Take up the role that what was saved leaves us (rules: quorum.md#a-restarted-leader)."""
         alone = self._alone
         if self.leader_id == self.key.node_id:
             if alone:
@@ -416,7 +416,10 @@ class Quorum:
         self._losses = 0
 
     def _resign(self) -> None:
-        """Stop leading; the voter that has most of the log should stand first."""
+        """Stop leading; the voter that has most of the log should stand first.
+
+        Rules: quorum.md#handing-over.
+        """
         ranked = sorted(
             self.voters.others(self.key.node_id),
             key=lambda voter: (-self._acknowledged(voter.key), voter.node_id),
@@ -428,7 +431,10 @@ class Quorum:
         self._set_election_timer()
 
     def _check_quorum(self, now_ms: int) -> None:
-        """Step down when a majority was not heard for 1.5 x the fetch time-out."""
+        """Step down when a majority was not heard for 1.5 x the fetch time-out.
+
+        Rules: quorum.md#check-quorum.
+        """
         limit_ms = self._quorum_ms
         if not self._started:
             self._effects.append(SetTimer(limit_ms))
@@ -452,12 +458,16 @@ class Quorum:
         return fixed and voters.find(candidate.node_id) is None
 
     def _would_vote(self, log_end: LogEnd) -> bool:
-        """Answer to a pre-vote: not while we hear from a leader, ourselves included."""
+        """Answer to a pre-vote: not while we hear from a leader, ourselves included.
+
+        Rules: quorum.md#pre-votes.
+        """
         if self.role is Role.LEADER or (self.role is Role.FOLLOWER and self._fetched):
             return False
         return log_end >= self.log_end
 
     def _may_vote(self, candidate: ReplicaKey, log_end: LogEnd) -> bool:
+        """Whether a candidate of our epoch gets our vote (rules: quorum.md#votes)."""
         if self.leader_id != NOBODY:
             return False
         if self.voted is not None:
@@ -501,7 +511,10 @@ class Quorum:
         return progress.acknowledged if progress is not None else 0
 
     def _advance(self) -> None:
-        """Commit what a majority has durably, once that includes a record of our own epoch."""
+        """Commit what a majority has durably, once that includes a record of our own epoch.
+
+        Rules: quorum.md#commits.
+        """
         ends = [
             self.durable_end if voter.is_replica(self.key) else self._acknowledged(voter.key)
             for voter in self.voters.voters

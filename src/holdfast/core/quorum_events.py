@@ -16,7 +16,7 @@ NOBODY: Final = -1
 
 
 class Role(Enum):
-    """What a replica of the metadata log is in its epoch (KAFKA.md 5.6)."""
+    """What a replica of the metadata log is in its epoch (rules: quorum.md#roles)."""
 
     UNATTACHED = auto()  # knows no leader; may have voted
     FOLLOWER = auto()
@@ -76,7 +76,7 @@ class Progress:
 class Persist:
     """Save this so that it survives a power cut, then say `persisted(version)`.
 
-    Nothing that depends on it is asked for before.
+    Nothing that depends on it is asked for before. Rules: quorum.md#saved-before-said.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from (KIP-392, KAFKA.md 4.8).
+"""Which replica a consumer should read from (rules: fetch.md#nearest-replica).
 
 Owns the choice that Kafka's RackAwareReplicaSelector makes, from what a leader knows. It never
 sends anybody to a replica that may not have the offset.

@@ -1,8 +1,10 @@
 """AlterPartitionReassignments and ListPartitionReassignments: partitions move to other brokers.
 
-Owns the refusals of KAFKA.md 5.5, with messages that say what to do. Moving a partition means first
-adding replicas, then, when all of the target are in sync, dropping the others: that last step is
-in `elections.change`, which every change of an ISR goes through.
+Owns the refusals, with messages that say what to do. Moving a partition means first adding
+replicas, then, when all of the target are in sync, dropping the others: that last step is in
+`elections.change`, which every change of an ISR goes through.
+
+Rules: topics.md#reassignment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The replicas of a partition while they are changed: who is added, who leaves, when it is done.
 
-Owns the arithmetic of KAFKA.md 5.5. It knows no cluster and makes no records: `reassignment` takes
-the requests, and `elections.change` writes down what comes of them.
+Owns the arithmetic. It knows no cluster and makes no records: `reassignment` takes the requests,
+and `elections.change` writes down what comes of them.
+
+Rules: topics.md#reassignment, topics.md#completed-reassignment, topics.md#cancelled-reassignment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Leader-side replication of one partition: the ISR, the high watermark, and what to ask for.
 
-Owns what the leader knows in one leader epoch and every rule about it (KAFKA.md 4.3-4.7). Numbers
-in, values out: it never touches a log, a socket, a clock or the metadata.
+Owns what the leader knows in one leader epoch and every rule about it. Numbers in, values out:
+it never touches a log, a socket, a clock or the metadata.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Proposal:
 
 
 class Reaction(Enum):
-    """What to do after the controller refused an ISR (KAFKA.md 4.6)."""
+    """What to do after the controller refused an ISR (rules: replication.md#a-refused-isr)."""
 
     FORGET = auto()  # known not to have been applied: back to the committed ISR
     AWAIT_METADATA = auto()  # it knows better: stay pending until its metadata comes
@@ -107,7 +107,10 @@ class Leader:
         high_watermark: int,
         now_ms: int,
     ) -> Leader:
-        """Begin a leader epoch: nothing that was known of the followers counts any more."""
+        """Begin a leader epoch: nothing that was known of the followers counts any more.
+
+        Rules: replication.md#new-leader.
+        """
         assert node in isr, "a leader is in its own ISR"
         assert high_watermark <= log_end, "the high watermark never passes the log end"
         leader = cls(
@@ -142,7 +145,9 @@ class Leader:
     ) -> bool:
         """Note a fetch by a follower: it holds all before `offset`. True when the HW moved.
 
-        Called after the read, and never for a fetch that was answered with a diverging epoch.
+        Called once the fetch is known to agree with our log, and never for one that is answered
+        with a diverging epoch.
+        Rules: replication.md#a-fetch-acknowledges, replication.md#caught-up.
         """
         follower = self.followers[node]
         if offset >= self.log_end:
@@ -162,6 +167,7 @@ class Leader:
         It stands still under min ISR (KIP-966): what acks=1 wrote there stays invisible. It waits
         for a replica outside of the ISR that is near and may join, so that one whose joining the
         controller has granted, and this leader not yet learnt, is never overtaken.
+        Rules: replication.md#high-watermark.
         """
         if len(self.isr) < self.min_insync:
             return False
@@ -179,9 +185,9 @@ class Leader:
         return True
 
     def low_watermark(self, log_start: int) -> int:
-        """The least log start of this leader and of all replicas that are alive (KAFKA.md 3.5).
+        """The least log start of this leader and of all replicas that are alive.
 
-        -1 while one of them has not fetched in this epoch.
+        -1 while one of them has not fetched in this epoch. Rules: log.md#deleting-records.
         """
         starts = [each.log_start for each in self.followers.values() if each.eligible]
         return min(log_start, *starts) if starts else log_start
@@ -201,11 +207,17 @@ class Leader:
 
     @property
     def has_enough_replicas(self) -> bool:
-        """Whether acks=all may be accepted: the committed ISR has at least min ISR members."""
+        """Whether acks=all may be accepted: the committed ISR has at least min ISR members.
+
+        Rules: produce.md#too-few-replicas.
+        """
         return len(self.isr) >= self.min_insync
 
     def acknowledgement(self, required: int) -> ErrorCode | None:
-        """Answer an acks=all append whose records end before `required`; None: not yet."""
+        """Answer an acks=all append whose records end before `required`; None: not yet.
+
+        Rules: produce.md#acknowledgement.
+        """
         if self.high_watermark < required:
             return None
         if self.maximal_isr_size >= self.min_insync:
@@ -223,7 +235,7 @@ class Leader:
 
         While the ISR is below its minimum the high watermark stands still, so that "holds all
         that is committed" would admit a laggard that is thrown out again (KAFKA-19996): there it
-        has to be caught up as well.
+        has to be caught up as well. Rules: replication.md#joining-the-isr.
         """
         follower = self.followers[node]
         if self.pending is not None or node in self.isr or not follower.may_count:
@@ -239,7 +251,10 @@ class Leader:
         return self._propose(Change.EXPAND, (*self.isr, node))
 
     def propose_leave(self, now_ms: int) -> Proposal | None:
-        """The shrinking by all who are out of sync; None when there are none or one is pending."""
+        """The shrinking by all who are out of sync; None when there are none or one is pending.
+
+        Rules: replication.md#leaving-the-isr.
+        """
         if self.pending is not None:
             return None
         kept = tuple(n for n in self.isr if n == self.node or self.is_caught_up(n, now_ms))
@@ -248,7 +263,8 @@ class Leader:
     def propose_recovered(self) -> Proposal | None:
         """Tell the controller that this leader may be followed; None while anything is pending.
 
-        What it has is what there is: nothing is left to recover from (KAFKA.md 5.3).
+        What it has is what there is: nothing is left to recover from (rules:
+        elections.md#recovery).
         """
         return None if self.pending is not None else self._propose(Change.RECOVER, self.isr)
 
@@ -264,6 +280,7 @@ class Leader:
         """Take over a committed ISR, from an answer or from the metadata, whichever is newer.
 
         True when the high watermark moved. An equal or older partition epoch changes nothing.
+        Rules: replication.md#a-granted-isr.
         """
         if partition_epoch <= self.partition_epoch:
             return False

@@ -1,8 +1,8 @@
 """A metadata image as records, and what differs between two images.
 
-Owns the way from an image to the records that make it again (KAFKA.md 5.1), the name of a snapshot,
-and the delta between an image and the one that takes its place. Files and bytes are not its
-business, and it never changes an image but the one that `replace_image` is told to.
+Owns the way from an image to the records that make it again (rules: metadata-log.md#snapshots), the
+name of a snapshot, and the delta between an image and the one that takes its place. Files and bytes
+are not its business, and it never changes an image but the one that `replace_image` is told to.
 
 That nothing of an image is forgotten here is what `tests/snapshots` looks after: an image made of
 its own records must be equal to it, whatever fields the dataclasses of `image` may get.

@@ -2,8 +2,8 @@
 
 Owns the controller's image, which runs ahead of the committed one up to the end of its log, and
 what it knows of brokers beyond the log: when each was last heard and how far it has read. A
-decision is the records to append and the answer to give once they are committed (DESIGN.md, "State
-machines over a log"). Nothing here appends or waits.
+decision is the records to append and the answer to give once they are committed
+(docs/design/control-plane.md). Nothing here appends or waits.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class ControllerState:
         return now_ms - presence.heard_ms <= self.settings.broker_session_timeout_ms
 
     def unclean_allowed(self, topic: str) -> bool:
-        """Whether a replica outside the ISR may lead this topic's partitions (KAFKA.md 5.3).
+        """Whether a replica outside the ISR may lead this topic's partitions.
 
         Strongest first: the topic's own, this controller's dynamic one, the dynamic default of the
-        cluster, the properties file.
+        cluster, the properties file. Rules: elections.md#unclean-election.
         """
         value = self._dynamic(topic, UNCLEAN_ELECTION)
         if value is not None:
@@ -113,7 +113,10 @@ class ControllerState:
 
     @property
     def elr_enabled(self) -> bool:
-        """Whether this cluster keeps eligible leader replicas (KAFKA.md 4.9)."""
+        """Whether this cluster keeps eligible leader replicas.
+
+        Rules: elections.md#eligible-leader-replicas.
+        """
         return self.image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
     def min_insync(self, topic: str) -> int:

@@ -4,6 +4,8 @@ Owns KIP-853's rules. A set is in force from the moment its record is appended, 
 and no longer once the record is truncated. One change at a time, of one voter, by a leader that has
 committed something of its own epoch: then any majority of the old set and any of the new one
 overlap. Nothing here appends, and nothing here counts votes.
+
+Rules: quorum.md#changing-voters.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The small files of a log directory and of a partition, in Apache Kafka's formats.
 
 Owns their text and nothing else: when they are written is the business of `directories`.
+
+Rules: log.md#files.
 """
 
 from __future__ import annotations

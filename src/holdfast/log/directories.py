@@ -537,7 +537,7 @@ class LogDirectories:
         """Close every replica; return the directories where one could not be written whole.
 
         Their marker would be a lie, and who believed it could elect a replica that lacks what
-        was committed (KAFKA.md 4.9).
+        was committed (rules: elections.md#proof-of-a-clean-stop).
         """
         unwritten: set[str] = set()
         closing: list[tuple[Log, asyncio.Future[None]]] = []

@@ -1,6 +1,8 @@
-"""Which leader epoch began where (KIP-101, KAFKA.md 4.5), and the text of its checkpoint.
+"""Which leader epoch began where (KIP-101), and the text of its checkpoint.
 
 Owns the answers to epoch look-ups. Pure: the log writes the text when it must be durable.
+
+Rules: log.md#epoch-cache, log.md#epoch-look-up.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ UNDEFINED: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """Answer of an epoch look-up (KAFKA.md 4.5); (-1, -1) is undefined."""
+    """Answer of an epoch look-up; (-1, -1) is undefined."""
 
     epoch: int
     end: int

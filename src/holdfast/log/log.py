@@ -278,7 +278,10 @@ class Log:
         return self._producers.expire(now_ms, expiration_ms)
 
     def _writable(self, size: int, first: int, last: int, timestamp: int) -> Segment:
-        """Return the segment for so many bytes, rolling if it is full or old (KAFKA.md 3.2)."""
+        """Return the segment for so many bytes, rolling if it is full or old.
+
+        Rules: log.md#rolling.
+        """
         try:
             if self._segments.active.size and (
                 self._is_over(size, last, timestamp)
@@ -452,7 +455,7 @@ class Log:
         self._epochs.assign(epoch, self._end)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
-        """Look an epoch up (KAFKA.md 4.5, the table)."""
+        """Look an epoch up (rules: log.md#epoch-look-up)."""
         return self._epochs.end_of(epoch, self._end)
 
     def epoch_at(self, offset: int) -> int:
@@ -465,6 +468,7 @@ class Log:
         """Throw away everything from `offset` on. A batch that straddles it goes whole.
 
         At the end it throws away no data, but an epoch that began there: call it even then.
+        Rules: log.md#cutting-the-end.
         """
         self._check()
         if offset >= self._end:

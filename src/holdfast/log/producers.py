@@ -1,7 +1,9 @@
-"""What each producer wrote last to one partition (KAFKA.md 6.2), and the snapshot's bytes.
+"""What each producer wrote last to one partition and the snapshot's bytes.
 
 Owns duplicate detection and the order of sequences. Pure; leader and followers build the same
 state from the same batches.
+
+Rules: producers.md#sequences, producers.md#duplicates, producers.md#producer-state.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Opening a replica: what is on disk, what can be trusted, what is rebuilt (KAFKA.md 3.3).
+"""Opening a replica: what is on disk, what can be trusted, what is rebuilt.
 
 Owns the rules after a crash. Runs before the replica serves; every repair is logged. OSError: the
 disk failed.
+
+Rules: log.md#recovery, log.md#high-watermark-after-a-start.
 """
 
 from __future__ import annotations

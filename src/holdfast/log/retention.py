@@ -1,8 +1,10 @@
-"""Whether the oldest segment of a log may be deleted, and why (KAFKA.md 3.4).
+"""Whether the oldest segment of a log may be deleted, and why.
 
 Owns the rule alone; `Log.retention` carries it out. A segment is as old as the largest timestamp of
 its records, whoever wrote it: what is filled in later with honest old timestamps expires at once,
 as in Apache Kafka. Where no record has any, the last write to its file counts.
+
+Rules: log.md#retention.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Finding records by timestamp: the one place in the log that looks into a batch.
 
 Owns ListOffsets' walks. Off the hot path; each call opens one batch at most.
+
+Rules: fetch.md#search-by-timestamp.
 """
 
 from __future__ import annotations

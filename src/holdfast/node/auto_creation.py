@@ -2,6 +2,8 @@
 
 Owns which are being created, so that impatient clients do not ask the controller again and again.
 The creation itself is an ordinary CreateTopics, in an Envelope with the client's principal.
+
+Rules: topics.md#automatic-creation.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns the bounds on frames below socket.request.max.bytes. Records stay where they are, but structs
 become objects of up to 40 times their bytes, made on the loop while everybody waits. So a request
 without records is held to what clients of the largest clusters send, and a produce request to so
-many parts.
+many parts (rules: connections.md#frames).
 """
 
 from __future__ import annotations

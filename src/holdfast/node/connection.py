@@ -3,6 +3,8 @@
 Owns the receive buffer, the queue of answers, and the bounds on both. A frame is parsed in place
 and handled at once, inside the callback that received it; views into it die when the handler
 returns. It knows nothing of any API: `dispatch` does.
+
+Rules: connections.md#order-of-answers.
 """
 
 from __future__ import annotations

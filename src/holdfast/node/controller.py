@@ -1,6 +1,6 @@
 """The controller at work: decide, append, apply, and answer once it is committed.
 
-Owns the order of these four (DESIGN.md, "State machines over a log") and the timers that make the
+Owns the order of these four (docs/design/control-plane.md) and the timers that make the
 controller act by itself. What is decided stands in `core`, who leads in `quorum`. Every answer,
 reads too, waits until all that had been appended when it was decided is committed in the epoch in
 which it was decided: nobody is told what a crash or another leader could take back. One that does

@@ -2,6 +2,8 @@
 
 Owns the refusal of what is not served, and the encoding of answers for the version asked. It
 decides nothing that an API's own module could decide.
+
+Rules: connections.md#unserved-requests, errors.md#an-answer-in-every-version.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Following: one loop for each broker that leads something of ours (KAFKA.md 4.2).
+"""Following: one loop for each broker that leads something of ours.
 
 Owns what is asked of which leader, and the applying of answers. A fetch at offset N tells the
 leader that everything before N is in our log, so an answer is applied only while it still fits.
 It never decides who leads: `assign` and `remove` say so.
+
+Rules: replication.md#following, replication.md#a-fetch-acknowledges.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ VERSION = 17
 LIST_OFFSETS_VERSION = 7
 EARLIEST, LATEST = -2, -1
 # A follower may hear of an election or of a new topic before the leader does. That is over in an
-# instant, so the first retry is soon; only the later ones wait for replica.fetch.backoff.ms.
+# instant, so the first retry is soon; only the later ones wait for replica.fetch.backoff.ms
+# (rules: replication.md#refused-fetches).
 NOT_YET_LEADING = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -262,6 +265,10 @@ class Fetcher:
         )
 
     def _apply(self, following: Following, asked_at: int, data: wire.PartitionData) -> None:
+        """Apply one partition's part of an answer, if it is still true of our log.
+
+        Rules: replication.md#stale-answers.
+        """
         partition = following.partition
         if not self._is_assigned(following) or _log_end(following) != asked_at:
             return  # a stale answer: what it says was true of another log or another epoch
@@ -322,7 +329,10 @@ class Fetcher:
     # -- our offset is not in the leader's log --------------------------------------------------
 
     async def _look_up(self, connection: Connection, looking: list[Following]) -> None:
-        """Ask where the leader's log begins and ends, and cut ours to fit (KAFKA.md 4.2)."""
+        """Ask where the leader's log begins and ends, and cut ours to fit.
+
+        Rules: replication.md#refused-fetches.
+        """
         begins = await connection.send(
             self._offsets_request(looking, EARLIEST), version=LIST_OFFSETS_VERSION
         )

@@ -140,7 +140,8 @@ class IsrChanges:
             if proposal.change is Change.SHRINK:
                 # Who leaves a short ISR stays eligible to lead, so from here on nothing may be
                 # committed without it: that hangs on a min.insync.replicas at least as new as
-                # this answer. The metadata log brings both in order.
+                # this answer. The metadata log brings both in order (rules:
+                # replication.md#a-granted-isr).
                 return True
             partition.isr_granted(proposal.leader_epoch, isr, answer.partition_epoch)
             return True

@@ -1,7 +1,9 @@
 """A broker's standing with the controller: registration, heartbeats, leaving in good order.
 
-Owns the broker epoch and when the node may serve (KAFKA.md 5.2). It decides nothing about other
-brokers; it says what this one wants and obeys what it is told.
+Owns the broker epoch and when the node may serve. It decides nothing about other brokers; it says
+what this one wants and obeys what it is told.
+
+Rules: brokers.md#registration, brokers.md#heartbeats, brokers.md#controlled-shutdown.
 """
 
 from __future__ import annotations

@@ -159,6 +159,7 @@ class MetadataLog:
         They are one batch, so that they are there together or not at all: of half a registration
         a broker would stay in the ISRs of replicas that it has lost. Only what no replica of Apache
         Kafka's takes in one, a hundred thousand records or more, is several.
+        Rules: metadata-log.md#a-decision-is-one-batch.
         """
         assert records, "nothing to append"
         for batch in _in_batches(records, self._runtime.clock.wall_ms()):
@@ -176,7 +177,10 @@ class MetadataLog:
     def begin_epoch(
         self, epoch: int, leader_id: int, voters: VoterSet, granting: Sequence[int]
     ) -> None:
-        """Begin a leader epoch of our own with the LeaderChange record (KAFKA.md 5.6)."""
+        """Begin a leader epoch of our own with the LeaderChange record.
+
+        Rules: quorum.md#a-new-epoch.
+        """
         assert epoch > self._log.latest_epoch, "an epoch begins once"
         self._log.start_epoch(epoch)
         message = LeaderChangeMessage(
@@ -196,7 +200,7 @@ class MetadataLog:
     def diverges(self, offset: int, epoch: int) -> EpochEnd | None:
         """Where a log that ends at `offset` with `epoch` parts from ours; None: it does not.
 
-        KAFKA.md 4.5. An empty log agrees with every other.
+        An empty log agrees with every other. Rules: metadata-log.md#where-two-metadata-logs-part.
         """
         if offset == 0 or epoch < 0:
             return None

@@ -124,7 +124,8 @@ class Partition:
         self.leader_id = self.node
         self.leader_epoch = decided.leader_epoch
         self.is_compared = True
-        # Before any append, so that two elections in a row leave a mark each (KAFKA.md 4.3).
+        # Before any append, so that two elections in a row leave a mark each (rules:
+        # replication.md#new-leader).
         self.log.start_epoch(decided.leader_epoch)
         self.leader = Leader.elected(
             node=self.node,
@@ -148,7 +149,7 @@ class Partition:
         self._say_recovered(decided)
 
     def _say_recovered(self, decided: image.Partition) -> None:
-        """What this leader has is what there is (KAFKA.md 5.3)."""
+        """What this leader has is what there is (rules: elections.md#recovery)."""
         assert self.leader is not None, "only a leader recovers"
         recovering = decided.recovery_state is image.RecoveryState.RECOVERING
         if recovering and decided.partition_epoch == self.leader.partition_epoch:
@@ -196,10 +197,10 @@ class Partition:
             self._isr_changed(moved=self.leader.advance(self._clock.monotonic_ms()))
 
     def refusal(self, leader_epoch: int = -1, *, follower_serves: bool = False) -> ErrorCode:
-        """Why this replica may not be used as the leader: NONE when it may (KAFKA.md 1.7).
+        """Why this replica may not be used as the leader: NONE when it may.
 
         With `follower_serves` a follower may be used as well, to read what is committed, once it
-        has heard from a leader.
+        has heard from a leader. Rules: fetch.md#epoch-check, fetch.md#nearest-replica.
         """
         if leader_epoch not in {-1, self.leader_epoch}:
             older = leader_epoch < self.leader_epoch
@@ -245,7 +246,8 @@ class Partition:
     def acknowledgement(self, required: int) -> ErrorCode | None:
         """Answer an acks=all append that ends before `required`; None: it has to wait."""
         if self.leader is None:
-            # It may survive in the new leader's log: the client has to look (KAFKA.md 9).
+            # It may survive in the new leader's log: the client has to look (rules:
+            # errors.md#ambiguous-outcomes).
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self.leader.acknowledgement(required)
 
@@ -370,7 +372,10 @@ class Partition:
     def append_fetched(
         self, records: memoryview, leader_high_watermark: int, leader_log_start: int
     ) -> ErrorCode:
-        """Append what the leader sent for our log end, and learn how far it is committed."""
+        """Append what the leader sent for our log end, and learn how far it is committed.
+
+        Rules: replication.md#what-an-answer-brings.
+        """
         assert self.leader is None, "a leader does not follow"
         assert self.log is not None
         if self.log.start < self.log.end == leader_log_start:
@@ -420,7 +425,10 @@ class Partition:
                 self.log.reset_to(first.base_offset)
 
     def truncate_for(self, epoch: int, end: int) -> None:
-        """The leader's log has `epoch` until `end`: drop what differs (KAFKA.md 4.5)."""
+        """The leader's log has `epoch` until `end`: drop what differs.
+
+        Rules: replication.md#truncation.
+        """
         assert self.leader is None, "a leader does not truncate"
         assert self.log is not None
         own = self.log.epoch_end(epoch)

@@ -2,6 +2,8 @@
 
 Owns the block; the controller owns which blocks exist. An id is handed out once, even across
 restarts: what is left of a block when the broker stops is never used.
+
+Rules: producers.md#producer-ids.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """A voter reads the metadata log from the quorum's leader, and acknowledges what it has synced.
 
 Owns the connection to the leader and the order fetch, append, sync, fetch. The next fetch goes out
-from an end that is durable here, for the leader counts what a fetch leaves behind as durable
-(KAFKA.md 5.6). While a sync takes long, it asks for nothing new, only to be heard.
+from an end that is durable here, for the leader counts what a fetch leaves behind as durable. While
+a sync takes long, it asks for nothing new, only to be heard.
+
+Rules: quorum.md#synced-before-counted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The bytes of a snapshot of the metadata log, as Apache Kafka writes them (KAFKA.md 5.6).
+"""The bytes of a snapshot of the metadata log, as Apache Kafka writes them.
 
 Owns the batches of a `.checkpoint` file: first a control batch with the SnapshotHeader (and, in a
 cluster whose voters stand in the log, KRaftVersion and Voters), then the records of an image, last
 a control batch with the SnapshotFooter. Offsets count from 0 within the file; every batch carries
 the epoch of the snapshot. It never touches a disk or a connection.
+
+Rules: metadata-log.md#snapshots.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What a client wants appended, checked and made ready under the topic's settings (KAFKA.md 2.3).
+"""What a client wants appended, checked and made ready under the topic's settings.
 
 Owns the rules that need settings or records. The cheap ones look at the batch's header; records are
 walked only when compression.type asks for another codec.
+
+Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression.
 """
 
 from __future__ import annotations

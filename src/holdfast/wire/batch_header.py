@@ -1,6 +1,8 @@
-"""The 61 bytes in front of every record batch (KAFKA.md 2.1): reading, checking, rewriting.
+"""The 61 bytes in front of every record batch: reading, checking, rewriting.
 
 Owns all that a broker does with a batch on its hot path. Must never look at a record.
+
+Rules: batches.md#batch-header, batches.md#rewriting.
 """
 
 from __future__ import annotations
@@ -156,10 +158,12 @@ def validate_producer_batch(
     segment_bytes: int = _SEQUENCE_MAX,
     produce_version: int = 12,
 ) -> ErrorCode:
-    """Check what a client wants appended (KAFKA.md 2.3, 1.8), without looking at a record.
+    """Check what a client wants appended, without looking at a record.
 
     Exactly one batch of magic 2, at offset 0, its CRC right, its counts in agreement, no control
     batch, a sequence where there is a producer id. NONE: it may be appended.
+
+    Rules: batches.md#produced-batch.
     """
     if view is None or len(view) == 0:
         return ErrorCode.INVALID_RECORD

@@ -1,6 +1,8 @@
-"""The records inside a batch (KAFKA.md 2.2, 2.4): building batches and walking them.
+"""The records inside a batch: building batches and walking them.
 
 Owns everything that looks at single records, so nothing here belongs on a broker's hot path.
+
+Rules: batches.md#records, batches.md#control-batches.
 """
 
 from __future__ import annotations

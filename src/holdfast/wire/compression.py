@@ -1,4 +1,4 @@
-"""The five codecs of record batches (KAFKA.md 2.5), with bounded output.
+"""The five codecs of record batches (rules: batches.md#codecs), with bounded output.
 
 Owns the framing differences. Imports the native library when it is first needed, because a node
 that only passes batches through never needs it.

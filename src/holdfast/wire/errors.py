@@ -17,7 +17,7 @@ class EncodeError(WireError):
 
 
 class ErrorCode(IntEnum):
-    """Every code of Kafka 4.3 (KAFKA.md 9)."""
+    """Every code of Kafka 4.3 (rules: errors.md#codes)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -192,7 +192,7 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""What Kafka's own clients send again without being asked."""
+"""What Kafka's own clients send again without being asked (rules: errors.md#retriable-codes)."""
 
 INDEFINITE: frozenset[ErrorCode] = frozenset(
     {
@@ -207,6 +207,7 @@ INDEFINITE: frozenset[ErrorCode] = frozenset(
 """After these a produced record may be in the log or not; a checker must allow both.
 
 NOT_LEADER_OR_FOLLOWER belongs here because a delayed acks=all answer gives it after the append.
+Rules: errors.md#ambiguous-outcomes.
 """
 
 _BY_NUMBER: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}

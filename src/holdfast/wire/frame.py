@@ -1,6 +1,8 @@
-"""Frames and headers: what stands around a message on a connection (KAFKA.md 1.1).
+"""Frames and headers: what stands around a message on a connection.
 
 Owns the header versions. Must never buffer more than one frame's worth of a peer's bytes.
+
+Rules: connections.md#frames, connections.md#headers.
 """
 
 from __future__ import annotations

@@ -62,7 +62,10 @@ def read_uvarint_rest(data: Buffer, offset: int, first: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: Buffer, offset: int) -> int:
-    """Return the offset behind a block of tagged fields that nobody here knows."""
+    """Return the offset behind a block of tagged fields that nobody here knows.
+
+    Rules: connections.md#tagged-fields.
+    """
     count, offset = read_uvarint(data, offset)
     for _ in range(count):
         _tag, offset = read_uvarint(data, offset)

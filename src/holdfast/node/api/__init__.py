@@ -4,8 +4,9 @@ Each row names a module of this folder. A broker's row calls its `handle(broker,
 a controller's row its `handle_on_controller(controller, context, request)`. A forwarded API is not
 looked at by the broker at all: it travels to the controller in an Envelope. A controller that is
 not the active one answers NOT_CONTROLLER, but where a row says that any controller serves it. What
-is advertised is what stands here; Produce alone is advertised from 0 although 0-2 are refused
-(KAFKA.md 1.2).
+is advertised is what stands here; Produce alone is advertised from 0 although 0-2 are refused.
+
+Rules: connections.md#advertised-versions, connections.md#produce-from-version-0.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Served: 0 to 4. A version above is answered in version 0 with UNSUPPORTED_VERSION (KIP-511), which
 `dispatch` does, for its body cannot be parsed. Version 3 brought the client's name, which is
 validated, and the features; features whose minimum is 0 are named from version 4 on only.
+
+Rules: connections.md#version-negotiation, connections.md#features.
 """
 
 from __future__ import annotations

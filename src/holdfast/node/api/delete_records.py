@@ -1,7 +1,9 @@
 """DeleteRecords (21), versions 0-2: the leader raises its log start, and its followers follow.
 
-Answered once every replica that is alive has let go of it (KAFKA.md 3.5), so that no election
-brings back what was deleted; the leader's own part is durable by then. Version 2 is flexible.
+Answered once every replica that is alive has let go of it, so that no election brings back what was
+deleted; the leader's own part is durable by then. Version 2 is flexible.
+
+Rules: log.md#deleting-records.
 """
 
 from __future__ import annotations

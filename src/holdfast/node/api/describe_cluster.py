@@ -71,7 +71,10 @@ def handle_on_controller(
 
 
 def controller_id(broker: Broker) -> int:
-    """A broker that is up, by chance: clients send there what brokers forward (KAFKA.md 1.5)."""
+    """A broker that is up, by chance: clients send there what brokers forward.
+
+    Rules: topics.md#controller-for-clients.
+    """
     alive = broker.image.alive_brokers()
     return alive[broker.runtime.random.below(len(alive))].broker_id if alive else -1
 

@@ -1,9 +1,9 @@
-"""Fetch (key 1): records from offsets on, for consumers and for followers (KAFKA.md 1.7, 4.3).
+"""Fetch (key 1): records from offsets on, for consumers and for followers.
 
 Served: 4 to 17. Version 11 brought the rack, and with it followers serve consumers too: what is
 committed as far as they know (KIP-392). 12 the diverging epoch, 13 topic ids, 15 the replica's
 broker epoch, 16 the leaders' addresses. There are no fetch sessions: every answer says session 0,
-which is always legal, and every request is a full one.
+which is always legal, and every request is a full one (rules: fetch.md#fetch-sessions).
 """
 
 from __future__ import annotations
@@ -115,7 +115,10 @@ class FetchWait:
         return hot.encode_fetch_response(response, context.version, context.correlation_id)
 
     def answer(self, *, final: bool) -> wire.FetchResponse | None:
-        """Read what there is; None when it is not enough yet and the client may wait."""
+        """Read what there is; None when it is not enough yet and the client may wait.
+
+        Rules: fetch.md#size-of-an-answer.
+        """
         if not final and not self._enough():
             return None
         budget = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
@@ -141,7 +144,10 @@ class FetchWait:
     # -- is it enough? -------------------------------------------------------------------------
 
     def _enough(self) -> bool:
-        """Whether to answer now: enough bytes, or something that the client must hear at once."""
+        """Whether to answer now: enough bytes, or something that the client must hear at once.
+
+        Rules: fetch.md#when-to-answer.
+        """
         request = self._request
         if request.max_wait_ms <= 0 or not self._asked:
             return True
@@ -225,7 +231,10 @@ class FetchWait:
         )
 
     def _bound(self, partition: Partition) -> int:
-        """The end of what this reader may see: a follower all, a consumer what is committed."""
+        """The end of what this reader may see: a follower all, a consumer what is committed.
+
+        Rules: fetch.md#readable-end.
+        """
         assert partition.log is not None
         return partition.log.end if self._replica is not None else partition.high_watermark
 
@@ -282,6 +291,10 @@ class FetchWait:
     def _out_of_range(
         self, partition: Partition, wanted: wire.FetchPartition
     ) -> wire.PartitionData:
+        """Refuse an offset that is not in the log, with where it starts.
+
+        Rules: fetch.md#out-of-range.
+        """
         data = _refused(wanted.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
         if partition.log is not None:
             data.log_start_offset = partition.log.start
@@ -397,7 +410,10 @@ def _find(
 def _follower_refusal(
     broker: Broker, partition: Partition, wanted: wire.FetchPartition, replica: tuple[int, int]
 ) -> ErrorCode:
-    """Whether this follower may fetch from here (KAFKA.md 4.3); the leader's own state is apart."""
+    """Whether this follower may fetch from here; the leader's own state is apart.
+
+    Rules: replication.md#who-may-follow.
+    """
     node, broker_epoch = replica
     leader = partition.leader
     if leader is None:
@@ -417,7 +433,10 @@ def _unknown_follower(wanted: wire.FetchPartition) -> ErrorCode:
 
 
 def _note_followers(asked: list[Asked], replica: tuple[int, int]) -> None:
-    """A fetch acknowledges what came before its offset, also when it then has to wait."""
+    """A fetch acknowledges what came before its offset, also when it then has to wait.
+
+    Rules: replication.md#a-fetch-acknowledges.
+    """
     for each in asked:
         partition, wanted = each.partition, each.wanted
         if (
@@ -434,9 +453,10 @@ def _note_followers(asked: list[Asked], replica: tuple[int, int]) -> None:
 
 
 def parting(log: Log, wanted: wire.FetchPartition) -> wire.EpochEndOffset | None:
-    """Where the reader's log parts from this one (KIP-595, KAFKA.md 4.5); None: nowhere.
+    """Where the reader's log parts from this one; None: nowhere.
 
     UNKNOWN_EPOCH when its last epoch is one that this log has never heard of.
+    Rules: replication.md#diverging-logs.
     """
     last = wanted.last_fetched_epoch
     if last < 0 or (last == log.latest_epoch and wanted.fetch_offset <= log.end):

@@ -1,9 +1,11 @@
 """Fetch (1) on a controller, versions 12-17: the metadata log, from the quorum's leader.
 
 Observers read what is committed, as they would read any partition. Voters read up to the log's end,
-and what their fetch leaves behind counts as durable with them (KAFKA.md 5.6). A log that parts from
+and what their fetch leaves behind counts as durable with them. A log that parts from
 ours is told where; one that is behind our start is told of a snapshot. Who doesn't lead says who
 does. Version 12 names the topic, later ones its id; 15 who fetches, 17 its directory.
+
+Rules: quorum.md#synced-before-counted, metadata-log.md#where-two-metadata-logs-part.
 """
 
 from __future__ import annotations

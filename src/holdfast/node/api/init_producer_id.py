@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): an id for an idempotent producer (KAFKA.md 6.1).
+"""InitProducerId (key 22): an id for an idempotent producer (rules: producers.md#producer-ids).
 
 Served: 0 to 5. Without a transactional id the time-out means nothing, whatever it is, and each call
 gets a fresh id in epoch 0. Transactional ids are refused: there are no transactions yet.

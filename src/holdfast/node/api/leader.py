@@ -1,4 +1,7 @@
-"""Where the leader is, for the answers that tell a client so (KIP-951). Not an API of its own."""
+"""Where the leader is, for the answers that tell a client so. Not an API of its own.
+
+Rules: connections.md#leader-hints.
+"""
 
 from __future__ import annotations
 

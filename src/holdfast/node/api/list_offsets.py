@@ -1,8 +1,10 @@
-"""ListOffsets (key 2): the offset at a moment or at an end of the log (KAFKA.md 1.9).
+"""ListOffsets (key 2): the offset at a moment or at an end of the log.
 
 Served: 1 to 11. -1 latest, -2 earliest, -3 the largest timestamp (7), -4 earliest local (8), -5
 latest tiered (9), -6 earliest pending upload (11); nothing is tiered here. "Latest" waits out an
 election: until the new epoch's start is committed it is not known (version 5 brought the error).
+
+Rules: fetch.md#special-timestamps, fetch.md#latest-after-an-election, fetch.md#search-by-timestamp.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Served: 2 to 4. Consumers ask after a leader change whether what they read still stands; librdkafka
 asks in version 2 exactly. Followers learn the same from Fetch.
+
+Rules: replication.md#look-up-by-consumers.
 """
 
 from __future__ import annotations

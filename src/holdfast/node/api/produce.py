@@ -1,8 +1,10 @@
-"""Produce (key 0): append one batch to each of several partitions (KAFKA.md 1.8, 2.3, 4.7).
+"""Produce (key 0): append one batch to each of several partitions.
 
 Served: 3 to 12; advertised from 0 (KAFKA-18659). Version 7 brought zstd, 8 the message beside the
 error, 10 the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). Topic ids (13) are not served.
 acks=0 has no answer: when anything failed, the connection closes, which is its only signal.
+
+Rules: produce.md#acks, produce.md#no-answer, produce.md#internal-topics.
 """
 
 from __future__ import annotations

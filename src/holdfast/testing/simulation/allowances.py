@@ -1,10 +1,13 @@
 """What Kafka's model allows to be lost, and why. The only place that forgives anything.
 
 A loss is a set of batches that were below a high watermark and are not in the log of a new leader.
-It is allowed in three cases only (KAFKA.md 5.3, 4.9, 11.3), each bound to one election; all else
-that is missing, changed or taken back is a broken promise. What only acks=0 or acks=1 acknowledged
+It is allowed in three cases only, each bound to one election; all else that is missing, changed or
+taken back is a broken promise. What only acks=0 or acks=1 acknowledged
 was promised to nobody, so that its loss needs no allowance; it counts as committed, and as
 promised to whoever could read it, as soon as a high watermark has passed it.
+
+Rules: losses.md#acknowledged-is-not-synced, losses.md#the-last-replica-standing,
+elections.md#unclean-election.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """What is true of one partition, learnt from all of its replicas, and what must hold of it.
 
-Owns the invariants of KAFKA.md 4.1 and 5.6 that concern logs: one leader an epoch; epochs never
-fall along a log; (epoch, offset) names one batch, and what stands before it, in the whole cluster;
-the high watermark never falls, never passes the log end, and nothing below one ever differs from
-what stands below another; a leader holds all that is committed. It must never look at a node.
+Owns the invariants that concern logs, those of partitions and that of the metadata: one leader an
+epoch; epochs never fall along a log; (epoch, offset) names one batch, and what stands before it, in
+the whole cluster; the high watermark never falls, never passes the log end, and nothing below one
+ever differs from what stands below another; a leader holds all that is committed. It must never
+look at a node.
+
+Rules: replication.md#invariants, quorum.md#quorum-invariants.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListOffsets (key 2), versions 1 to 11.
 
-Timestamps below zero ask for the log's ends (KAFKA.md 1.9).
+Timestamps below zero ask for the log's ends (rules: fetch.md#special-timestamps).
 """
 
 from __future__ import annotations

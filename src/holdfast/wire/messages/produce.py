@@ -1,8 +1,9 @@
 """Produce (key 0), versions 3 to 13.
 
-Versions below 3 carried older batches; brokers advertise 0 all the same (KAFKA.md 1.2). Version 13
-names topics by id. `hot` reads and writes the flexible versions by hand. Where the leader is now
-(KIP-951) is a hint: unlike Kafka's schema, ours lets versions without a place for it drop it.
+Versions below 3 carried older batches; brokers advertise 0 all the same (rules:
+connections.md#produce-from-version-0). Version 13 names topics by id. `hot` reads and writes the
+flexible versions by hand. Where the leader is now (KIP-951) is a hint: unlike Kafka's schema, ours
+lets versions without a place for it drop it.
 """
 
 from __future__ import annotations

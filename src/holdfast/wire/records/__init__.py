@@ -1,7 +1,8 @@
 """KRaft's records: what the metadata log holds, and its control records. Owns their frame.
 
 A metadata record's value is: frame version, key, version (unsigned varints), then the message
-(KAFKA.md 5.1). A control record's value is the message alone; its type is in the record's key.
+(rules: metadata-log.md#record-frame). A control record's value is the message alone;
+its type is in the record's key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What control batches of the metadata log hold (KAFKA.md 2.4, 5.6)."""
+"""What control batches of the metadata log hold.
+
+Rules: batches.md#control-batches, metadata-log.md#snapshots, quorum.md#a-new-epoch.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""KRaft's metadata records (KAFKA.md 5.1): what the metadata log is made of.
+"""KRaft's metadata records: what the metadata log is made of.
 
 In change records a default says that nothing changed: null for lists, -2 for a leader, -1 for a
 leader's recovery state, 0 for the two flags of a broker's registration (1: it became true,
 -1: it became false). A leader of -1 is none.
+
+Rules: metadata-log.md#record-meanings.
 """
 
 from __future__ import annotations
