@@ -24,11 +24,19 @@ class Files:
     batches: dict[int, list[Batch]] = field(default_factory=dict)
     extents: dict[int, tuple[int, int]] = field(default_factory=dict)  # unlike batches
     must: set[int] = field(default_factory=set)  # offsets that no rule lets go
+    unknown: set[int] = field(
+        default_factory=set
+    )  # nor these, but nobody was told what stood there
 
     @classmethod
     def found(cls, world: World, partition: Partition) -> Files:
         """Take the replicas' files. Deleted batches may still be in some of them."""
-        files = cls(partition, must=set(partition.stolen))
+        told = {
+            outcome.offset
+            for outcome in world.sending.outcomes.values()
+            if isinstance(outcome, Acknowledged) and outcome.partition == partition.number
+        }
+        files = cls(partition, must=partition.stolen & told, unknown=partition.stolen - told)
         for node, replica in partition.replicas.items():
             needed = [b for b in replica.batches if b.end > replica.log_start]
             old = len(replica.batches) - len(needed)
@@ -54,15 +62,15 @@ class Files:
             if left.epoch > right.epoch
         ]
 
-    def lacking(self) -> list[int]:
-        """Return the nodes whose files begin behind something that must stand."""
+    def lacking(self, offsets: set[int]) -> list[int]:
+        """Return the nodes whose files begin behind any of these, which others or the log have."""
         head = self.partition.head
         assert head is not None
         begin = min(head.log_start, *(self.extent(node)[0] for node in self.batches))
         return [
             node
             for node in self.batches
-            if any(begin <= offset < self.extent(node)[0] for offset in self.must)
+            if any(begin <= offset < self.extent(node)[0] for offset in offsets)
         ]
 
     @property

@@ -98,8 +98,11 @@ def _write_files(world: World, planting: Planting, partition: Partition) -> None
         planting.on_files[partition.number](files)
     for base in files.falls():
         planting.truth.must(Anomaly.DIVERGED, partition, f"files@{base}")
-    for node in files.lacking():
+    lacking = files.lacking(files.must)
+    for node in lacking:
         planting.truth.must(Anomaly.DIVERGED, partition, f"files of {node}")
+    for node in set(files.lacking(files.unknown)) - set(lacking):
+        planting.truth.may.add((Anomaly.DIVERGED, partition.number, f"files of {node}"))
     files.write(world)
 
 

@@ -6,11 +6,15 @@ Method: what is configured is compared with the events; replicas are files writt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from holdfast.clients import admin
+from holdfast.clients.driver import DriverError
 from holdfast.clients.recorder import Recorder
 from holdfast.clients.replica_files import (
     LOG_STARTS,
@@ -21,6 +25,7 @@ from holdfast.clients.replica_files import (
 from holdfast.judge.history import DeleteRecords, Event, Expected, Retention, read_events
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.parameters import LabError
+from holdfast.lab.run import Run
 from holdfast.wire.batch import Record, build_batch
 
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -96,6 +101,64 @@ def test_a_change_leaves_what_was_allowed_before(written: Written) -> None:
     written.allowed.change("foo", {"retention.ms": "-1"})
     written.allowed.change("foo", {"retention.bytes": "-1"})
     assert written.limits() == [(50, None), (5, 100), (5, 100), (None, 100)]
+
+
+def test_when_all_have_heard_only_what_is_configured_is_allowed(written: Written) -> None:
+    written.allowed.expect("foo", 1, {"retention.ms": "50"})
+    assert not written.allowed.change("foo", {"retention.ms": "5"})
+    assert written.allowed.change("foo", {"retention.ms": "500"})
+    written.allowed.settled("foo")
+    assert not written.allowed.change("foo", {"min.insync.replicas": "1"})
+    assert written.limits() == [(50, None), (5, None), (5, None), (500, None), (500, None)]
+
+
+class Altered:
+    """As much of a run as a change of configs touches: two brokers, of which one may not hear."""
+
+    def __init__(self, written: Written, nodes: list[int]) -> None:
+        self.topic = "foo"
+        self.allowed = written.allowed
+        self.driver = None
+        self.cluster = SimpleNamespace(broker_ids=nodes)
+        self.notes: list[str] = []
+        self.note = self.notes.append
+
+    def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
+        return condition()
+
+    _have_heard = Run._have_heard
+
+
+@pytest.mark.parametrize(
+    ("second", "limits"),
+    [
+        ({"retention.ms": "500"}, [(5, None), (5, None), (500, None)]),
+        ({"retention.ms": "5"}, [(5, None), (5, None)]),
+        (None, [(5, None), (5, None)]),
+    ],
+    ids=["both have heard", "one has the old value", "one does not answer"],
+)
+def test_a_policy_is_lifted_once_every_broker_has_heard(
+    written: Written,
+    monkeypatch: pytest.MonkeyPatch,
+    second: dict[str, str | None] | None,
+    limits: list[tuple[int | None, int | None]],
+) -> None:
+    heard: dict[int, dict[str, str | None] | None] = {0: {"retention.ms": "500"}, 1: second}
+
+    def told(_driver: object, node: int, _topic: str, _keys: object) -> dict[str, str | None]:
+        found = heard[node]
+        if found is None:
+            raise DriverError("nobody answers")
+        return found
+
+    monkeypatch.setattr(admin, "alter_topic", lambda *_: None)
+    monkeypatch.setattr(admin, "topic_configs", told)
+    written.allowed.expect("foo", 1, {"retention.ms": "5"})
+    run = Altered(written, [0, 1])
+    assert Run.alter_topic(cast("Run", run), retention_ms="500") == (len(limits) == 3)
+    assert written.limits() == limits
+    assert any("still is" in note for note in run.notes) == (len(limits) == 2)
 
 
 def test_configs_that_no_topic_can_have_are_the_run_s_mistake(written: Written) -> None:

@@ -5,7 +5,7 @@ Each asks once. A refusal is an `AdminError` with the code's name and the node's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,10 @@ from holdfast.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
+)
+from holdfast.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
 )
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.messages.incremental_alter_configs import (
@@ -112,6 +116,19 @@ def _create(driver: Driver, topic: CreatableTopic, configs: Mapping[str, str] | 
 def alter_topic(driver: Driver, name: str, configs: Mapping[str, str | None]) -> None:
     """Set a topic's configs at run time; None takes one back to its default."""
     _alter(driver, f"topic {name}", _TOPIC, name, configs)
+
+
+def topic_configs(
+    driver: Driver, node: int, name: str, keys: Iterable[str]
+) -> dict[str, str | None]:
+    """Return these configs of a topic as one broker has them."""
+    resource = DescribeConfigsResource(
+        resource_type=_TOPIC, resource_name=name, configuration_keys=list(keys)
+    )
+    (result,) = driver.send(DescribeConfigsRequest(resources=[resource]), node=node).results
+    if result.error_code:
+        raise AdminError(f"describing topic {name}", result.error_code, result.error_message)
+    return {each.name: each.value for each in result.configs}
 
 
 def alter_broker(driver: Driver, broker: int | None, configs: Mapping[str, str | None]) -> None:

@@ -30,14 +30,21 @@ class Allowed:
             self._recorder.record(Expected, topic=topic, partition=partition)
         self._write(topic, configs)
 
-    def change(self, topic: str, configs: Mapping[str, str]) -> None:
+    def change(self, topic: str, configs: Mapping[str, str]) -> bool:
         """Say that a topic is about to get these configs.
 
         Each broker hears of it at a moment of its own, so whatever was allowed before still is.
+        Return whether the new ones allow less: then `settled` must say when all have heard of them.
         """
         partitions, before = self._topics[topic]
-        self._topics[topic] = (partitions, {**before, **configs})
-        self._write(topic, before, self._topics[topic][1])
+        after = {**before, **configs}
+        self._topics[topic] = (partitions, after)
+        self._write(topic, before, after)
+        return self._limits(topic, before, after) != self._limits(topic, after)
+
+    def settled(self, topic: str) -> None:
+        """Say that every broker has a topic's configs: what only those before allowed is over."""
+        self._write(topic, self._topics[topic][1])
 
     def delete(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Say that everything before these offsets of partitions is about to be deleted."""
@@ -47,6 +54,19 @@ class Allowed:
 
     def _write(self, topic: str, *policies: Mapping[str, str]) -> None:
         """Write for each partition what any of these configs lets go."""
+        retention_ms, retention_bytes = self._limits(topic, *policies)
+        for partition in range(self._topics[topic][0]):
+            self._recorder.record(
+                Retention,
+                topic=topic,
+                partition=partition,
+                retention_ms=retention_ms,
+                retention_bytes=retention_bytes,
+            )
+        self._recorder.flush()
+
+    def _limits(self, topic: str, *policies: Mapping[str, str]) -> tuple[int | None, int | None]:
+        """Return the least age and the least size that any of these configs lets go; None: none."""
         ages, sizes = [], []
         for configs in policies:
             try:
@@ -56,12 +76,7 @@ class Allowed:
             if "delete" in settings.cleanup_policy:
                 ages.append(settings.retention_ms)
                 sizes.append(settings.retention_bytes)
-        for partition in range(self._topics[topic][0]):
-            self._recorder.record(
-                Retention,
-                topic=topic,
-                partition=partition,
-                retention_ms=min((each for each in ages if each >= 0), default=None),
-                retention_bytes=min((each for each in sizes if each >= 0), default=None),
-            )
-        self._recorder.flush()
+        return (
+            min((each for each in ages if each >= 0), default=None),
+            min((each for each in sizes if each >= 0), default=None),
+        )

@@ -391,15 +391,36 @@ class Run:
         if refused:
             self.note(f"{kind} election refused: {refused}")
 
-    def alter_topic(self, **configs: str) -> None:
-        """Set topic configs at run time; underscores stand for dots."""
+    def alter_topic(self, **configs: str) -> bool:
+        """Set topic configs at run time; underscores stand for dots.
+
+        Whether nothing is allowed any more that only the configs before did: not every broker may
+        have heard of them.
+        """
         values = {key.replace("_", "."): value for key, value in configs.items()}
         self.note("topic set to " + ", ".join(f"{key}={value}" for key, value in values.items()))
-        self.allowed.change(self.topic, values)
+        allows_less = self.allowed.change(self.topic, values)
         try:
             admin.alter_topic(self.driver, self.topic, dict(values))
         except (admin.AdminError, DriverError) as error:
             raise LabError(f"the topic can't be altered: {error}") from error
+        if not allows_less:
+            return True
+        if not self.soon(lambda: self._have_heard(values), WORK_S):
+            self.note("not every broker has heard of that: what was allowed before still is")
+            return False
+        self.allowed.settled(self.topic)
+        return True
+
+    def _have_heard(self, configs: Mapping[str, str]) -> bool:
+        """Whether every broker has these configs of the topic."""
+        try:
+            return all(
+                admin.topic_configs(self.driver, node, self.topic, configs) == configs
+                for node in self.cluster.broker_ids
+            )
+        except (admin.AdminError, DriverError):
+            return False
 
     def delete_records(self, offsets: Mapping[int, int]) -> None:
         """Delete everything before these offsets of partitions, and say so first."""

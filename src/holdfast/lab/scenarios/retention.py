@@ -134,8 +134,6 @@ def soon(run: Run) -> None:
     run.start_raw_reader()
     clients, sent = fill(run)
     sent[AHEAD] += run.acknowledge(clients[AHEAD], AHEAD, MORE)
-    for client in clients.values():
-        client.close()
     run.alter_topic(retention_ms="1")
     expect_begins(
         run, "a millisecond's retention", {NOW: sent[NOW], ABSENT: sent[ABSENT], AHEAD: 0}
@@ -149,6 +147,11 @@ def soon(run: Run) -> None:
         f"P{AHEAD} at {', '.join(map(str, sorted(set(left.values()))))}",
         kept=all(0 < begin < sent[AHEAD] for begin in left.values()),
     )
+    heard = run.alter_topic(retention_ms=str(HOUR_MS), retention_bytes="-1")
+    run.check("an hour's retention again", "every broker hears of it", str(heard), kept=heard)
+    run.acknowledge(clients[NOW], NOW, MORE)  # from here on nothing excuses a record that is gone
+    for client in clients.values():
+        client.close()
     conclude(run)
     leader = run.view.partitions[AHEAD].leader
     run.expect_expired(
