@@ -1,7 +1,9 @@
-"""Which refusals are certain: the ambiguity rule (KAFKA.md 9), for every producer here.
+"""Which refusals are certain: the ambiguity rule, for every producer here.
 
 A refusal is certain only when the record was sent once: a retry may hide that an earlier attempt
 was appended. Code 6 is never certain, since it also comes from a leader that appended and fell.
+
+Rules: errors.md#ambiguous-outcomes.
 """
 
 from __future__ import annotations

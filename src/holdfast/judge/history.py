@@ -93,7 +93,7 @@ class Acknowledged(PartitionEvent, kw_only=True, frozen=True, tag="acknowledged"
 
 
 class Refused(PartitionEvent, kw_only=True, frozen=True, tag="refused"):
-    """Certainly not in the log, and never will be (KAFKA.md 9, ambiguity rule)."""
+    """Certainly not in the log, and never will be (rules: errors.md#ambiguous-outcomes)."""
 
     id: str
     error: str

@@ -30,7 +30,10 @@ def promise_for(
     retries: int,
     unclean: bool = False,
 ) -> Promise:
-    """State the guarantee of these settings; `acks` is "0", "1" or "all" (KAFKA.md 4.7, 11.3)."""
+    """State the guarantee of these settings; `acks` is "0", "1" or "all".
+
+    Rules: produce.md#acks, losses.md#acknowledged-is-not-synced.
+    """
     assert acks in {"0", "1", "all"}, acks
     assert 1 <= min_isr <= replication_factor, (min_isr, replication_factor)
     forbids = set(ALWAYS_FORBIDDEN)

@@ -138,7 +138,7 @@ class Parameters:
         )
 
     def assignment(self) -> dict[int, tuple[int, ...]]:
-        """Replicas in rings: with three brokers 1:0:2, 2:1:0, 0:2:1 (EXPERIMENTS.md, ground)."""
+        """Replicas in rings: with three brokers 1:0:2, 2:1:0, 0:2:1."""
         return {
             partition: tuple(
                 (partition + 1 - place) % self.brokers for place in range(self.replication_factor)

@@ -46,7 +46,7 @@ def without(assignment: Mapping[int, Sequence[int]], down: Collection[int]) -> d
     """What partitions look like when these brokers are gone, and everybody knows it.
 
     The first replica left leads; where none is left there is no leader, and the ISR keeps its
-    last member (KAFKA.md 5.3).
+    last member (rules: elections.md#last-member-of-the-isr).
     """
     wanted = {}
     for partition, replicas in assignment.items():

@@ -1,4 +1,4 @@
-"""C36: a broker is added, partitions are moved to it under load, and it is killed meanwhile."""
+"""A broker is added, partitions are moved to it under load, and it is killed meanwhile."""
 
 from __future__ import annotations
 

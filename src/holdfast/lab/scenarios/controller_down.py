@@ -1,4 +1,4 @@
-"""C3: all controllers are gone: data go on, metadata stand still, and all recovers afterwards."""
+"""All controllers are gone: data go on, metadata stand still, and all recovers afterwards."""
 
 from __future__ import annotations
 

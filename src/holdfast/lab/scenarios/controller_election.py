@@ -1,4 +1,4 @@
-"""C6: the active controller of three is killed, frozen, and left without a majority."""
+"""The active controller of three is killed, frozen, and left without a majority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C33: a broker is killed, gets an empty disk, and is back before anybody has missed it."""
+"""A broker is killed, gets an empty disk, and is back before anybody has missed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C5: the leader is killed again and again, at random moments."""
+"""The leader is killed again and again, at random moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C4: min.insync.replicas is raised to 2 at run time, and a broker is killed."""
+"""The value of min.insync.replicas is raised to 2 at run time, and a broker is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C23: what min.insync.replicas is worth: as many failures at once, less one, and nothing is lost.
+"""What min.insync.replicas is worth: as many failures at once, less one, and nothing is lost.
 
 Every number of replicas and every min ISR is a partition of its own, and all of them are hurt
 together. Some brokers leave cleanly, so that each partition's ISR is exactly its min ISR: the worst

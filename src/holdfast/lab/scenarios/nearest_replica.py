@@ -1,4 +1,4 @@
-"""C27: a consumer that names its rack reads there, and goes on when that replica dies."""
+"""A consumer that names its rack reads there, and goes on when that replica dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C1: one broker stops, by SIGTERM and by SIGKILL, and comes back."""
+"""One broker stops, by SIGTERM and by SIGKILL, and comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C18: three racks of two brokers, and one rack is gone at once, with all it held."""
+"""Three racks of two brokers, and one rack is gone at once, with all it held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C37: a topic with one copy gets three, under load, and survives what would have been its end."""
+"""A topic with one copy gets three, under load, and survives what would have been its end."""
 
 from __future__ import annotations
 

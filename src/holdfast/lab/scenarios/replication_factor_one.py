@@ -1,4 +1,4 @@
-"""C24: the leader is killed: once it has the only copy, once it has one of three."""
+"""The leader is killed: once it has the only copy, once it has one of three."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C7: every broker is restarted in turn, each once all replicas are in sync again."""
+"""Every broker is restarted in turn, each once all replicas are in sync again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C2: two of three brokers go, in turn and both at once; who may lead then, and who may not."""
+"""Two of three brokers go, in turn and both at once; who may lead then, and who may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C9: the in-sync replicas go one by one, and the one that went first comes back alone."""
+"""The in-sync replicas go one by one, and the one that went first comes back alone."""
 
 from __future__ import annotations
 

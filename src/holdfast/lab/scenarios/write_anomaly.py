@@ -1,4 +1,4 @@
-"""C20: acknowledged by the leader alone, and lost, on purpose, every time.
+"""Acknowledged by the leader alone, and lost, on purpose, every time.
 
 The followers are stopped until no Fetch of theirs waits at the leader; then the leader takes k
 events and dies; the followers go on and elect one of theirs, who never saw them.
