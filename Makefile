@@ -34,16 +34,17 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 demo: $(VENV)/.run ## a cluster, a crash, a Spark table, and the evidence that nothing was lost
 	@$(BIN)/holdfast demo $(ARGS)
 
-# On all cores; what may not run beside each other is in one group (tests/lanes.py).
-ON_ALL_CORES := -n auto --durations 15 --durations-min 5
+# On all cores; what may not run beside each other is in one group (tests/lanes.py). "auto" has one
+# worker more, for the while that others wait for processes; "logical" is a worker a core.
+SLOWEST := --durations 15 --durations-min 5
 # Hundreds of nodes are started: each would compile its modules again where nothing may be kept.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
 test: $(VENV)/.dev ## the whole test suite
-	@$(PYTEST) -m "not apache" $(ON_ALL_CORES) $(ARGS)
+	@$(PYTEST) -m "not apache" -n auto $(SLOWEST) $(ARGS)
 
 quick: $(VENV)/.dev ## of it all that needs no process, and fewer fresh seeds
-	@HOLDFAST_TEST_CHUNKS=10 $(PYTEST) -m "not apache and not process" $(ON_ALL_CORES) $(ARGS)
+	@HOLDFAST_TEST_CHUNKS=10 $(PYTEST) -m "not apache and not process" -n logical $(SLOWEST) $(ARGS)
 
 test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \

@@ -6,7 +6,7 @@ import gc
 import signal
 
 import pytest
-from tests.lanes import Lanes
+from tests.lanes import Lanes, cores
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,6 +15,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what golden transcripts gave into their files; review it as a diff",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return for `-n auto` one more than there are cores: tests/lanes.py says what it may do."""
+    return cores() + int(config.option.numprocesses == "auto")
 
 
 def pytest_configure(config: pytest.Config) -> None:

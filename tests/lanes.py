@@ -7,7 +7,8 @@
 - `slow`: over 250 ms. A run says at its end whose mark is not true.
 
 Everything else runs on all cores: tests with processes by their folder, which shares its cluster;
-slow ones each for itself; quick ones by their file.
+slow ones each for itself; quick ones by their file. With `-n auto` there is a worker more than
+cores. It starts no processes, and works while the others wait for theirs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ STARTS_PROCESS = frozenset(
 PROCESS_FIXTURES = frozenset({"bootstrap", "cluster", "postgresql", "spark", "target"})
 PROCESS_MARKS = ("apache", "chromium", "kcat", "postgresql", "spark")
 GIVE_WAY = 10  # of os.nice
+GIVE_WAY_MOST = 19
 SERIAL = "serial"
+PROCESSES = "processes of "
 
 
 class Lanes:
@@ -47,7 +50,7 @@ class Lanes:
         self.seconds: dict[str, list[float]] = defaultdict(list)  # of a function's cases
         self.marked: set[str] = set()  # functions that say that they are slow
         self._running: pytest.Item | None = None
-        self._gives_way = False
+        self._gives_way = 0
         sys.addaudithook(self._audit)
 
     # -- what a test starts --------------------------------------------------------------------
@@ -63,8 +66,8 @@ class Lanes:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
         self._running = item
         if self._gives_way and not is_serial(item):
-            self._gives_way = False
-            os.nice(GIVE_WAY)
+            os.nice(self._gives_way)
+            self._gives_way = 0
         try:
             return (yield)
         finally:
@@ -88,7 +91,9 @@ class Lanes:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if self.worker is None:
             return
-        self._gives_way = any(is_serial(item) for item in session.items)
+        if any(is_serial(item) for item in session.items):
+            is_more = number(self.worker["workerid"]) >= cores()
+            self._gives_way = GIVE_WAY_MOST if is_more else GIVE_WAY
         path = Path(self.worker["groups"])
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
             json.dump({item.nodeid: group(item) for item in session.items}, file)
@@ -113,6 +118,16 @@ class Lanes:
                 if not self.groups:
                     self.groups.update(json.loads(path.read_text(encoding="utf-8")))
                 return self.groups[nodeid]
+
+            def _assign_work_unit(self, node: Any) -> None:
+                if number(node.gateway.id) >= cores():
+                    pure = (name for name in self.workqueue if not starts_processes(name))
+                    found = next(pure, None)
+                    if found is None:
+                        node.shutdown()
+                        return
+                    self.workqueue.move_to_end(found, last=False)
+                super()._assign_work_unit(node)
 
         config.option.loadscopereorder = False
         return ByGroup(config, log)
@@ -152,6 +167,16 @@ class Lanes:
             )
 
 
+def cores() -> int:
+    """Return how many this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def number(worker: str) -> int:
+    """Return which worker it is, of `gw0` and so on."""
+    return int(worker.removeprefix("gw"))
+
+
 def is_serial(item: pytest.Item) -> bool:
     return item.get_closest_marker(SERIAL) is not None
 
@@ -174,16 +199,23 @@ def group(item: pytest.Item) -> str:
     if is_serial(item):
         return SERIAL
     if item.get_closest_marker("process") is not None:
-        return str(path.parent)
+        return PROCESSES + str(path.parent)
     if item.get_closest_marker("slow") is not None:
         return item.nodeid
     return str(path)
+
+
+def starts_processes(name: str) -> bool:
+    """Return whether the tests of a group do."""
+    return name == SERIAL or name.startswith(PROCESSES)
 
 
 def turn(item: pytest.Item) -> int:
     """Return the place in the order: what takes long begins early, so that all end together."""
     if is_serial(item):
         return 0
-    if item.get_closest_marker("process") is not None:
+    if item.get_closest_marker("spark") is not None:
         return 1
-    return 2 if item.get_closest_marker("slow") is not None else 3
+    if item.get_closest_marker("process") is not None:
+        return 2
+    return 3 if item.get_closest_marker("slow") is not None else 4

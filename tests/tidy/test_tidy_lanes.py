@@ -1,7 +1,8 @@
 """Each test runs in the lane that is its own, whatever plugin does the work.
 
-Goal: nothing that kills nodes runs beside its like, and nothing starts a process unsaid. Method: a
-made-up suite in a run of its own with two workers, which writes down who ran what.
+Goal: nothing that kills nodes runs beside its like, nothing starts a process unsaid, and the worker
+beyond the cores starts none. Method: a made-up suite in a run of its own, which writes down who ran
+what.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.lanes import GIVE_WAY, GIVE_WAY_MOST, cores
 
 ROOT = Path(__file__).resolve().parents[2]
 INI = """
@@ -51,8 +53,17 @@ import pytest
 def test_{name}(number):
     pass
 """
+WITH_PROCESSES = """
+import pytest
+@pytest.mark.process
+def test_process_{name}():
+    pass
+"""
 ORDINARY = """
-import subprocess, sys
+import pytest, subprocess, sys
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(8))
+def test_slow(number): pass
 def test_that_says_nothing(): subprocess.run([sys.executable, "-c", ""])
 def test_ordinary(): pass  # the last one: what all share is ended beside it
 """
@@ -60,7 +71,7 @@ def test_ordinary(): pass  # the last one: what all share is ended beside it
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_serial_tests_share_a_worker_and_a_process_must_be_said(tmp_path: Path) -> None:
+def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
     suite, written = tmp_path / "suite", tmp_path / "written"
     suite.mkdir()
     written.mkdir()
@@ -68,9 +79,13 @@ def test_serial_tests_share_a_worker_and_a_process_must_be_said(tmp_path: Path) 
     (suite / "conftest.py").write_text(CONFTEST)
     for name in ("one", "two", "three"):
         (suite / f"test_{name}.py").write_text(SERIAL.format(name=name))
+    for name in ("a", "b", "c", "d"):
+        (suite / name).mkdir()
+        (suite / name / f"test_{name}.py").write_text(WITH_PROCESSES.format(name=name))
     (suite / "test_ordinary.py").write_text(ORDINARY)
+    workers = str(cores() + 1)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "-q", str(suite)],
+        [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", "-q", str(suite)],
         cwd=suite,
         env={**os.environ, "PYTHONPATH": str(ROOT), "WRITTEN": str(written)},
         capture_output=True,
@@ -78,14 +93,25 @@ def test_serial_tests_share_a_worker_and_a_process_must_be_said(tmp_path: Path) 
         timeout=100,
         check=False,
     )
-    assert "1 failed, 13 passed in" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 25 passed in" in done.stdout, done.stdout + done.stderr
     assert "test_that_says_nothing starts a process: mark it" in done.stdout
     wrote = {path.name: path.read_text().split() for path in written.iterdir()}
-    serial = [
-        where for name, where in wrote.items() if "ordinary" not in name and "says" not in name
-    ]
-    assert len(serial) == 12
-    assert len({worker for worker, _ in serial}) == 1, "on several workers"
+
+    def of(*names: str) -> set[tuple[str, int]]:
+        return {
+            (worker, int(nice))
+            for name, (worker, nice) in wrote.items()
+            if name.startswith(tuple(f"test_{begin}" for begin in names))
+        }
+
     base = os.nice(0)
-    assert {nice for _, nice in serial} == {str(base)}
-    assert wrote["test_ordinary"] == [wrote["test_ordinary"][0], str(min(base + 10, 19))]
+    assert len(of("one", "two", "three")) == 1, "on several workers"
+    assert {nice for _, nice in of("one", "two", "three")} == {base}
+    beyond = f"gw{cores()}"
+    assert beyond not in {worker for worker, _ in of("one", "two", "three", "process")}
+    assert {nice for worker, nice in of("slow") if worker == beyond} == {
+        min(base + GIVE_WAY_MOST, 19)
+    }
+    assert {nice for worker, nice in of("slow", "process") if worker != beyond} == {
+        min(base + GIVE_WAY, 19)
+    }
