@@ -6,7 +6,15 @@ around it. Method: a made-up module, and every change of it that is to be had.
 
 from __future__ import annotations
 
-from changes import changes
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from changes import Change
+
+    Changes = Callable[[str, str], Iterator[Change]]
 
 MODULE = '''"""A module's own words."""
 from dataclasses import dataclass
@@ -28,7 +36,15 @@ class Rule:
 '''
 
 
-def test_every_rule_is_changed_and_nothing_else() -> None:
+@pytest.fixture(scope="module")
+def changes() -> Changes:
+    """Import it for who runs these: the parser takes a second, which no other worker should pay."""
+    from changes import changes  # noqa: PLC0415 - see above
+
+    return changes
+
+
+def test_every_rule_is_changed_and_nothing_else(changes: Changes) -> None:
     found = {change.key.removeprefix("m.py:") for change in changes("m.py", MODULE)}
     condition = "Rule.told: if self.limit < 5 and FORBIDDEN: => "
     wanted = {
@@ -49,7 +65,9 @@ def test_every_rule_is_changed_and_nothing_else() -> None:
     assert not [key for key in found for words in left_alone if words in key]
 
 
-def test_a_change_keeps_its_name_when_lines_move_and_alike_ones_are_told_apart() -> None:
+def test_a_change_keeps_its_name_when_lines_move_and_alike_ones_are_told_apart(
+    changes: Changes,
+) -> None:
     before = [change.key for change in changes("m.py", MODULE)]
     assert len(set(before)) == len(before)
     moved = MODULE.replace("class Rule:", "class Rule:\n    # A line more.\n")
