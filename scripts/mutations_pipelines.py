@@ -9,6 +9,7 @@ from mutation import Edit, Mutation, one
 
 SINK = "pipelines/sink.py"
 FENCE = "pipelines/fence.py"
+SPOOL = "pipelines/spool.py"
 DUE = "pipelines/due.py"
 PLANNED = "pipelines/planned.py"
 SOURCE = "pipelines/source.py"
@@ -43,11 +44,28 @@ PIPELINES: tuple[Mutation, ...] = (
             Edit(SINK, "            self.ownership.commit_batch(connection, batch, todo)\n", ""),
             Edit(
                 SINK,
-                "                count += len(chunk)\n        return count\n",
-                "                count += len(chunk)\n"
+                "                self._recipe.write(connection, chunk)\n\n    def close",
+                "                self._recipe.write(connection, chunk)\n"
                 "        with self.ownership.transaction() as connection:\n"
                 "            self.ownership.commit_batch(connection, batch, todo)\n"
-                "        return count\n",
+                "\n    def close",
+            ),
+        ),
+        SINK_TESTS,
+    ),
+    Mutation(
+        "pipelines: rows are computed while the transaction is open",
+        "PostgreSQL ends a session that waits for Spark",
+        (
+            Edit(
+                SPOOL,
+                "            for chunk in chunks:\n                self._keep(chunk)\n",
+                "            self._rest = chunks\n",
+            ),
+            Edit(
+                SPOOL,
+                "        while left:\n",
+                "        yield from self._rest\n        while left:\n",
             ),
         ),
         SINK_TESTS,
@@ -88,15 +106,17 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a later chunk's rows are dropped",
         "only the first chunk is written",
         SINK,
-        "            for chunk in chain([first] if first else [], chunks):\n",
-        "            for chunk in [first] if first else []:\n",
+        "            for chunk in rows.chunks():\n"
+        "                self._recipe.write(connection, chunk)\n\n    def close",
+        "            for chunk in list(rows.chunks())[:1]:\n"
+        "                self._recipe.write(connection, chunk)\n\n    def close",
         tests=SINK_TESTS,
     ),
     one(
         "pipelines: a batch that was planned empty may have rows",
         "another source's offsets",
         SINK,
-        "        if first and not batch.stateful and",
+        "        if rows.count and not batch.stateful and",
         "        if False and not batch.stateful and",
         tests=SINK_TESTS,
     ),
@@ -299,7 +319,7 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: state is never seen",
         "a stateful query without its rules",
         PLANNED,
-        '            stateful=self._exists("state"),\n',
+        "            stateful=self._stateful,\n",
         "            stateful=False,\n",
         tests=STATEFUL_TESTS,
     ),
@@ -358,6 +378,22 @@ PIPELINES: tuple[Mutation, ...] = (
         LISTING,
         "            if offset < 0:  # the client's way",
         "            if offset < -9999:  # the client's way",
+        tests=READ_TESTS,
+    ),
+    one(
+        "pipelines: whoever has read does not ask what it was",
+        "a topic made anew between plan and read",
+        SOURCE,
+        "        if task.topic_id is not None:\n",
+        "        if task.topic_id is None:\n",
+        tests=READ_TESTS,
+    ),
+    one(
+        "pipelines: ids are kept as the client spells them",
+        "another base64",
+        "pipelines/topic_ids.py",
+        "spelt(str(future.result().topic_id))",
+        "str(future.result().topic_id)",
         tests=READ_TESTS,
     ),
     # -- a range ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from holdfast.cluster import LocalCluster
 from holdfast.lab import postgresql as postgresql_server
+from holdfast.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +97,9 @@ class Topics:
             described = self._admin.describe_topics(TopicCollection([topic]))[topic]
             error = described.exception(30)
             if error is None:
-                return str(described.result().topic_id)
+                told = described.result().topic_id
+                halves = (told.get_most_significant_bits(), told.get_least_significant_bits())
+                return uuid_text(struct.pack(">qq", *halves))  # as Kafka's own tools spell it
             assert time.monotonic() < deadline, error
 
     def grow(self, topic: str, partitions: int) -> None:

@@ -235,6 +235,14 @@ def test_a_batch_is_remembered_with_its_checkpoint_and_its_plan(engine: Engine) 
     )
 
 
+def test_an_id_that_was_spelt_as_librdkafka_does_is_the_same(engine: Engine) -> None:
+    owner = Ownership.take(engine, "q")
+    moves = (Due(P, 0, 0, 3, None, "q+/w"), Due(Q, 0, 0, 3, None))
+    with owner.transaction() as connection:
+        owner.advance(connection, moves)
+    assert owner.memory().offsets == {P: Stored(3, "q-_w"), Q: Stored(3)}
+
+
 def test_tables_of_an_older_version_are_gone_on_with(engine: Engine) -> None:
     """What they count stays, what they lack is unknown; and that happens once."""
     old = sql.MetaData()

@@ -16,8 +16,10 @@ from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.pipelines import listing as listing_module
 from holdfast.pipelines import read_range as module
-from holdfast.pipelines.listing import NO_ID, Listing, ListingError
-from holdfast.pipelines.offsets import DataLossError, Partition
+from holdfast.pipelines import topic_ids as topic_ids_module
+from holdfast.pipelines.listing import Listing, ListingError
+from holdfast.pipelines.offsets import DataLossError, Partition, TopicMadeAnewError
+from holdfast.pipelines.options import parse
 from holdfast.pipelines.read_range import (
     ARROW_SCHEMA,
     BATCH_ROWS,
@@ -25,6 +27,7 @@ from holdfast.pipelines.read_range import (
     ReadError,
     read_range,
 )
+from holdfast.pipelines.source import RangePartition, StreamReader
 from holdfast.wire.batch import read_header, transaction_marker
 
 EXTERNAL = "HOLDFAST_TEST_BOOTSTRAP" in os.environ
@@ -36,6 +39,7 @@ def _no_consumer_outlives_the_cluster() -> Iterator[None]:
     yield
     while module._idle:
         module._idle.popitem()[1].close()
+    topic_ids_module._admins.clear()
 
 
 def access(topics: Topics, **values: object) -> Access:
@@ -151,13 +155,18 @@ def test_who_has_answered_once_is_waited_for(
 
 
 @pytest.mark.slow
-def test_listing_tells_topics_of_one_name_apart(topics: Topics) -> None:
+def test_listing_tells_topics_of_one_name_apart(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listing = Listing((("bootstrap.servers", topics.bootstrap),))
-    topic = topics.create()
-    first = topics.id_of(topic)
+    named = ((topic := topics.create(), topics.id_of(topic)) for _ in range(40))
+    topic, first = next(one for one in named if set("-_") & set(one[1]))  # about every other
     assert listing.topic_ids([topic], all_of_them=True) == {topic: first}
     assert listing.topic_ids(["nobody-made-this"]) == {}
     assert listing.topic_ids([]) == {}
+    monkeypatch.setattr(listing_module, "WAIT_S", 0.5)
+    with pytest.raises(ListingError, match=r"no id of topic nobody-made-this \(.+\) within 0 s"):
+        listing.topic_ids([topic, "nobody-made-this"], all_of_them=True)
     old, second = topics.make_anew(topic)
     assert old == first != second
     wait_until(
@@ -168,17 +177,37 @@ def test_listing_tells_topics_of_one_name_apart(topics: Topics) -> None:
 
 
 @pytest.mark.slow
+def test_what_was_read_of_another_topic_than_was_planned_is_told(topics: Topics) -> None:
+    """It was made anew after the plan had been checked: both have enough records to be read."""
+    topic = topics.create()
+    topics.write(topic, 0, [b"old"] * 3)
+    options = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic}
+    reader = StreamReader(parse(options, "stream"))
+
+    def task(topic_id: str) -> RangePartition:
+        return RangePartition(topic, 0, 0, 3, topic_id)
+
+    assert sum(batch.num_rows for batch in reader.read(task(topics.id_of(topic)))) == 3
+    old, new = topics.make_anew(topic)
+    topics.write(topic, 0, [b"new"] * 3)
+    with pytest.raises(TopicMadeAnewError, match=f"id {old}, .* the one with id {new}"):
+        list(reader.read(task(old)))
+    list(reader.read(task(new)))
+
+
+@pytest.mark.slow
 def test_a_cluster_without_ids_is_said_once(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Sixteen zero bytes are what the client has when a broker tells nothing."""
     topic = topics.create()
-    monkeypatch.setattr(listing_module, "NO_ID", topics.id_of(topic))
+    zeros = topic_ids_module.NO_ID
+    monkeypatch.setattr(topic_ids_module, "NO_ID", topics.id_of(topic))
     listing = Listing((("bootstrap.servers", topics.bootstrap),))
     for _ in range(2):
         assert listing.topic_ids([topic], all_of_them=True) == {}
     assert caplog.text.count("tells no topic ids") == 1
-    assert str(Uuid(0, 0)) == NO_ID
+    assert str(Uuid(0, 0)) == zeros
     listing.close()
 
 

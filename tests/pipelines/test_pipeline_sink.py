@@ -19,7 +19,8 @@ from holdfast.pipelines.due import Last, Memory, Stored
 from holdfast.pipelines.fence import FencedError, offsets
 from holdfast.pipelines.offsets import Partition, to_text
 from holdfast.pipelines.planned import Checkpoint, PlanError, Reader
-from holdfast.pipelines.sink import CHUNK_ROWS, AppendSink, ExactlyOnceSink, SinkRow
+from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, SinkRow
+from holdfast.pipelines.spool import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,6 +175,43 @@ def test_offsets_that_were_changed_beneath_take_back_the_rows(scene: Scene) -> N
         sink(frame.mapInArrow(meddle, frame.schema), 1)
     assert scene.kept() == []
     assert next_offsets(sink) == {P: 3}
+
+
+def test_rows_are_computed_before_the_lock_is_taken(scene: Scene) -> None:
+    """However long Spark takes: PostgreSQL ends a session that is silent in its transaction.
+
+    The last of three parts asks for the lock when both others have been handed over.
+    """
+    answer = scene.folder / "answer"
+    last = 3 * CHUNK_ROWS - 1
+
+    def take_lock() -> str:
+        engine = sql.create_engine(url)
+        wait = "PRAGMA busy_timeout = 0" if url.startswith("sqlite") else "SET lock_timeout = '1s'"
+        with engine.connect() as connection:
+            connection.exec_driver_sql(wait)
+            try:
+                connection.exec_driver_sql("UPDATE holdfast_query SET owner = owner")
+            except sql.exc.OperationalError as error:
+                return str(error)
+        return "free"
+
+    def ask(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if last in batch.column("offset").to_pylist():
+                answer.write_text(take_lock())
+            yield batch
+
+    url = scene.url
+    scene.plan(0, {P: 0})
+    scene.plan(1, {P: last + 1})
+    sink = scene.sink()
+    sink(scene.frame(p0=range(0)), 0)
+    parts = scene.spark.range(0, last + 1, numPartitions=3)
+    frame = parts.selectExpr("'t' AS topic", "0 AS partition", "id AS offset")
+    sink(frame.mapInArrow(ask, frame.schema), 1)
+    assert answer.read_text() == "free"
+    assert len(scene.kept()) == last + 1
 
 
 def test_what_is_there_is_computed_and_not_written_again(scene: Scene) -> None:

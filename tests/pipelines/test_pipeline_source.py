@@ -76,7 +76,7 @@ def test_batch_0_is_empty_and_pins_where_the_query_begins() -> None:
     assert reader.partitions(begin, begin) == []
     end = reader.latestOffset(begin, ALL)
     assert end == offsets(p0=9)
-    assert reader.partitions(begin, end) == [RangePartition("t", 0, 5, 9)]
+    assert reader.partitions(begin, end) == [RangePartition("t", 0, 5, 9, "first")]
     assert reader.reportLatestOffset() == offsets(None, p0=9)
 
 
@@ -198,7 +198,7 @@ def test_told_to_go_on_the_source_reads_the_new_topic_from_its_beginning() -> No
     assert reader.partitions(begin, pinned) == []
     end = reader.latestOffset(pinned, ALL)
     assert end == offsets("second", p0=90)
-    assert reader.partitions(pinned, end) == [RangePartition("t", 0, 0, 90)]
+    assert reader.partitions(pinned, end) == [RangePartition("t", 0, 0, 90, "second")]
 
 
 def test_an_id_is_kept_while_nobody_tells_it_and_learnt_when_somebody_does() -> None:
@@ -210,4 +210,7 @@ def test_an_id_is_kept_while_nobody_tells_it_and_learnt_when_somebody_does() -> 
     facts.ids = {"t": "first"}
     older = stream(facts).latestOffset(offsets(None, p0=3), ALL)
     assert older == offsets(p0=9), "a checkpoint of an older version"
-    assert stream(facts).partitions(offsets(None, p0=3), older) == [RangePartition("t", 0, 3, 9)]
+    (task,) = stream(facts).partitions(offsets(None, p0=3), older)
+    assert task == RangePartition("t", 0, 3, 9, "first")
+    (task,) = stream(facts).partitions(offsets(None, p0=3), offsets(None, p0=9))
+    assert task == RangePartition("t", 0, 3, 9), "what the plan does not say is not compared"

@@ -18,7 +18,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Engine
 
 from holdfast.pipelines.due import Due, Last, Memory, Stored, Work
-from holdfast.pipelines.offsets import Partition
+from holdfast.pipelines.offsets import Partition, spelt
 from holdfast.pipelines.planned import Batch, Reader
 
 TAKE_ATTEMPTS = 10
@@ -239,7 +239,9 @@ class Ownership:
             row = here.one()
             rows = connection.execute(sql.select(offsets).where(offsets.c.query == self.query))
             known = {
-                Reader(Partition(r.topic, r.partition), r.source): Stored(r.next_offset, r.topic_id)
+                Reader(Partition(r.topic, r.partition), r.source): Stored(
+                    r.next_offset, None if r.topic_id is None else spelt(r.topic_id)
+                )
                 for r in rows
             }
         # Offsets without a batch were written by an older version.

@@ -6,7 +6,6 @@ an answer unless the caller must have it, and then waits within a bound.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -16,60 +15,36 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from holdfast.pipelines.offsets import Offsets, Partition, TopicIds
 from holdfast.pipelines.read_range import consumer_settings
+from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, Client, admin_settings, ask
 
-REQUEST_S = 5.0
 OFFSETS_S = 2.0  # a partition whose leader does not answer in this time is left out
 WAIT_S = 60.0
 # Nobody has answered yet: then an address is wrong more often than a cluster is just away.
 FIRST_WAIT_S = 10.0
-PAUSE_S = 0.2
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: what a broker without ids is taken to say
-log = logging.getLogger(__name__)
 
 
 class ListingError(RuntimeError):
     """The cluster can't be reached, or does not know a topic."""
 
 
-# Settings that only consumers have; an admin client warns about them.
-_CONSUMER_ONLY = frozenset(
-    {
-        "group.id",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "auto.offset.reset",
-        "enable.partition.eof",
-        "isolation.level",
-        "queued.max.messages.kbytes",
-        "fetch.wait.max.ms",
-        "fetch.error.backoff.ms",
-        "fetch.queue.backoff.ms",
-    }
-)
-
-
 class Listing:
     """Partitions of topics, and where their logs begin and end."""
 
-    def __init__(self, client: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, client: Client) -> None:
         settings = consumer_settings(client)
         self._committed = settings.get("isolation.level") == "read_committed"
         self._answered = False
         self._refusals: dict[str, str] = {}  # what went wrong last, by the address that it names
         # Metadata come from a consumer: an admin client's request would create the topic.
         self._consumer = Consumer({**settings, "error_cb": self._note})
-        self._admin_settings = {
-            name: value for name, value in settings.items() if name not in _CONSUMER_ONLY
-        }
+        self._admin_settings = admin_settings(client)
         self._admin = AdminClient(self._admin_settings)
-        self._ids_missed: set[str] = set()
 
     def _note(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - it names no address
@@ -141,44 +116,22 @@ class Listing:
     def topic_ids(self, topics: Collection[str], *, all_of_them: bool = False) -> TopicIds:
         """Return the ids of those topics whose id the cluster tells just now.
 
-        With `all_of_them` it asks again for a while: a topic may have been made a moment ago, and
-        the broker that is asked may not know it yet.
+        With `all_of_them` it asks until each has an answer, WAIT_S at most: a topic may have been
+        made a moment ago, and the broker that is asked may not know it yet. A query that began
+        without the id could not tell its topic from another one of that name.
         """
-        deadline = time.monotonic() + REQUEST_S
+        deadline = time.monotonic() + WAIT_S
         ids: TopicIds = {}
-        missing = set(topics)
+        missing = dict.fromkeys(topics, "")
         while missing:
-            missing = self._ask_ids(missing, ids)
-            if not all_of_them or time.monotonic() > deadline:
+            missing = ask(self._admin, missing, ids)
+            if not missing or not all_of_them:
                 break
-            time.sleep(PAUSE_S if missing else 0)
+            if time.monotonic() > deadline:
+                said = ", ".join(f"{topic} ({why})" for topic, why in sorted(missing.items()))
+                raise ListingError(f"no id of topic {said} within {WAIT_S:.0f} s")
+            time.sleep(PAUSE_S)
         return ids
-
-    def _ask_ids(self, topics: Collection[str], ids: TopicIds) -> set[str]:
-        """Put what is told into `ids`; return for whom no answer came."""
-        asked = TopicCollection(sorted(topics))
-        unanswered: set[str] = set()
-        futures = self._admin.describe_topics(asked, request_timeout=REQUEST_S)
-        for topic, future in futures.items():
-            try:
-                found = str(future.result().topic_id)
-            except KafkaException:
-                unanswered.add(topic)  # what is wrong with it, the list of partitions says
-                continue
-            if found == NO_ID:
-                self._miss_id(topic)
-            else:
-                ids[topic] = found
-        return unanswered
-
-    def _miss_id(self, topic: str) -> None:
-        if topic not in self._ids_missed:
-            self._ids_missed.add(topic)
-            log.warning(
-                "topic %r: this cluster tells no topic ids (Kafka does since 2.8), so offsets are "
-                "kept by its name: deleted and made anew, it looks like the same topic",
-                topic,
-            )
 
     def earliest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
         return self._ask(partitions, OffsetSpec.earliest(), all_of_them=all_of_them)

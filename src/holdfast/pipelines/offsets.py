@@ -28,6 +28,7 @@ class Partition(NamedTuple):
 Offsets = dict[Partition, int]
 TopicIds = dict[str, str]  # a cluster before Kafka 2.8 tells none: then the topic is left out
 ID = "id"  # among a topic's partitions, which are numbers
+_AS_KAFKA_SPELLS = str.maketrans("+/", "-_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,18 @@ def to_json(
     return nested
 
 
+def spelt(topic_id: str) -> str:
+    """Return a topic's id as Kafka's tools spell it, whichever base64 it is told in.
+
+    librdkafka's has + and / where Kafka's has - and _; checkpoints and tables of before have the
+    former. Other ids stay as they are.
+
+    >>> spelt("a+b/c")
+    'a-b_c'
+    """
+    return topic_id.translate(_AS_KAFKA_SPELLS)
+
+
 def position_to_json(position: Position) -> dict[str, dict[str, Any]]:
     return to_json(position.offsets, position.ids)
 
@@ -90,9 +103,10 @@ def position_from_json(value: Any) -> Position:
         numbers[topic] = partitions
         if isinstance(partitions, dict) and ID in partitions:
             numbers[topic] = {name: told for name, told in partitions.items() if name != ID}
-            ids[topic] = partitions[ID]
-            if not (isinstance(ids[topic], str) and ids[topic]):
-                raise OffsetsError(f"topic {topic!r}: {ids[topic]!r} is no id of a topic")
+            told = partitions[ID]
+            if not (isinstance(told, str) and told):
+                raise OffsetsError(f"topic {topic!r}: {told!r} is no id of a topic")
+            ids[topic] = spelt(told)
     return Position(from_json(numbers), ids)
 
 

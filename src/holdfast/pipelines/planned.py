@@ -123,6 +123,7 @@ class Checkpoint:
     def __init__(self, path: str, session: SparkSession | None = None) -> None:
         self._path = path.rstrip("/")
         self._session = session
+        self._stateful = False  # once there, state stays there: looking lists all of it
 
     def batch(self, number: int, query: str | None = None) -> Batch:
         """Return a batch whose entry Spark has written, which is before it runs.
@@ -130,7 +131,7 @@ class Checkpoint:
         With `query`, the id that Spark gave the running one, another's checkpoint is refused: its
         batches have the same numbers and cover something else.
         """
-        found = self._id()
+        found = self.id()
         if query not in {None, found}:
             raise PlanError(
                 f"{self._path} is the checkpoint of another query (its id is {found}, and this "
@@ -139,16 +140,18 @@ class Checkpoint:
         text, name = self._entry(number)
         after = parse_offset_log(text, name)
         before = parse_offset_log(*self._entry(number - 1)) if number else None
+        self._stateful = self._stateful or self._exists("state")
         return Batch(
             number=number,
             checkpoint=found,
             # The whole entry: watermark and time decide about a batch's rows, as offsets do.
             plan=hashlib.sha256(text.encode()).hexdigest(),
-            stateful=self._exists("state"),
+            stateful=self._stateful,
             ranges=planned_ranges(before, after),
         )
 
-    def _id(self) -> str:
+    def id(self) -> str:
+        """Return what Spark called the query when it made the checkpoint."""
         name = f"{self._path}/metadata"
         try:
             found = json.loads(self._read(name))["id"]

@@ -1,27 +1,27 @@
 """Sinks for foreachBatch: rows and offsets in one transaction, and the plain control without.
 
 Owns the order of the steps: what was planned, what of it is due, then one transaction that checks
-the owner's epoch, compares and sets the next offsets, notes the batch, and takes the rows as they
-stream out of Spark. How rows become a table's is a `Recipe`. It must never leave a batch's rows
-uncomputed: a stateful query's state is only kept when somebody has taken its rows.
+the owner's epoch, compares and sets the next offsets, notes the batch, and takes the rows, which
+Spark has computed before. How rows become a table's is a `Recipe`. It must never leave a batch's
+rows uncomputed: a stateful query's state is only kept when somebody has taken its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.engine import Connection, Engine
 
 from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.fence import Ownership, open_engine
+from holdfast.pipelines.offsets import spelt
 from holdfast.pipelines.planned import Batch, Checkpoint, PlanError
+from holdfast.pipelines.spool import Spool
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-CHUNK_ROWS = 5_000
 COORDINATES = ("topic", "partition", "offset")
 
 SinkRow = Mapping[str, Any]
@@ -62,8 +62,9 @@ class ExactlyOnceSink:
         self._on_commit = on_commit
         self._engine: Engine = open_engine(url)
         self._recipe = recipe
-        self._checkpoint = checkpoint
-        self._begin_anew = frozenset(begin_anew)
+        self._location = checkpoint
+        self._checkpoint: Checkpoint | None = None
+        self._begin_anew = frozenset(map(spelt, begin_anew))
         self.ownership = Ownership.take(self._engine, query)
         with self.ownership.transaction() as connection:
             recipe.prepare(connection)
@@ -78,33 +79,31 @@ class ExactlyOnceSink:
             raise
 
     def _process(self, frame: DataFrame, number: int) -> None:
-        batch = Checkpoint(self._checkpoint, frame.sparkSession).batch(number, _running(frame))
+        if self._checkpoint is None:
+            self._checkpoint = Checkpoint(self._location, frame.sparkSession)
+        batch = self._checkpoint.batch(number, _running(frame))
         todo = decide(batch, self.ownership.memory(), self._begin_anew, self.ownership.query)
         if todo.rows is Rows.NONE:
             _consume(frame)
         if todo.replay:
             return
-        rows = self._commit(batch, todo, _chosen(frame, todo))
+        # All of it before the transaction opens: see `spool`.
+        with Spool(_chosen(frame, todo)) as rows:
+            self._commit(batch, todo, rows)
         if self._on_commit is not None:
-            self._on_commit(number, rows)
+            self._on_commit(number, rows.count)
 
-    def _commit(self, batch: Batch, todo: Work, rows: Iterable[Any]) -> int:
-        """Write the rows, and that the tables have them, in one transaction. Return how many."""
-        chunks = chunked(rows)
-        # Spark works before the transaction opens: the lock is not held while nothing is there.
-        first = next(chunks, [])
-        if first and not batch.stateful and all(r.start == r.end for r in batch.ranges):
+    def _commit(self, batch: Batch, todo: Work, rows: Spool) -> None:
+        """Write the rows, and that the tables have them, in one transaction."""
+        if rows.count and not batch.stateful and all(r.start == r.end for r in batch.ranges):
             raise PlanError(
                 f"batch {batch.number} was planned empty but has rows: this sink needs "
                 'format("holdfast"), which writes down where a query begins'
             )
-        count = 0
         with self.ownership.transaction() as connection:
             self.ownership.commit_batch(connection, batch, todo)
-            for chunk in chain([first] if first else [], chunks):
+            for chunk in rows.chunks():
                 self._recipe.write(connection, chunk)
-                count += len(chunk)
-        return count
 
     def close(self) -> None:
         self._engine.dispose()
@@ -131,22 +130,14 @@ class AppendSink:
             self._on_commit(batch, rows)
 
     def _append(self, frame: DataFrame) -> int:
-        rows = 0
-        with self._engine.begin() as connection:
-            for chunk in chunked(frame.toLocalIterator(prefetchPartitions=True)):
-                self._recipe.write(connection, chunk)
-                rows += len(chunk)
-        return rows
+        with Spool(frame.toLocalIterator(prefetchPartitions=True)) as rows:
+            with self._engine.begin() as connection:
+                for chunk in rows.chunks():
+                    self._recipe.write(connection, chunk)
+            return rows.count
 
     def close(self) -> None:
         self._engine.dispose()
-
-
-def chunked(rows: Iterable[Any], size: int = CHUNK_ROWS) -> Iterator[list[SinkRow]]:
-    """Yield rows as mappings, `size` at a time: memory is bounded by a chunk, not by a batch."""
-    iterator = iter(rows)
-    while chunk := [row.asDict() for row in islice(iterator, size)]:
-        yield chunk
 
 
 def _running(frame: DataFrame) -> str | None:

@@ -49,6 +49,7 @@ from holdfast.pipelines.offsets import (
 )
 from holdfast.pipelines.options import OptionError, SourceOptions, parse
 from holdfast.pipelines.read_range import Access, data_loss_text, read_range
+from holdfast.pipelines.topic_ids import must_be
 
 SCHEMA = StructType(
     [
@@ -72,6 +73,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     number: int
     start: int
     end: int
+    topic_id: str | None = None
 
 
 class HoldfastSource(DataSource):  # type: ignore[misc]
@@ -154,7 +156,9 @@ class _Planner:
             log.warning("going on with what is there now: %s", said)
         return set(changed)
 
-    def tasks(self, planned: Sequence[Range], earliest: Mapping[Partition, int]) -> list[Any]:
+    def tasks(
+        self, planned: Sequence[Range], earliest: Mapping[Partition, int], ids: Mapping[str, str]
+    ) -> list[Any]:
         """One task for each range; what aged out of it is loss, said here, before a task starts."""
         starts = {r.partition: r.start for r in planned}
         self.lost(moves.aged_out(starts, earliest))
@@ -163,9 +167,8 @@ class _Planner:
             partition = planned_range.partition
             start = max(planned_range.start, earliest.get(partition, 0))
             if start < planned_range.end:
-                tasks.append(
-                    RangePartition(partition.topic, partition.number, start, planned_range.end)
-                )
+                topic_id = ids.get(partition.topic)
+                tasks.append(RangePartition(*partition, start, planned_range.end, topic_id))
         return tasks
 
     def records(self, task: RangePartition) -> Iterator[pa.RecordBatch]:
@@ -174,7 +177,9 @@ class _Planner:
             fail_on_data_loss=self.options.fail_on_data_loss,
             silence_ms_max=self.options.poll_timeout_ms,
         )
-        return read_range(Partition(task.topic, task.number), task.start, task.end, access)
+        yield from read_range(Partition(task.topic, task.number), task.start, task.end, access)
+        if task.topic_id is not None:
+            must_be(access.client, task.topic, task.topic_id, access.silence_ms_max)
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
@@ -194,7 +199,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
                 f"endingOffsets: {odd[0]}: {end[odd[0]]} is before startingOffsets, {start[odd[0]]}"
             )
         earliest = planner.listing.earliest(list(start), all_of_them=True)
-        tasks = planner.tasks(moves.ranges(start, end), earliest)
+        tasks = planner.tasks(moves.ranges(start, end), earliest, {})
         # Spark calls `read(InputPartition(None))` when there is nothing; an empty range says it.
         empty = min(end)
         return tasks or [RangePartition(empty.topic, empty.number, 0, 0)]
@@ -319,7 +324,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         others = self._planner.made_anew(after.ids, ids)
         planned = [r for r in planned if r.partition.topic not in others]
         earliest = self._planner.listing.earliest([r.partition for r in planned])
-        tasks: list[InputPartition] = self._planner.tasks(planned, earliest)
+        tasks: list[InputPartition] = self._planner.tasks(planned, earliest, after.ids)
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

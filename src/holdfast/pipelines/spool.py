@@ -1,0 +1,80 @@
+"""Rows of a batch that wait on this machine's disk until all of them are computed.
+
+Owns one temporary file. A transaction must not be open while Spark computes: it holds the query's
+lock, and PostgreSQL ends a session that is silent in one for too long. Memory is bounded by a
+chunk; the file has no name, so nothing is left of it whatever dies.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import IO, Any, Self
+
+CHUNK_ROWS = 5_000
+
+Chunk = list[dict[str, Any]]  # column names and values
+
+
+class Spool:
+    """Takes rows up until there are none, and then gives them out in chunks, once.
+
+    A batch of one chunk, as most are, never sees the disk.
+    """
+
+    def __init__(self, rows: Iterable[Any], chunk_rows: int = CHUNK_ROWS) -> None:
+        self._open = ExitStack()
+        self._file: IO[bytes] | None = None
+        chunks = _chunked(rows, chunk_rows)
+        self._first = next(chunks, [])
+        self.count = len(self._first)
+        try:
+            for chunk in chunks:
+                self._keep(chunk)
+        except BaseException:
+            self.close()
+            raise
+
+    def _keep(self, chunk: Chunk) -> None:
+        if self._file is None:
+            self._file = self._open.enter_context(TemporaryFile())  # noqa: SIM115
+        pickle.dump(chunk, self._file, pickle.HIGHEST_PROTOCOL)
+        self.count += len(chunk)
+
+    def chunks(self) -> Iterator[Chunk]:
+        left = self.count - len(self._first)
+        if self._first:
+            yield self._first
+            self._first = []
+        if self._file is not None:
+            self._file.seek(0)
+        while left:
+            assert self._file is not None, "rows were counted that were not kept"
+            chunk: Chunk = pickle.load(self._file)  # noqa: S301 - what we have written ourselves
+            left -= len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _chunked(rows: Iterable[Any], size: int) -> Iterator[Chunk]:
+    """Yield rows as mappings, `size` at a time."""
+    iterator = iter(rows)
+    while chunk := [row.asDict() for row in islice(iterator, size)]:
+        yield chunk
