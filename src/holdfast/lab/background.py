@@ -44,6 +44,13 @@ NODE: Final = (
 SIMULATOR: Final = (*NODE, "holdfast/clients", "holdfast/judge", "holdfast/testing")
 LAB: Final = (*NODE, "holdfast/clients", "holdfast/cluster", "holdfast/judge", "holdfast/lab")
 PIPELINE: Final = (*LAB, "holdfast/pipelines", "pyspark_holdfast")
+# Kills of a Spark driver alone: what brokers keep meanwhile is proven elsewhere.
+DRIVER: Final = (
+    "holdfast/pipelines",
+    "pyspark_holdfast",
+    "holdfast/lab/stateful_soak.py",
+    "holdfast/lab/stateful_truth.py",
+)
 
 
 class ResultsError(Exception):

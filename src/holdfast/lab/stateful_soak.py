@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.lab import postgresql
-from holdfast.lab.background import PIPELINE
+from holdfast.lab.background import DRIVER
 from holdfast.lab.soak import Campaign
 from holdfast.lab.stateful_truth import COLUMNS, TRUTH, Event, Row, closing, events
 
@@ -38,6 +39,7 @@ ROWS_A_BATCH = 40
 LEFT_EVENTS = 900
 START_TIMEOUT_S = 180.0
 KILL_AFTER_S_MAX = 8.0
+UNFINISHED_MAX = 12  # of one run, where each life may leave one of each query
 AGO_MS = 1_800_000  # so that no event but the closing ones is from the future
 PLACES = ("advance", "write", "commit", "spark-commit")
 
@@ -66,9 +68,11 @@ class Life:
         return [one for one in told if one["event"] == event]
 
     def started(self) -> bool:
-        if self._process.poll() is not None:
-            raise ProofError(f"The driver ended with {self._process.returncode}: {self.tail()}")
-        return bool(self.said("started"))
+        """Whether it has started, or ended by itself."""
+        return self.ended() or bool(self.said("started"))
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -97,6 +101,7 @@ class Proof:
         self.queries = list(queries)
         self.topic = f"stateful-{os.getpid()}-{time.time_ns()}"
         self._lives: list[Life] = []
+        self.unfinished = 0  # checkpoints that were killed while Spark made them
         begin_ms = time.time_ns() // 1_000_000 - AGO_MS
         self.events = events(seed, LEFT_EVENTS, PARTITIONS, begin_ms)
         admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -126,13 +131,14 @@ class Proof:
         if producer.flush(60) or refused:
             raise ProofError(f"The events could not be written: {refused[:1]}")
 
-    def life(self, *options: str) -> Life:
-        named = [word for query in self.queries for word in ("--query", query)]
+    def life(self, *options: str, queries: Sequence[str] = ()) -> Life:
+        """Start a driver: of all queries, or of those that are named."""
+        named = [word for query in queries or self.queries for word in ("--query", query)]
         life = Life(
             self.directory / f"life-{len(self._lives)}",
             [
                 *("--bootstrap-server", self.bootstrap, "--topic", self.topic),
-                *("--database", self.database, "--checkpoint", str(self.directory / "checkpoints")),
+                *("--database", self.database, "--checkpoint", str(self._checkpoints)),
                 *named,
                 *("--max-offsets-per-trigger", str(ROWS_A_BATCH)),
                 *options,  # the last word counts
@@ -141,33 +147,50 @@ class Proof:
         self._lives.append(life)
         return life
 
+    def _refused_unfinished(self, life: Life) -> bool:
+        """Do what a driver says about checkpoints that were killed while Spark made them."""
+        named = [one["query"] for one in life.said("failed") if one.get("unfinished")]
+        for query in named:
+            shutil.rmtree(self._checkpoints / query)
+        self.unfinished += len(named)
+        if self.unfinished > UNFINISHED_MAX:
+            raise ProofError(f"{self.unfinished} checkpoints were refused: {life.tail()}")
+        return bool(named)
+
     def kill_at_random(self) -> dict[str, Any]:
         """Start a driver and kill it at a moment that nothing but chance chooses."""
         after_s = random.SystemRandom().uniform(0, KILL_AFTER_S_MAX)
-        life = self.life()
-        wait_until(life.started, timeout_s=START_TIMEOUT_S, what="Spark to start")
-        threading.Event().wait(after_s)
-        life.started()  # which says so if it has ended by itself
+        while True:
+            life = self.life()
+            wait_until(life.started, timeout_s=START_TIMEOUT_S, what="Spark to start")
+            threading.Event().wait(after_s)
+            if not life.ended():
+                break
+            if not self._refused_unfinished(life):
+                raise ProofError(f"The driver ended by itself: {life.tail()}")
         life.kill()
         return {"after_s": round(after_s, 3), "batches": len(life.said("committed"))}
 
-    def kill_at(self, place: str, times: int) -> dict[str, Any]:
-        """Start a driver that dies when it is at a place for the n-th time."""
-        life = self.life("--die-at", f"{place}:{times}")
+    def kill_at(
+        self, place: str, times: int, *options: str, queries: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Start a driver that dies when its first query is at a place for the n-th time."""
+        life = self.life(*options, "--die-at", f"{place}:{times}", queries=queries)
         status = life.wait()
         if status != -signal.SIGKILL or not life.said("dies"):
             raise ProofError(f"No death at {place}, but status {status}: {life.tail()}")
         return {"place": place, "times": times, "batches": len(life.said("committed"))}
 
-    def finish(self) -> None:
+    def finish(self, *options: str) -> None:
         """Read the rest, and what closes everything, with a driver that nobody disturbs.
 
         One batch takes all of it: the watermark moves after the batch, so nothing is late.
         """
         self._write(closing(max(event.at_ms for event in self.events), PARTITIONS))
-        life = self.life("--once", "--max-offsets-per-trigger", str(10 * len(self.events)))
-        if status := life.wait():
-            raise ProofError(f"The driver ended with {status}: {life.tail()}")
+        whole = ("--once", "--max-offsets-per-trigger", str(10 * len(self.events)))
+        while status := (life := self.life(*options, *whole)).wait():
+            if not self._refused_unfinished(life):
+                raise ProofError(f"The driver ended with {status}: {life.tail()}")
 
     def differences(self) -> list[str]:
         """Hold each table against plain Python; say what is missing and what is too much."""
@@ -186,13 +209,25 @@ class Proof:
         engine.dispose()
         return Counter(tuple(row) for row in rows)
 
+    @property
+    def _checkpoints(self) -> Path:
+        return self.directory / "checkpoints"
+
     def end(self) -> None:
         for life in self._lives:
             life.kill()
 
 
+Kills = Callable[[Proof], Sequence[Callable[[], dict[str, Any]]]]
+
+
 def _prove(
-    directory: Path, database: str | None, queries: Sequence[str], kills: Callable[[Proof], Any]
+    directory: Path,
+    kills: Kills,
+    queries: Sequence[str],
+    *,
+    database: str | None = None,
+    options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Make one run. Without a database each query has a file of its own."""
     seed = random.SystemRandom().randrange(1 << 30)
@@ -209,9 +244,10 @@ def _prove(
             for kill in kills(proof):
                 kept = kill()
                 done.append(kept)  # what was done stays known if the next one fails
-            proof.finish()
+            proof.finish(*options)
             said = proof.differences()
             counted = {query: proof.rows(query).total() for query in queries}
+            result["unfinished"] = proof.unfinished
     except (ProofError, ClusterError) as error:
         return result | {"verdict": str(error)}
     text = "; ".join(said) or "Exactly the rows that plain Python computes from the log."
@@ -224,7 +260,22 @@ def _take_down(cluster: LocalCluster) -> None:
 
 
 def kill_at_random(directory: Path) -> dict[str, Any]:
-    return _prove(directory, None, list(TRUTH), lambda proof: [proof.kill_at_random] * 5)
+    return _prove(directory, lambda proof: [proof.kill_at_random] * 5, list(TRUTH))
+
+
+def append_control(directory: Path) -> dict[str, Any]:
+    """Kill a sink that only appends between its commit and Spark's, once for each query."""
+    options = ("--sink", "append")
+
+    def kills(proof: Proof) -> list[Callable[[], dict[str, Any]]]:
+        return [partial(proof.kill_at, "between", 1, *options, queries=[one]) for one in TRUTH]
+
+    result = _prove(directory, kills, list(TRUTH), options=options)
+    if result["kept"] is None:
+        return result
+    doubled = [one for one in TRUTH if f"{one} has too much" in result["verdict"]]
+    lost = "misses" in result["verdict"]
+    return result | {"kept": len(doubled) == len(TRUTH) and not lost}
 
 
 def _aimed(proof: Proof) -> list[Callable[[], dict[str, Any]]]:
@@ -235,7 +286,7 @@ def _aimed(proof: Proof) -> list[Callable[[], dict[str, Any]]]:
 
 
 def kill_at_places_sqlite(directory: Path) -> dict[str, Any]:
-    return _prove(directory, None, ["windows"], _aimed)
+    return _prove(directory, _aimed, ["windows"])
 
 
 def kill_at_places_postgresql(directory: Path) -> dict[str, Any]:
@@ -243,11 +294,11 @@ def kill_at_places_postgresql(directory: Path) -> dict[str, Any]:
     if found is None:
         return {"kept": None, "verdict": "PostgreSQL's server is not on this machine."}
     with postgresql.server(found) as url:
-        return _prove(directory, url, ["windows"], _aimed)
+        return _prove(directory, _aimed, ["windows"], database=url)
 
 
 def _campaign(name: str, text: str, runs: int, run: Callable[[Path], dict[str, Any]]) -> Campaign:
-    return Campaign(name=name, text=text, runs=runs, run=run, exercises=PIPELINE)
+    return Campaign(name=name, text=text, runs=runs, run=run, exercises=DRIVER)
 
 
 _EXACTLY = "the tables have exactly the rows that plain Python computes from the log."
@@ -271,5 +322,12 @@ CAMPAIGNS = (
         f"the same on PostgreSQL; {_EXACTLY}",
         5,
         kill_at_places_postgresql,
+    ),
+    _campaign(
+        "stateful-append-control",
+        "the control: a sink that only appends dies between its commit and Spark's, once with each "
+        "query; rows of each must be there twice.",
+        3,
+        append_control,
     ),
 )

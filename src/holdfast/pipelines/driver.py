@@ -22,8 +22,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.java import JavaError
+from holdfast.pipelines.planned import Checkpoint
 from holdfast.pipelines.session import HEAP_MB, local_session
 from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, OnCommit, Recipe
+from holdfast.pipelines.unfinished import is_unfinished, remedy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +108,7 @@ def run(
         return FAILED
     query = _start(session, options, frame, sink)
     say("started")
-    status = _follow(query, sink, stopping)
+    status = _follow(query, sink, options.checkpoint, stopping)
     sink.close()
     return status
 
@@ -170,7 +172,21 @@ def _cause(text: str) -> str:
     return ours[-1] if ours else text.partition("\n")[0]
 
 
-def _follow(query: StreamingQuery, sink: ExactlyOnceSink | AppendSink, stopping: list[int]) -> int:
+def why(said: str, sink: ExactlyOnceSink | AppendSink, checkpoint: str) -> dict[str, Any]:
+    """Return what to say of a query that Spark has ended with these words."""
+    if sink.failure is None and is_unfinished(said):
+        memory = sink.ownership.memory() if isinstance(sink, ExactlyOnceSink) else None
+        removable, error = remedy(checkpoint, Checkpoint(checkpoint), memory)
+        return {"error": error, "unfinished": removable}
+    return {"error": str(sink.failure or _cause(said))}
+
+
+def _follow(
+    query: StreamingQuery,
+    sink: ExactlyOnceSink | AppendSink,
+    checkpoint: str,
+    stopping: list[int],
+) -> int:
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - after Java is chosen
 
     try:
@@ -183,7 +199,7 @@ def _follow(query: StreamingQuery, sink: ExactlyOnceSink | AppendSink, stopping:
             say("failed", error=str(sink.failure), fenced=True)
             return FENCED
         sys.stderr.write(f"{error}\n")
-        say("failed", error=str(sink.failure or _cause(str(error))))
+        say("failed", **why(str(error), sink, checkpoint))
         return FAILED
     say("stopped")
     return STOPPED

@@ -5,6 +5,7 @@ sums, `sessions` finds pauses, `pairs` joins the topic with itself. They show th
 what a user's own stateful query gives it. An event's value is `{"kind":"left","id":7,"amount":3}`;
 its time is the record's, and it may be late by less than DELAY. `--die-at` ends the process and its
 JVM with SIGKILL at a named place: what a crash leaves there has to be enough for the next driver.
+`--sink append` is the control, which a death between the two commits makes double its rows.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from holdfast.pipelines.driver import FAILED, LOOK_S, STOPPED, say
+from holdfast.pipelines.driver import FAILED, LOOK_S, STOPPED, say, why
 from holdfast.pipelines.session import HEAP_MB, local_session
-from holdfast.pipelines.sink import ExactlyOnceSink, SinkRow
+from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, OnCommit, SinkRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -184,8 +185,10 @@ class _Reaper:
         if noted and self._death.place == "commit" and self._arrived():
             self._soon(COMMIT_MS_MAX, lambda: False)
 
-    def committed(self, batch: int) -> None:
+    def committed(self, batch: int, rows: int) -> None:
         """Come after it: Spark is about to write down that the batch is done."""
+        if self._death.place == "between" and rows and self._arrived():
+            die("between")
         if self._death.place != "spark-commit" or not self._arrived():
             return
         commits = self._checkpoint / "commits"
@@ -216,7 +219,7 @@ def die(place: str) -> NoReturn:
     raise AssertionError("SIGKILL was survived")
 
 
-PLACES = ("advance", "write", "commit", "spark-commit")
+PLACES = ("advance", "write", "commit", "between", "spark-commit")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -230,13 +233,38 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--checkpoint", required=True, metavar="DIR", help="a folder for one of each query")
     add("--query", action="append", choices=sorted(QUERIES), required=True)
     add("--max-offsets-per-trigger", type=int, default=1_000, metavar="ROWS")
+    add("--sink", choices=("exactly-once", "append"), default="exactly-once")
     add("--once", action="store_true", help="stop when all that is there now has been read")
     add("--heap-mb", type=int, default=HEAP_MB)
     add("--die-at", type=Death.parse, metavar="PLACE:N", help=f"one of {', '.join(PLACES)}")
     return parser.parse_args(arguments)
 
 
-def _start(session: SparkSession, options: argparse.Namespace, name: str) -> StreamingQuery:
+def _sink(
+    options: argparse.Namespace, name: str, checkpoint: Path, committed: OnCommit
+) -> ExactlyOnceSink | AppendSink:
+    url, recipe = options.database.format(query=name), IntoTable(name)
+    if options.sink == "append":
+        return AppendSink(url, recipe, on_commit=committed)
+    return ExactlyOnceSink(url, name, recipe, checkpoint=str(checkpoint), on_commit=committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A query, and what it writes through."""
+
+    name: str
+    query: StreamingQuery
+    sink: ExactlyOnceSink | AppendSink
+    checkpoint: str
+
+    def tell_failure(self) -> None:
+        said = str(self.query.exception())
+        sys.stderr.write(f"{said}\n")
+        say("failed", query=self.name, **why(said, self.sink, self.checkpoint))
+
+
+def _start(session: SparkSession, options: argparse.Namespace, name: str) -> Running:
     checkpoint = Path(options.checkpoint, name)
     reaper = None
     if options.die_at is not None and name == options.query[0]:
@@ -245,16 +273,10 @@ def _start(session: SparkSession, options: argparse.Namespace, name: str) -> Str
     def committed(batch: int, rows: int) -> None:
         say("committed", query=name, batch=batch, rows=rows)
         if reaper is not None:
-            reaper.committed(batch)
+            reaper.committed(batch, rows)
 
-    sink = ExactlyOnceSink(
-        options.database.format(query=name),
-        name,
-        IntoTable(name),
-        checkpoint=str(checkpoint),
-        on_commit=committed,
-    )
-    if reaper is not None:
+    sink = _sink(options, name, checkpoint, committed)
+    if reaper is not None and isinstance(sink, ExactlyOnceSink):
         reaper.watch(sink)
 
     def read() -> DataFrame:
@@ -273,7 +295,8 @@ def _start(session: SparkSession, options: argparse.Namespace, name: str) -> Str
         .option("checkpointLocation", str(checkpoint))
         .foreachBatch(sink)
     )
-    return writer.trigger(availableNow=True).start() if options.once else writer.start()
+    query = writer.trigger(availableNow=True).start() if options.once else writer.start()
+    return Running(name, query, sink, str(checkpoint))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -282,19 +305,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     session = local_session("holdfast stateful", heap_mb=options.heap_mb)
     say("session")
-    queries = [_start(session, options, name) for name in options.query]
+    running = [_start(session, options, name) for name in options.query]
     say("started")
     pause = threading.Event()
-    while not stopping and all(query.exception() is None for query in queries):
-        if not any(query.isActive for query in queries):
+    while not stopping and all(one.query.exception() is None for one in running):
+        if not any(one.query.isActive for one in running):
             break
         pause.wait(LOOK_S)
-    if failed := [query for query in queries if query.exception() is not None]:
-        sys.stderr.write(f"{failed[0].exception()}\n")
-        say("failed", query=failed[0].name, error=str(failed[0].exception()).partition("\n")[0])
+    if failed := [one for one in running if one.query.exception() is not None]:
+        for one in failed:
+            one.tell_failure()
         return FAILED
-    for query in queries:
-        query.stop()
+    for one in running:
+        one.query.stop()
     say("stopped")
     return STOPPED
 
