@@ -105,6 +105,8 @@ def test_a_batch_of_a_checkpoint(folder: Path, scheme: str) -> None:
         checkpoint.batch(2)
     (folder / "state").mkdir()
     assert checkpoint.batch(1).stateful
+    (folder / "state").rmdir()
+    assert checkpoint.batch(1).stateful, "looking again would list a large state for every batch"
 
 
 def test_the_checkpoint_is_the_running_querys_own(folder: Path) -> None:

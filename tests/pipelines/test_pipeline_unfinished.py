@@ -31,18 +31,19 @@ def test_what_was_killed_while_it_was_made_may_be_removed_and_what_was_used_may_
     bench: Bench,
 ) -> None:
     bench.topics.write(bench.topic, 0, values("a", 3))
-    for name in ("offsets/.0.a1b2c3.tmp", "state/0/_metadata/metadata"):
-        left = bench.checkpoint / name
-        left.parent.mkdir(parents=True)
-        left.write_text("v1")
-        told = refused(bench, removable=True)
-        assert f"{bench.checkpoint}: a driver was killed while it made this checkpoint" in told
-        assert "remove the folder" in told
-        shutil.rmtree(bench.checkpoint)
+    left = bench.checkpoint / "offsets" / ".0.a1b2c3.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_text("v1")
+    told = refused(bench, removable=True)
+    assert f"{bench.checkpoint}: a driver was killed while it made this checkpoint" in told
+    assert "remove the folder" in told
+    shutil.rmtree(bench.checkpoint)
     bench.run(bench.stream())
     assert len(bench.rows()) == 3
-    for entry in (bench.checkpoint / "offsets").iterdir():
-        entry.unlink()
+    for name in ("offsets", "commits"):
+        for entry in (bench.checkpoint / name).iterdir():
+            entry.unlink()
+    left.write_text("v1")
     told = refused(bench, removable=False)
     assert "the tables have batch 1 of this checkpoint: the entries were lost" in told
     assert "remove the folder" not in told
