@@ -1,6 +1,6 @@
 """Goal: a server for tests leaves nothing behind, touches nobody's folders, and is the newest one.
 
-Method: the real programs, and a start that fails when the server runs already.
+Method: the real programs, and a start that is interrupted when the server runs already.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cluster.processes import wait_until
 from holdfast.lab import postgresql
 
 
@@ -23,15 +24,16 @@ def test_the_newest_is_told_by_its_number() -> None:
 
 
 @pytest.fixture
-def broken() -> Iterator[Path]:
-    """A folder of programs that lacks the one which sees that the server has started."""
+def telling() -> Iterator[Path]:
+    """A folder of programs that tells when the server was started."""
     found = postgresql.programs()
     if found is None:
         pytest.skip("PostgreSQL's server is not on this machine")
     # Not in pytest's own folder, where the server's user can't come.
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o777)
-    (folder / "initdb").symlink_to(found / "initdb")
+    for name in ("initdb", "pg_isready"):
+        (folder / name).symlink_to(found / name)
     script = f'#!/bin/sh\necho "$$ $2" > {folder}/started\nexec {found}/postgres "$@"\n'
     (folder / "postgres").write_text(script)
     (folder / "postgres").chmod(0o755)
@@ -42,15 +44,22 @@ def broken() -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.postgresql
 def test_a_start_that_fails_leaves_no_server_and_no_folder(
-    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    telling: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Temporary files belong where only root can come: that stays so."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(closed))
-    with pytest.raises(FileNotFoundError, match="pg_isready"), postgresql.server(broken):
-        pytest.fail("there was nobody to see that it started")
-    pid, data = (broken / "started").read_text().split()
+    started = telling / "started"
+
+    def interrupted(_condition: object, **_bounds: object) -> None:
+        wait_until(lambda: started.exists() and started.read_text(), timeout_s=60, what="a start")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(postgresql, "wait_until", interrupted)
+    with pytest.raises(KeyboardInterrupt), postgresql.server(telling):
+        pytest.fail("nobody waited for it")
+    pid, data = started.read_text().split()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
     assert not Path(data).parent.exists()

@@ -14,7 +14,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from holdfast.cluster.processes import wait_until
@@ -94,8 +94,14 @@ def server(found: Path) -> Iterator[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGQUIT)  # at once, without a checkpoint
-    process.wait(TIMEOUT_S)
+    """End it at once, without a checkpoint. Just started it may not hear yet: it is told again."""
+    for _ in range(TIMEOUT_S):
+        process.send_signal(signal.SIGQUIT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+            return
+    process.kill()
+    process.wait()
 
 
 def _open_folder() -> str:

@@ -258,6 +258,13 @@ class Running:
     sink: ExactlyOnceSink | AppendSink
     checkpoint: str
 
+    def wait_for_sources(self, pause: threading.Event) -> None:
+        """Wait until Spark has its Python workers: it gives each ten seconds to start, however
+        many start at once.
+        """
+        while self.query.isActive and self.query.status["message"] == "Initializing sources":
+            pause.wait(LOOK_S)
+
     def tell_failure(self) -> None:
         said = str(self.query.exception())
         sys.stderr.write(f"{said}\n")
@@ -305,9 +312,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     session = local_session("holdfast stateful", heap_mb=options.heap_mb)
     say("session")
-    running = [_start(session, options, name) for name in options.query]
-    say("started")
+    running: list[Running] = []
     pause = threading.Event()
+    for name in options.query:
+        running.append(_start(session, options, name))
+        if len(running) == 1:
+            say("started")
+        running[-1].wait_for_sources(pause)
     while not stopping and all(one.query.exception() is None for one in running):
         if not any(one.query.isActive for one in running):
             break
