@@ -262,11 +262,24 @@ INSERT_OFFSET = "INSERT INTO holdfast_offset (query, topic, partition, next_offs
         # Money out of nothing, twice, so that neither balances nor ledger show it.
         (
             ["UPDATE balances SET balance = balance + 1, opening = opening + 1 WHERE rowid = 1"],
-            {MONEY},
+            {BALANCES, MONEY},
             "40.01 in 4 accounts",
         ),
+        # One account's opening moved to another's, so that balances, ledger and sum agree.
+        (
+            [
+                "UPDATE balances SET balance = balance + 1, opening = opening + 1 WHERE rowid = 1",
+                "UPDATE balances SET balance = balance - 1, opening = opening - 1 WHERE rowid = 2",
+            ],
+            {BALANCES},
+            "2 of 4 accounts; not account-0",
+        ),
         # An account without money that nobody has opened, and one that does not exist any more.
-        (["INSERT INTO balances VALUES ('account-xyz', 0, 0)"], {MONEY}, "in 5 accounts"),
+        (
+            ["INSERT INTO balances VALUES ('account-xyz', 0, 0)"],
+            {BALANCES, MONEY},
+            "in 5 accounts",
+        ),
         (
             [f"UPDATE balances SET account = '{UNOPENED}' WHERE account = 'account-001'"],
             {BALANCES},

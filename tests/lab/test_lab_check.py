@@ -7,6 +7,9 @@ damage, and runs that were killed. One real run is checked in test_lab_prove.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +17,8 @@ import pytest
 
 from holdfast import cli
 from holdfast.judge.history import encode_event
+from holdfast.judge.series import PARTITIONS_MAX
+from holdfast.lab import folders
 from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Journal, write_manifest
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Check, Table
@@ -251,6 +256,37 @@ def soften_a_check(folder: Path) -> None:
     path.write_text(path.read_text().replace('"kept": true', '"kept": "almost"'))
 
 
+def put(folder: Path, old: str, new: str) -> None:
+    """Put other text into the journal."""
+    path = folder / MAIN / JOURNAL
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def number_what_was_expected(folder: Path) -> None:
+    put(folder, '"expected": "0"', '"expected": 0')
+
+
+def number_what_was_seen(folder: Path) -> None:
+    put(folder, '"seen": "0"', '"seen": 0')
+
+
+def tell_why_in_numbers(folder: Path) -> None:
+    put(folder, '"broke_off": null', '"broke_off": 7')
+
+
+def lose_half_an_event(folder: Path) -> None:
+    put(folder, '"lost_expected": null', '"lost_expected": 0.5')
+
+
+def expire_in_words(folder: Path) -> None:
+    put(folder, '"expired_expected": null', '"expired_expected": {"retention.ms=1": "one"}')
+
+
+def table_of_numbers(folder: Path) -> None:
+    put(folder, '[["1"]]', "[[1]]")
+
+
 def garble_the_manifest(folder: Path) -> None:
     (folder / MANIFEST).write_text("[]")
 
@@ -296,6 +332,12 @@ def gone(folder: Path) -> None:
         (write_on, "goes on behind its end"),
         (write_half_a_line_on, "is damaged"),
         (soften_a_check, "is damaged"),
+        (number_what_was_expected, "is damaged"),
+        (number_what_was_seen, "is damaged"),
+        (tell_why_in_numbers, "is damaged"),
+        (lose_half_an_event, "is damaged"),
+        (expire_in_words, "is damaged"),
+        (table_of_numbers, "is damaged"),
         (garble_the_manifest, "is damaged"),
         (other_version, "another version"),
         (unknown_kind, "no run of the kind"),
@@ -351,3 +393,53 @@ def test_a_history_that_can_not_be_true_decides_nothing(
 def test_parameters_survive_their_file() -> None:
     made = Parameters(racks=("a", "b", "c"), config={"k": "v"}, rate=7.5, elr=True)
     assert Parameters.from_json(json.loads(json.dumps(made.as_json()))) == made
+
+
+HOLDFAST = (sys.executable, "-P", "-m", "holdfast.cli")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("story", [GOOD, LOSSY], ids=["kept", "broken"])
+def test_a_verdict_that_can_not_be_written_decides_nothing(
+    tmp_path: Path, story: Story, flags: tuple[str, ...]
+) -> None:
+    """Method: the real command; its output is a full disk, and a pipe that nobody reads."""
+    folder = write_run(tmp_path / "run", {MAIN: story}, control=False)
+    command = [*HOLDFAST, "check", str(folder), *flags]
+    with Path("/dev/full").open("wb") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert found.returncode == 2
+    assert found.stderr.decode() == "holdfast: [Errno 28] No space left on device\n"
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (2, b"")
+
+
+def test_a_mistake_of_ours_decides_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python ends with 1 on an error that nobody expects: that would say "broken"."""
+    folder = write_run(tmp_path / "run", {MAIN: GOOD}, control=False)
+
+    def mistaken(_directory: Path) -> None:
+        raise AssertionError("it can't be")
+
+    monkeypatch.setattr(folders, "judge_folder", mistaken)
+    with pytest.raises(SystemExit) as stop:
+        cli.run(["check", str(folder)])
+    assert stop.value.code == 2
+    assert "AssertionError: it can't be" in capsys.readouterr().err
+
+
+def test_more_partitions_than_the_judge_holds_decide_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = Story()
+    for partition in range(PARTITIONS_MAX + 1):
+        story.expect(partition=partition)
+    folder = write_run(tmp_path / "run", {MAIN: story}, control=False)
+    code, said = checked(folder, capsys)
+    assert (code, "holds 4096 partitions" in said) == (2, True), said

@@ -102,6 +102,25 @@ def test_the_exit_status(
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("main", "code"), [(GOOD, Exit.NOT_MADE), (LOSSY, Exit.BROKEN)], ids=["kept", "broken"]
+)
+@pytest.mark.parametrize("file", ["verdict.json", "report.html"])
+def test_a_verdict_that_can_not_be_written_is_never_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: Story, code: Exit, file: str
+) -> None:
+    """Method: the disk is full, or a folder stands where a file of the verdict is to be."""
+    (tmp_path / "out").mkdir()
+    if file == "report.html":
+        (tmp_path / "out" / file).mkdir()
+    else:
+        (tmp_path / "out" / file).symlink_to("/dev/full")
+    outcome = prove(tmp_path, monkeypatch, {"main": main, "control": LOSSY})
+    assert outcome.exit is code
+    assert "The verdict can't be written: [Errno " in outcome.verdict
+    assert outcome.error is not None
+
+
 def test_a_check_that_fails_breaks_the_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+# Of these, status 1 says that a promise was broken; whatever else goes wrong decides nothing.
+VERDICTS = frozenset({"check", "demo", "prove"})
+EXIT_UNDECIDED = 2
 EXIT_INTERRUPTED = 130
 
 

@@ -43,7 +43,10 @@ def check(
     if as_json:
         print(json.dumps(found.values))
     else:
-        print_judged(Console(), found)
+        console = Console()
+        with console.capture() as shown:  # rich would end the program by itself on a closed pipe
+            print_judged(console, found)
+        print(shown.get(), end="")
     raise typer.Exit(int(found.exit))
 
 

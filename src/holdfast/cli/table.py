@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
 import typer
@@ -20,7 +23,9 @@ from holdfast.cli import (
     COMMANDS,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_UNDECIDED,
     EXIT_USAGE,
+    VERDICTS,
     CommandError,
     InterruptedCommandError,
     groups,
@@ -132,9 +137,53 @@ def _group() -> Any:
     return typer.main.get_command(app)
 
 
+class _NothingDecided:
+    """Ends a command that gives verdicts with its own status where a mistake of ours ends it.
+
+    Python's status for an uncaught error is 1, which would say that a promise was broken.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            traceback.print_exception(kind, error, trace)
+            raise SystemExit(EXIT_UNDECIDED)
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status."""
     name = arguments[0] if arguments else ""
+    if name not in VERDICTS:
+        return _run(name, arguments, EXIT_FAILED)
+    with _NothingDecided():
+        return _run(name, arguments, EXIT_UNDECIDED)
+
+
+def _run(name: str, arguments: list[str], failed: int) -> int:
+    """Run one command; `failed`: its status where it fails for a reason of its own."""
+    try:
+        status = _called(name, arguments, failed)
+    except BrokenPipeError:
+        status = failed
+    except OSError as error:  # a full disk, a directory that isn't ours: it names the file
+        status = _fail(str(error), failed)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Its reader has gone, or its disk is full; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failed if isinstance(error, BrokenPipeError) else _fail(str(error), failed)
+    return status
+
+
+def _called(name: str, arguments: list[str], failed: int) -> int:
     try:
         if name not in COMMANDS:
             _group().main(arguments, prog_name="holdfast")
@@ -151,13 +200,13 @@ def run(arguments: list[str]) -> int:
     except InterruptedCommandError as error:
         return _interrupted(error)
     except CommandError as error:
-        return _fail(str(error), error.code)
+        return _fail(str(error), failed if error.code == EXIT_FAILED else error.code)
     except UsageError as error:
         return _fail(str(error), EXIT_USAGE)
     except ClusterError as error:
-        return _fail(str(error), EXIT_FAILED)
+        return _fail(str(error), failed)
     except _driver_errors() as error:
-        return _fail(f"{error} (--bootstrap-server says whom to ask)", EXIT_FAILED)
+        return _fail(f"{error} (--bootstrap-server says whom to ask)", failed)
     except _too_large() as error:
         return _fail(f"A number is larger than the protocol can carry: {error}", EXIT_USAGE)
     except UnicodeEncodeError as error:
@@ -166,12 +215,6 @@ def run(arguments: list[str]) -> int:
         return _fail("An argument holds bytes that are no text in UTF-8.", EXIT_USAGE)
     except KeyboardInterrupt:
         return _interrupted(InterruptedCommandError())
-    except BrokenPipeError:
-        # The reader of our output has gone; what is still buffered has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
-    except OSError as error:  # a full disk, a directory that isn't ours: it names the file
-        return _fail(str(error), EXIT_FAILED)
     return 0
 
 
@@ -200,12 +243,18 @@ def _status(code: Any) -> int:
 
 
 def _interrupted(error: InterruptedCommandError) -> int:
-    sys.stdout.flush()
+    _flush()
     print(error, file=sys.stderr)
     return error.code
 
 
 def _fail(text: str, code: int) -> int:
-    sys.stdout.flush()
+    _flush()
     print(f"holdfast: {text}", file=sys.stderr)
     return code
+
+
+def _flush() -> None:
+    """Let what was printed stand before what is said now; that it can't be written, `_run` says."""
+    with suppress(OSError):
+        sys.stdout.flush()

@@ -16,6 +16,7 @@ from holdfast.judge.history import (
     Unknown,
 )
 from holdfast.judge.partition import PartitionFold
+from holdfast.judge.sends import HistoryTooLargeError
 from holdfast.judge.series import PARTITIONS_MAX, AvailabilityFold, Point, Series
 from holdfast.judge.timeline import Timeline
 from holdfast.judge.verdict import Judgement
@@ -74,7 +75,8 @@ class Checker:
             raise HistoryError(f"a number is too large ({error}): {event}") from None
 
     def _new_fold(self, key: tuple[str, int]) -> PartitionFold:
-        assert len(self._folds) < PARTITIONS_MAX, "more partitions than the judge holds"
+        if len(self._folds) >= PARTITIONS_MAX:
+            raise HistoryTooLargeError(f"the judge holds {PARTITIONS_MAX} partitions, not more")
         fold = self._folds[key] = PartitionFold(*key)
         return fold
 

@@ -15,6 +15,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from holdfast.lab.report import Check, Table
 
 FORMAT = 1
@@ -138,7 +140,7 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
             if end is not None:
                 raise FolderError(f"{path} is damaged: it goes on behind its end.")
             if "check" in row:
-                checks.append(_check(row["check"]))
+                checks.append(msgspec.convert(row["check"], Check))
             else:
                 end = row["end"]
         if end is None:  # what is torn at the end of a killed run's journal was not written
@@ -148,25 +150,18 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
         if end["checks"] != len(checks):
             raise FolderError(f"{path} is damaged: it has {len(checks)} of its checks.")
         _verify(directory, manifest, end["sealed"])
-        expired = end.get("expired_expected")  # None also where the run was before there was one
         return Recorded(
             checks=tuple(checks),
-            tables=tuple(Table(**each) for each in end["tables"]),
-            lost_expected=end["lost_expected"],
-            expired_expected=None if expired is None else dict(expired),
-            broke_off=end["broke_off"],
+            tables=tuple(msgspec.convert(each, Table) for each in end["tables"]),
+            lost_expected=msgspec.convert(end["lost_expected"], int | None),
+            # None also where the run was before there was one
+            expired_expected=msgspec.convert(end.get("expired_expected"), dict[str, int] | None),
+            broke_off=msgspec.convert(end["broke_off"], str | None),
         )
     except OSError as error:
         raise FolderError(f"{error.filename}: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FolderError(f"{path} is damaged: {error!r}.") from error
-
-
-def _check(values: Mapping[str, Any]) -> Check:
-    check = Check(**values)
-    if not isinstance(check.kept, bool) or not isinstance(check.name, str):
-        raise TypeError(f"no check: {check}")
-    return check
 
 
 def _histories(directory: Path) -> Sequence[Path]:

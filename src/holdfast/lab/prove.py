@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -208,8 +208,24 @@ def prove(
         report=directory / "report.html" if results else None,
         error=error,
     )
-    _write(outcome, command)
+    try:
+        _write(outcome, command)
+    except OSError as problem:  # a full disk: nobody can look at this again
+        return _unwritten(outcome, problem, say)
     return outcome
+
+
+def _unwritten(outcome: Outcome, problem: OSError, say: Callable[[str], None]) -> Outcome:
+    """Return the outcome of a proof that can't be written down: what was broken stays broken."""
+    text = f"The verdict can't be written: {problem}."
+    say(text)
+    return replace(
+        outcome,
+        exit=Exit.BROKEN if outcome.exit is Exit.BROKEN else Exit.NOT_MADE,
+        verdict=f"{text} {outcome.verdict}",
+        report=None,
+        error=outcome.error or text,
+    )
 
 
 def _run_part(
@@ -316,8 +332,8 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
     for result in proofs:
         if not result.evidence.judgement.decided:
             return Exit.NOT_MADE, (
-                f"Not decided: the log was not read to its end, so nobody can say what is lost "
-                f"({result.part.title}). {result.sentence()}"
+                f"Not decided, so nobody can say what is lost ({result.part.title}). "
+                f"{result.sentence()}"
             )
         if not result.evidence.judgement.counts.acknowledged:
             return Exit.NOT_MADE, (

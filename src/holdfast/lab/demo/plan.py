@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import msgspec
+
 from holdfast.lab.journal import HISTORY, MANIFEST, FolderError, write_manifest
 from holdfast.lab.parameters import LabError, Parameters
 
@@ -46,7 +48,7 @@ class DemoPlan:
     def read(cls, directory: Path, manifest: Mapping[str, Any]) -> Self:
         """Read a run's settings back. FolderError: these are none."""
         try:
-            plan = cls(**manifest["plan"])
+            plan = msgspec.convert(asdict(cls(**manifest["plan"])), cls)
             makes_sense = plan.kind in {"payments", "lines"} and plan.events > 0
             _ = plan.parameters
         except (KeyError, TypeError, ValueError, LabError) as error:

@@ -244,7 +244,7 @@ def _money_checks(connection: Connection, plan: DemoPlan) -> tuple[list[Check], 
     wrong = []
     for account, opening, balance in accounts:
         expected = _whole(opening) + moved.pop(account, 0)
-        if balance != expected:
+        if balance != expected or opening != plan.opening:
             wrong.append(account)
         rows_text.append([str(account), money(opening), money(balance), money(expected)])
     wrong += sorted(moved, key=str)  # the ledger knows accounts that nobody has opened
@@ -253,7 +253,8 @@ def _money_checks(connection: Connection, plan: DemoPlan) -> tuple[list[Check], 
     checks = [
         Check(
             name="Each balance is its opening plus what the ledger moved",
-            expected=f"{plan.accounts} of {plan.accounts} accounts",
+            expected=f"{plan.accounts} of {plan.accounts} accounts, "
+            f"each opened with {money(plan.opening)}",
             seen=f"{max(0, len(accounts) - len(wrong))} of {len(accounts)} accounts"
             + (f"; not {', '.join(map(str, wrong[:EXAMPLES]))}" if wrong else ""),
             kept=not wrong,
