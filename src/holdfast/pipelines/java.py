@@ -41,7 +41,7 @@ def java_home(environment: Mapping[str, str] | None = None, *, cache: Path | Non
     `environment` stands for the process's own, `cache` for the folder where a shim is kept.
     """
     environment = os.environ if environment is None else environment
-    cache = _cache(environment) if cache is None else cache
+    cache = cache_folder(environment) if cache is None else cache
     rejected: list[str] = []
     for home in candidates(environment):
         runtime = probe(home)
@@ -127,6 +127,7 @@ def shim(home: Path, cache: Path) -> Path:
     return target
 
 
-def _cache(environment: Mapping[str, str]) -> Path:
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Return where what Spark needs is made once for all runs."""
     base = environment.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "holdfast"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import holdfast
 from holdfast.pipelines.java import java_home
+from holdfast.pipelines.spark_home import spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ def settings(*, cores: int, heap_mb: int) -> dict[str, str]:
 
 
 def prepare_environment() -> None:
-    """Point Spark at this interpreter, at a Java that works, and its workers at this package.
+    """Point Spark at this interpreter, a Java that works and itself; its workers at this package.
 
     Without PYSPARK_PYTHON workers take whatever `python3` PATH has and crash; without the path they
     can't import the source when the project runs from its tree.
@@ -47,6 +48,7 @@ def prepare_environment() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["SPARK_HOME"] = str(spark_home())
     home = str(Path(holdfast.__file__).resolve().parent.parent)
     path = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     if home not in path:

@@ -1,0 +1,52 @@
+"""Goal: Spark's Python workers start from compiled modules. Method: homes as they are made, and a
+worker that says what it has imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+
+from holdfast.pipelines.spark_home import spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INSTALLED = Path(pyspark.__file__).parent
+
+
+def test_a_home_has_all_of_spark_but_the_archive(tmp_path: Path) -> None:
+    home = spark_home({"XDG_CACHE_HOME": str(tmp_path)})
+    assert home.is_relative_to(tmp_path)
+    assert (home / "bin" / "spark-submit").samefile(INSTALLED / "bin" / "spark-submit")
+    assert list((home / "jars").glob("spark-core_*.jar"))
+    assert not (home / "python").exists()
+    assert spark_home({}, cache=tmp_path / "holdfast") == home
+    assert list((tmp_path / "holdfast").iterdir()) == [home]
+
+
+def test_a_home_that_the_user_names_is_taken(tmp_path: Path) -> None:
+    assert spark_home({"SPARK_HOME": "/opt/spark"}, cache=tmp_path) == Path("/opt/spark")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_nothing_can_be_written_spark_is_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert spark_home({}, cache=tmp_path / "file" / "cache") == INSTALLED
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_workers_import_what_is_installed(spark: SparkSession) -> None:
+    def imported(_batches: Iterator[object]) -> Iterator[object]:
+        import pyarrow as pa  # noqa: PLC0415 - in the worker
+        import pyspark  # noqa: PLC0415 - in the worker
+
+        yield pa.RecordBatch.from_pydict({"file": [pyspark.__file__]})
+
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(imported, "file string").collect()
+    assert row.file == str(INSTALLED / "__init__.py")
