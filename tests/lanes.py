@@ -4,7 +4,8 @@
   lane: so `make quick`, all that needs no process, can't get slow unnoticed.
 - `serial`: it kills nodes, or waits for sessions and timeouts of real ones. These run one after the
   other on one worker, first, and every other worker gives way to them.
-- `slow`: over 250 ms. A run says at its end whose mark is not true.
+- `slow`: over 250 ms, of CPU time where no process is started: a worker may have to wait for its
+  turn. A run says at its end whose mark is not true.
 
 Everything else runs on all cores: tests with processes by their folder, which shares its cluster;
 slow ones each for itself; quick ones by their file. With `-n auto` there is a worker more than
@@ -18,6 +19,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,6 +30,7 @@ from tests.simulate.fresh import CHUNKS, FIRST, SEEDS
 SLOW_S = 0.25
 NOT_SLOW_S = 0.1  # between the two it depends on the machine
 SAID_MAX = 10
+CPU_S = "cpu_s"
 STARTS_PROCESS = frozenset(
     {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 )
@@ -76,6 +79,15 @@ class Lanes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
         self._running = None  # it also ends what a module or the session shared
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Any:
+        begin_s = time.process_time()
+        try:
+            return (yield)
+        finally:
+            if item.get_closest_marker("process") is None:
+                item.user_properties.append((CPU_S, time.process_time() - begin_s))
 
     # -- who runs where ------------------------------------------------------------------------
 
@@ -141,7 +153,8 @@ class Lanes:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid.partition("[")[0]
         if report.when == "call":
-            self.seconds[name].append(report.duration)
+            own = dict(report.user_properties).get(CPU_S)
+            self.seconds[name].append(own if isinstance(own, float) else report.duration)
         if "slow" in report.keywords:
             self.marked.add(name)
 

@@ -60,11 +60,15 @@ def test_process_{name}():
     pass
 """
 ORDINARY = """
-import pytest, subprocess, sys
+import pytest, subprocess, sys, time
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(8))
 def test_slow(number): pass
 def test_that_says_nothing(): subprocess.run([sys.executable, "-c", ""])
+def test_that_waits(): time.sleep(0.3)
+def test_that_works():
+    begin = time.process_time()
+    while time.process_time() < begin + 0.3: pass
 def test_ordinary(): pass  # the last one: what all share is ended beside it
 """
 
@@ -93,8 +97,10 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert "1 failed, 25 passed in" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 27 passed in" in done.stdout, done.stdout + done.stderr
     assert "test_that_says_nothing starts a process: mark it" in done.stdout
+    assert "test_that_works took 0.3" in done.stdout, "and is not marked slow"
+    assert "test_that_waits" not in done.stdout
     wrote = {path.name: path.read_text().split() for path in written.iterdir()}
 
     def of(*names: str) -> set[tuple[str, int]]:
