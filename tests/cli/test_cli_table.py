@@ -114,6 +114,7 @@ def test_a_random_id_and_a_missing_file(run: Run, tmp_path: Path) -> None:
     assert (outcome.status, "--config" in outcome.errors) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_starting_loads_little() -> None:
     """Goal: `up` starts nodes before anything slow is loaded. Method: what is in sys.modules."""

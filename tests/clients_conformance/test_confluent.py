@@ -176,6 +176,7 @@ def test_reading_starts_in_the_middle_of_a_batch(target: Target, new_topic: NewT
         assert [message.offset() for message in messages] == list(range(start, 10))
 
 
+@pytest.mark.slow
 def test_offsets_by_timestamp(target: Target, new_topic: NewTopicName) -> None:
     """Goal: ListOffsets finds the first record at or after a time. Method: times set by hand."""
     topic = new_topic()

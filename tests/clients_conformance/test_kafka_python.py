@@ -99,6 +99,7 @@ def test_read_committed(target: Target, new_topic: NewTopicName) -> None:
     assert record.value == b"a"
 
 
+@pytest.mark.slow
 def test_offsets(target: Target, new_topic: NewTopicName) -> None:
     """Goal: beginning, end and offsets by time. Method: three records with times set by hand."""
     topic = new_topic()

@@ -34,6 +34,7 @@ def kcat(target: Target, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_messages_come_back(target: Target, new_topic: NewTopicName, codec: str) -> None:
     """Goal: kcat produces to a new topic and reads it back. Method: keys and values, per codec."""
@@ -44,6 +45,7 @@ def test_messages_come_back(target: Target, new_topic: NewTopicName, codec: str)
     assert read == "a=1@0\nb=2@1\nc=3@2\n"
 
 
+@pytest.mark.slow
 def test_it_starts_at_an_offset_and_at_the_end(target: Target, new_topic: NewTopicName) -> None:
     """Goal: -o works. Method: an absolute offset, and one from the end."""
     topic = new_topic()
@@ -53,6 +55,7 @@ def test_it_starts_at_an_offset_and_at_the_end(target: Target, new_topic: NewTop
     assert kcat(target, "-C", "-t", topic, "-o", "s@1", "-e", "-q") == "a\nb\nc\n"
 
 
+@pytest.mark.slow
 def test_metadata(target: Target, new_topic: NewTopicName) -> None:
     """Goal: -L shows all brokers and the topic. Method: its JSON."""
     topic = new_topic()

@@ -51,6 +51,7 @@ def test_a_port_comes_again_after_all_others_and_not_while_it_is_in_use(
         free_ports(BLOCK)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_no_two_processes_get_the_same() -> None:
     """Method: both draw the same block first; it fails when nothing guards a block."""

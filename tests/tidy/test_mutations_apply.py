@@ -15,6 +15,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "scripts" / "mutants.py"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_every_mutation_applies() -> None:
     done = subprocess.run(
