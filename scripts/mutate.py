@@ -61,7 +61,8 @@ def _targets() -> Iterator[Target]:
         yield Target(module=f"holdfast/judge/{path.name}", tests=judge)
     for name in ("aftermath", "closing", "wants"):
         yield Target(module=f"holdfast/lab/{name}.py", tests=(f"tests/lab/test_lab_{name}.py",))
-    yield Target(module="holdfast/lab/demo/check.py", tests=("tests/demo/test_demo_check.py",))
+    demo = ("tests/demo/test_demo_verdict.py", "tests/demo/test_demo_check.py")
+    yield Target(module="holdfast/lab/demo/check.py", tests=demo)
     start = "tests/pipelines/test_pipeline_"
     for name, tests in {
         "offsets": ("offsets",),

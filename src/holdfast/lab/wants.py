@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Want:
     """What a partition must look like; None: anything. Leader -1: none."""
 
-    leader: int | None = None
-    isr: frozenset[int] | None = None
+    leader: int | None
+    isr: frozenset[int] | None
 
     def __str__(self) -> str:
         words = []
