@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,3 +126,56 @@ def test_asking_is_interrupted(command: list[str]) -> None:
             _, errors = process.communicate(timeout=BOUND_S)
         taken.close()
     assert (process.returncode, errors) == (130, "\nInterrupted.\n")
+
+
+def is_spawned(directory: Path) -> bool:
+    cluster = directory / "main" / "cluster"
+    return layout.exists(cluster) and all(node.pid for node in LocalCluster.open(cluster).nodes)
+
+
+def is_loaded(directory: Path) -> bool:
+    return (directory / "main" / "history" / "producer.jsonl").exists()
+
+
+def left_of(directory: Path) -> list[str]:
+    """End everything that runs and names this directory, and return what that was."""
+    listed = subprocess.run(
+        ["/bin/ps", "-A", "-ww", "-o", "pid=,args="], check=True, capture_output=True, text=True
+    )
+    named = [line for line in listed.stdout.splitlines() if str(directory) in line]
+    for line in named:
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    return named
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize(
+    ("begun", "signals"),
+    [
+        (is_spawned, [signal.SIGINT]),
+        (is_loaded, [signal.SIGHUP, signal.SIGTERM, signal.SIGINT]),
+    ],
+    ids=["Ctrl-C while the cluster starts", "the terminal is closed under load"],
+)
+def test_a_proof_that_is_interrupted_leaves_no_process(
+    tmp_path: Path, begun: Callable[[Path], bool], signals: list[signal.Signals]
+) -> None:
+    """Goal: nodes and clients end with the command, and its folder is named. Method: signals to it.
+
+    Seen to leave three brokers, three controllers and clients that went on sending for ever.
+    """
+    directory = tmp_path / "proof"
+    command = ["prove", "one-broker-down", "--output", str(directory)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_until(lambda: begun(directory), timeout_s=BOUND_S, what="the run")
+        for number in signals:
+            process.send_signal(number)
+        _, errors = process.communicate(timeout=2 * BOUND_S)
+    assert left_of(directory) == []
+    assert process.returncode == 130
+    assert f"holdfast check {directory}" in errors

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -17,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli import EXIT_USAGE, CommandError, InterruptedCommandError
 from holdfast.cli.check import check as check_folder
 from holdfast.cli.check import print_judged
+from holdfast.cli.interrupts import interrupted_once, kept_in
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,18 +127,14 @@ def _run(options: DemoOptions, *, as_json: bool) -> None:
     from holdfast.lab.folders import judged_demo  # noqa: PLC0415
     from holdfast.lab.prove import PROBLEMS  # noqa: PLC0415
 
-    def terminated(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)  # on the way out everything that was started is ended
-
-    before = signal.signal(signal.SIGTERM, terminated)
     shown = Shown(quiet=as_json)
     try:
-        with shown:
+        with interrupted_once(), shown:
             result = Demo(options, shown).run()
     except (*PROBLEMS, InputError) as error:
         raise CommandError(str(error), code=EXIT_USAGE) from error
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    except KeyboardInterrupt:
+        raise InterruptedCommandError(kept_in(options.directory)) from None
     judged = judged_demo(result.verdict)
     if as_json:
         print(json.dumps({**judged.values, "seconds": round(result.seconds, 1)}))

@@ -6,13 +6,15 @@ import importlib.util
 import json
 import os
 import shlex
-import signal as signals
 import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+
+from holdfast.cli import InterruptedCommandError
+from holdfast.cli.interrupts import interrupted_once, kept_in
 
 PAIRS = "KEY=VALUE"
 
@@ -100,11 +102,13 @@ def prove(
     def say(line: str) -> None:
         print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    # So that the cluster is taken down with this process, as after Ctrl-C.
-    signals.signal(signals.SIGTERM, signals.default_int_handler)
-    outcome = run_proof(
-        found, parameters, directory, command=command_line(), control=control, say=say
-    )
+    try:
+        with interrupted_once():
+            outcome = run_proof(
+                found, parameters, directory, command=command_line(), control=control, say=say
+            )
+    except KeyboardInterrupt:
+        raise InterruptedCommandError(kept_in(directory)) from None
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:

@@ -188,29 +188,35 @@ class LocalCluster:
 
         That is: every broker is unfenced, and every broker's metadata shows every broker. When a
         broker or half of the controllers fail meanwhile, the others are stopped and the error says
-        what the log of one of them said.
+        what the log of one of them said. Whoever interrupts the wait finds all of them stopped.
         """
-        with layout.locked(self.directory):
-            record = self.record
-            alive = [node for node in record.nodes if nodes.state_of(node) is not State.DEAD]
-            if alive:
-                raise ClusterError(self._already_running(record, alive))
-            for node in record.nodes:
-                nodes.check_ports(node)
-            # Controllers first: their election is what everything else waits for.
-            order = sorted(record.nodes, key=lambda node: not node.is_controller)
-            try:
-                for node in order:
-                    record = record.with_node(nodes.spawn(record, node))
-            finally:  # whatever has been started is known, so that `down` finds it
-                layout.write(self.directory, record)
-        if not wait:
-            return
+        begun = False
         try:
-            self.wait_ready(timeout_s=timeout_s)
-        except ClusterError:
-            self.down(timeout_s=KILL_TIMEOUT_S)
+            with layout.locked(self.directory):
+                record = self.record
+                self._check_startable(record)
+                begun = True
+                # Controllers first: their election is what everything else waits for.
+                order = sorted(record.nodes, key=lambda node: not node.is_controller)
+                try:
+                    for node in order:
+                        record = record.with_node(nodes.spawn(record, node))
+                finally:  # whatever has been started is known, so that `down` finds it
+                    layout.write(self.directory, record)
+            if wait:
+                self.wait_ready(timeout_s=timeout_s)
+        except BaseException:  # Ctrl-C, too: nobody has a cluster yet that could be taken down
+            if begun:
+                self.down(timeout_s=KILL_TIMEOUT_S)
             raise
+
+    def _check_startable(self, record: ClusterRecord) -> None:
+        """Raise ClusterError: a node runs already, or its port is taken."""
+        alive = [node for node in record.nodes if nodes.state_of(node) is not State.DEAD]
+        if alive:
+            raise ClusterError(self._already_running(record, alive))
+        for node in record.nodes:
+            nodes.check_ports(node)
 
     def start_node(
         self, node_id: int, *, wait: bool = True, timeout_s: float = START_TIMEOUT_S

@@ -1,0 +1,47 @@
+"""What ends a command that has started processes: they must end before it does.
+
+Owns which signals do, and that the first of them is the only one: whoever closes a terminal sends
+two, and an impatient person more. A clean-up that is cut short leaves brokers and clients behind,
+which go on writing for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STDERR = 2
+WORDS = b"\nEverything that was started is being ended.\n"
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first Ctrl-C, SIGTERM or hang-up, and pass over the others."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)
+        with suppress(OSError):  # the terminal may be gone
+            os.write(STDERR, WORDS)
+        raise KeyboardInterrupt
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # under nohup a hang-up stays ignored
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def kept_in(directory: Path) -> str:
+    """Say where an interrupted run has left what it saw, and who judges that."""
+    return f"What was seen until then: holdfast check {shlex.quote(str(directory))}"
