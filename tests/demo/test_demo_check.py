@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from holdfast.judge.history import (
     Delivered,
     Event,
     ReadEnd,
+    Refused,
     Send,
     Unknown,
     encode_event,
@@ -33,8 +34,8 @@ from holdfast.lab.demo.check import READER, check_demo
 from holdfast.lab.demo.events import line_record, payment, payment_record
 from holdfast.lab.demo.plan import DemoPlan
 from holdfast.lab.demo.user_file import LinesDigest
-from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Exit, Journal
-from holdfast.lab.report import Check
+from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Exit, FolderError, Journal
+from holdfast.lab.report import Check, Table
 from holdfast.pipelines import fence, ledger, lines
 from holdfast.pipelines.fence import open_engine
 
@@ -89,13 +90,21 @@ def fields_of(event: Event) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
-def seal(directory: Path, *checks: Check, broke_off: str | None = None) -> None:
+MOVES = Table(title="Moves", header=["a"], rows=[["1"]])
+
+
+def seal(
+    directory: Path,
+    *checks: Check,
+    broke_off: str | None = None,
+    tables: Sequence[Table] = (),
+) -> None:
     """Write the journal, as the run does at its end; a test that changes the history does it."""
     (directory / JOURNAL).unlink(missing_ok=True)
     journal = Journal(directory)
     for check in checks:
         journal.check(check)
-    journal.end(directory / MANIFEST, broke_off)
+    journal.end(directory / MANIFEST, broke_off, tables)
 
 
 @pytest.fixture
@@ -204,10 +213,19 @@ IN_LOG = "Every event was acknowledged, and is in the log once"
 
 
 def test_clean_runs_pass(payments_run: Path) -> None:
+    seal(payments_run, tables=[MOVES])
     verdict = check_demo(payments_run)
     assert verdict.exit is Exit.KEPT
     assert len(verdict.checks) == 6
+    assert verdict.checks[0] == Check(
+        name=IN_LOG,
+        expected="30 events, none lost, doubled or changed",
+        seen="30 acknowledged, 30 in the log",
+        kept=True,
+    )
     assert len(verdict.tables[0].rows) == 4
+    assert verdict.tables[-1] == MOVES
+    assert verdict.directory == payments_run
 
 
 def test_a_clean_run_of_lines_passes(
@@ -373,15 +391,24 @@ def find_one_twice(directory: Path) -> None:
     edit(directory, READER, twice)
 
 
+def lose_one_and_find_one_twice(directory: Path) -> None:
+    find_one_twice(directory)
+    edit(directory, READER, lambda rows: [row for row in rows if '"producer:28"' not in row])
+
+
 @pytest.mark.parametrize(
     ("harm", "said"),
-    [(lose_the_last_record, "30 acknowledged, 29 in the log, 1 lost"), (find_one_twice, "1 dup")],
+    [
+        (lose_the_last_record, "30 acknowledged, 29 in the log, 1 lost (producer:29 was"),
+        (find_one_twice, "30 acknowledged, 31 in the log, 1 duplicated (producer:29 stands"),
+        (lose_one_and_find_one_twice, "30 acknowledged, 30 in the log, 1 lost, 1 duplicated ("),
+    ],
 )
 def test_damage_to_the_log_is_seen(
     payments_run: Path, harm: Callable[[Path], None], said: str
 ) -> None:
     harm(payments_run)
-    assert said in broken(payments_run)[IN_LOG]
+    assert broken(payments_run)[IN_LOG].startswith(said)
     assert check_demo(payments_run).exit is Exit.BROKEN
 
 
@@ -397,22 +424,30 @@ def test_the_table_owes_what_the_last_read_found_and_nothing_else(payments_run: 
     assert ONCE not in broken(payments_run)
 
 
-def test_fewer_acknowledged_than_planned_is_no_pass(payments_run: Path) -> None:
+@pytest.mark.parametrize("outcome", [Unknown, Refused, None])
+def test_fewer_acknowledged_than_planned_is_no_pass(
+    payments_run: Path, outcome: type[Unknown | Refused] | None
+) -> None:
     """Goal: log and table agree, nothing is lost; but one event was never acknowledged.
 
-    Method: the last event has no certain outcome, and is in neither.
+    Method: the last event has no certain outcome, or is refused, or has no answer.
     """
 
     def doubt(rows: list[str]) -> list[str]:
         row = json.loads(rows[-1])
         stamp = {name: row[name] for name in ("at_ms", "wall_ms", "process", "topic", "partition")}
-        return [*rows[:-1], encode_event(Unknown(**stamp, id=row["id"], error="_MSG_TIMED_OUT"))]
+        told = outcome and [encode_event(outcome(**stamp, id=row["id"], error="TIMED_OUT"))]
+        return [*rows[:-1], *(told or [])]
 
     edit(payments_run, "producer", doubt)
-    found = broken(payments_run)
+    if outcome is Refused:  # then it may not be in the log
+        lose_the_last_record(payments_run)
+        found = {IN_LOG: broken(payments_run)[IN_LOG]}
+    else:
+        found = broken(payments_run)
     assert found.keys() == {IN_LOG}
-    assert "29 acknowledged" in found[IN_LOG]
-    assert "1 not acknowledged" in found[IN_LOG]
+    assert found[IN_LOG].startswith(f"29 acknowledged, {29 if outcome is Refused else 30} in the")
+    assert found[IN_LOG].endswith(", 1 not acknowledged")
 
 
 def forget_an_end(directory: Path) -> None:
@@ -433,7 +468,8 @@ def test_a_log_that_was_not_read_to_its_end_decides_nothing(
     harm(payments_run)
     verdict = check_demo(payments_run)
     assert verdict.exit is Exit.NOT_MADE
-    assert verdict.sentence.startswith("UNDECIDED: ")
+    assert verdict.sentence.startswith("UNDECIDED: the log was not read to its end. ")
+    assert verdict.checks[0].seen.endswith("; the log was not read to its end")
 
 
 FAILED = Check(name="The table catches up with the log", expected="a", seen="b", kept=False)
@@ -532,6 +568,45 @@ def test_a_table_that_can_not_be_read_is_no_pass(
     assert check_demo(payments_run).exit is Exit.BROKEN, "what was seen broken is broken"
     killed(payments_run)
     assert check_demo(payments_run).exit is Exit.NOT_MADE
+
+
+def unread(directory: Path) -> None:
+    (directory / HISTORY / "producer.jsonl").unlink()
+    (directory / HISTORY / "producer.jsonl").mkdir()
+
+
+def unparsed(directory: Path) -> None:
+    with (directory / HISTORY / "producer.jsonl").open("a") as file:
+        file.write("what is this?\n")
+
+
+def unwritten(directory: Path) -> None:
+    shutil.rmtree(directory / HISTORY)
+    (directory / HISTORY).mkdir()
+
+
+def anothers(directory: Path) -> None:
+    manifest = json.loads((directory / MANIFEST).read_text())
+    (directory / MANIFEST).write_text(json.dumps({**manifest, "kind": "proof"}))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (unread, "The run's history can't be read: .*Is a directory"),
+        (unparsed, "The run's history can't be read: producer.jsonl:61: no event"),
+        (unwritten, "There is no history in .*history"),
+        (anothers, "it holds no demo, but a proof"),
+    ],
+)
+def test_a_folder_that_can_not_be_judged_says_why(
+    payments_run: Path, harm: Callable[[Path], None], said: str
+) -> None:
+    harm(payments_run)
+    if harm is not anothers:
+        killed(payments_run)
+    with pytest.raises(FolderError, match=said):
+        check_demo(payments_run)
 
 
 def test_the_command_says_pass_fail_or_why_not(

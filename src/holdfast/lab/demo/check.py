@@ -133,7 +133,7 @@ def check_demo(directory: Path) -> DemoVerdict:
         else:
             sent = _sent(places)
             model = table.Model(sent=sent, whole=False)
-    except (HistoryError, OSError, ValueError, RecursionError) as error:
+    except (HistoryError, OSError) as error:
         raise FolderError(f"The run's history can't be read: {error}.") from error
     found = table.check_tables(places.database(plan), plan, model)
     return DemoVerdict(
