@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from holdfast.judge.history import Fault
 from holdfast.judge.timeline import UP_ACTIONS, Timeline, TopicPartition
@@ -14,7 +15,7 @@ from holdfast.lab.report.scales import duration
 from holdfast.lab.report.standstill import Standstill
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Scene:
     """One part's time, with its faults, anomalies and standstills."""
 
@@ -23,11 +24,14 @@ class Scene:
     marks: Sequence[Mark] = ()
     standstills: Sequence[Standstill] = ()
 
+    @cached_property
+    def _is_of_one_topic(self) -> bool:
+        topics = {topic for topic, _ in self.timeline.partitions}
+        return len(topics | {mark.partition[0] for mark in self.marks}) <= 1
+
     def place(self, partition: TopicPartition) -> str:
         """A partition's name in drawings: short where there is one topic."""
-        topics = {topic for topic, _ in self.timeline.partitions}
-        topics |= {mark.partition[0] for mark in self.marks}
-        return f"P{partition[1]}" if len(topics) <= 1 else f"{partition[0]}-{partition[1]}"
+        return f"P{partition[1]}" if self._is_of_one_topic else f"{partition[0]}-{partition[1]}"
 
     def leaderless(self, drawing: Drawing, top: float, bottom: float) -> None:
         """Shade the time in which any partition had no working leader."""
