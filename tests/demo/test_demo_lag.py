@@ -11,7 +11,14 @@ from holdfast.judge.checker import judge
 from holdfast.judge.history import Event, Note, encode_event
 from holdfast.lab.demo.check import DemoVerdict
 from holdfast.lab.demo.plan import DemoPlan, Places
-from holdfast.lab.demo.report import DRIVER_KILLED, LAG_POINTS_MAX, behind, report_data, thinned
+from holdfast.lab.demo.report import (
+    DRIVER_KILLED,
+    LAG_POINTS_MAX,
+    behind,
+    report_data,
+    report_demo,
+    thinned,
+)
 from holdfast.lab.demo.spark import Words
 from holdfast.lab.demo.steps import Gates
 from holdfast.testing.histories import Story
@@ -79,3 +86,23 @@ def test_acknowledgements_and_the_words_of_both_drivers_make_the_lag(tmp_path: P
     assert [at[ms] for ms in (1006.0, 1020.0, 1060.0, 1108.0, 1200.0)] == [2, 0, 0, 2, 1]
     assert found.points[-1][1] == 1
     assert Words(places.words(1)).poll().rows == 2
+
+
+def test_a_report_does_not_tell_the_password_of_the_database(tmp_path: Path) -> None:
+    """Goal: a report can be passed on. Method: a database that needs a password."""
+    database = "postgresql+psycopg://ann:s3cret@db.example/ledger"
+    places = Places(tmp_path)
+    places.history.mkdir()
+    verdict = DemoVerdict(
+        directory=tmp_path,
+        plan=DemoPlan(kind="payments", events=4, rate=1, topic="foo", query="q", database=database),
+        evidence=judge(Story().send(0).ack(0, 0).events),
+        checks=(),
+        tables=(),
+        undecided=None,
+        broke_off=None,
+    )
+    report_demo(places, verdict, f"holdfast demo --database {database}")
+    page = places.report.read_text()
+    assert "s3cret" not in page
+    assert page.count("postgresql+psycopg://ann:***@db.example/ledger") == 2

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
+import sqlalchemy as sql
+
 from holdfast.judge.history import Acknowledged
 from holdfast.lab.demo.check import DemoVerdict
 from holdfast.lab.demo.plan import DemoPlan, Places
@@ -25,6 +27,8 @@ def report_demo(places: Places, verdict: DemoVerdict, command: str) -> None:
 
 def report_data(places: Places, verdict: DemoVerdict, command: str) -> ReportData:
     plan = verdict.plan
+    if plan.database:
+        command = command.replace(plan.database, _shown(plan.database))
     return ReportData(
         title="demo",
         summary=_summary(verdict),
@@ -146,7 +150,7 @@ def _configuration(plan: DemoPlan) -> dict[str, str]:
     values = {
         **plan.parameters.shown(),
         "topic": plan.topic,
-        "database": plan.database or "SQLite, table.db",
+        "database": _shown(plan.database) if plan.database else "SQLite, table.db",
     }
     if plan.kind == "payments":
         values["payments"] = f"{plan.accounts} accounts, seed {plan.seed}"
@@ -154,3 +158,8 @@ def _configuration(plan: DemoPlan) -> dict[str, str]:
         values["input"] = f"{plan.input}, key {plan.key or 'none'}"
         values["input SHA-256"] = plan.sha256
     return values
+
+
+def _shown(database: str) -> str:
+    """Return a database's URL without its password: a report is passed on."""
+    return sql.make_url(database).render_as_string(hide_password=True)
