@@ -255,3 +255,29 @@ def test_a_guessed_mode_is_named(run: Run) -> None:
     outcome = run("cat", "-t", "t", "-e", "-b", "127.0.0.1:1")
     assert outcome.status == 2
     assert "Without -P, -C or -L" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--check . --events 5", "--events has no effect with --check"),
+        ("--check . --rate 5", "--rate has no effect with --check"),
+        ("--check . --seed 5", "--seed has no effect with --check"),
+        ("--check . --output new", "--output has no effect with --check"),
+        ("--check . --database sqlite:///t.db", "--database has no effect with --check"),
+        ("--check . --input file", "--input has no effect with --check"),
+        ("--check . --key a", "--key has no effect with --check"),
+        ("--key a", "--key has no effect with payments"),
+        ("--input file --events 5", "--events has no effect with --input"),
+        ("--input file --seed 5", "--seed has no effect with --input"),
+        ("--rate nan", "--rate nan: it is no number"),
+    ],
+)
+def test_the_demo_ignores_no_option(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, said: str
+) -> None:
+    """Goal: a sentence, and nothing left behind. Method: an empty folder, and idle options."""
+    monkeypatch.chdir(tmp_path)
+    found = run("demo", *typed.split())
+    assert (found.status, said in found.errors) == (2, True)
+    assert list(tmp_path.iterdir()) == []

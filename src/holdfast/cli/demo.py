@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import shlex
 import sys
 import time
@@ -20,6 +21,7 @@ from holdfast.cli import EXIT_USAGE, CommandError, InterruptedCommandError
 from holdfast.cli.check import check as check_folder
 from holdfast.cli.check import print_judged
 from holdfast.cli.interrupts import interrupted_once, kept_in
+from holdfast.cli.options import refuse_idle
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +31,19 @@ if TYPE_CHECKING:
 
 NEEDED = ("pyspark", "pyarrow", "pandas", "sqlalchemy", "jinja2")
 RUNS = Path("runs")
+EVENTS, RATE, SEED = 30_000, 2_500, 1
+RATE_MAX = 10_000_000  # nothing here comes near it
+# What each option has an effect on: payments, a file's lines, or an earlier run.
+RUN = ("payments", "--input")
+GOES_WITH = {
+    "--input": ("--input",),
+    "--key": ("--input",),
+    "--output": RUN,
+    "--events": ("payments",),
+    "--rate": RUN,
+    "--seed": ("payments",),
+    "--database": RUN,
+}
 
 
 def demo(
@@ -70,14 +85,35 @@ def demo(
         ),
     ] = None,
     events: Annotated[
-        int, typer.Option("--events", metavar="N", min=1, help="How many payments.")
-    ] = 30_000,
+        int | None,
+        typer.Option(
+            "--events",
+            metavar="N",
+            min=1,
+            help="How many payments.",
+            show_default=f"{EVENTS:,}",
+        ),
+    ] = None,
     rate: Annotated[
-        float, typer.Option("--rate", metavar="N", min=1, help="Events a second, at most.")
-    ] = 2_500,
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            min=1,
+            max=RATE_MAX,
+            help="Events a second, at most.",
+            show_default=f"{RATE:,}",
+        ),
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Another seed, other payments.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Another seed, other payments.",
+            show_default=str(SEED),
+        ),
+    ] = None,
     database: Annotated[
         str | None,
         typer.Option(
@@ -95,11 +131,22 @@ def demo(
     its evidence and a report.html stay in the run's directory; delete a row of the table and
     check it again, and the answer is FAIL.
     """
+    if rate is not None and math.isnan(rate):
+        raise CommandError("--rate nan: it is no number.", code=EXIT_USAGE)
+    what = "--check" if check else "--input" if input_option else "payments"
+    given = {
+        "--input": input_option,
+        "--key": key,
+        "--output": output,
+        "--events": events,
+        "--rate": rate,
+        "--seed": seed,
+        "--database": database,
+    }
+    refuse_idle(what, given, GOES_WITH)
     if check is not None:
         check_folder(check, as_json=as_json)
         return
-    if key is not None and input_option is None:
-        raise CommandError("--key belongs to --input FILE.", code=EXIT_USAGE)
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(
@@ -110,9 +157,9 @@ def demo(
 
     options = DemoOptions(
         directory=output or RUNS / time.strftime("demo-%Y%m%d-%H%M%S"),
-        events=events,
-        rate=rate,
-        seed=seed,
+        events=EVENTS if events is None else events,
+        rate=RATE if rate is None else rate,
+        seed=SEED if seed is None else seed,
         input=input_option,
         key=key,
         database=database,

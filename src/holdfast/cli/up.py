@@ -198,7 +198,9 @@ def _announce(cluster: LocalCluster, *, new: bool) -> None:
     local = plan.profile_in(Path(record.nodes[0].config_file).read_text())
     voters = len(record.controllers)
     if voters % 2 == 0:
-        print(f"  note           {voters} controllers survive no more failures than {voters - 1}")
+        print(
+            f"  note           {voters} controllers survive no more failures than {voters - 1} do"
+        )
     print("  local profile  " + ", ".join(f"{key}={value}" for key, value in local.items()))
     sys.stdout.flush()
 
