@@ -39,6 +39,7 @@ PROCESS_FIXTURES = frozenset({"bootstrap", "cluster", "postgresql", "spark", "ta
 PROCESS_MARKS = ("apache", "chromium", "kcat", "postgresql", "spark")
 GIVE_WAY = 10  # of os.nice
 GIVE_WAY_MOST = 19
+PATIENCE_S = 1800  # with who gives way to all others, in the place of a test's own bound
 SERIAL = "serial"
 PROCESSES = "processes of "
 
@@ -104,8 +105,11 @@ class Lanes:
         if self.worker is None:
             return
         if any(is_serial(item) for item in session.items):
-            is_more = number(self.worker["workerid"]) >= cores()
-            self._gives_way = GIVE_WAY_MOST if is_more else GIVE_WAY
+            self._gives_way = GIVE_WAY
+            if number(self.worker["workerid"]) >= cores():
+                self._gives_way = GIVE_WAY_MOST
+                for item in session.items:
+                    item.add_marker(pytest.mark.timeout(PATIENCE_S), append=False)
         path = Path(self.worker["groups"])
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
             json.dump({item.nodeid: group(item) for item in session.items}, file)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.lanes import GIVE_WAY, GIVE_WAY_MOST, cores
+from tests.lanes import GIVE_WAY, GIVE_WAY_MOST, PATIENCE_S, cores
 
 ROOT = Path(__file__).resolve().parents[2]
 INI = """
@@ -44,10 +44,12 @@ def _what_all_share():
 @pytest.fixture(autouse=True)
 def _write_down(request):
     worker, nice = os.environ["PYTEST_XDIST_WORKER"], os.nice(0)
-    Path(os.environ["WRITTEN"], request.node.name).write_text(f"{worker} {nice}")
+    (bound,) = request.node.get_closest_marker("timeout").args
+    Path(os.environ["WRITTEN"], request.node.name).write_text(f"{worker} {nice} {bound}")
 """
 SERIAL = """
 import pytest
+pytestmark = pytest.mark.timeout(60)
 @pytest.mark.serial
 @pytest.mark.parametrize("number", range(4))
 def test_{name}(number):
@@ -55,12 +57,14 @@ def test_{name}(number):
 """
 WITH_PROCESSES = """
 import pytest
+pytestmark = pytest.mark.timeout(60)
 @pytest.mark.process
 def test_process_{name}():
     pass
 """
 ORDINARY = """
 import pytest, subprocess, sys, time
+pytestmark = pytest.mark.timeout(60)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(8))
 def test_slow(number): pass
@@ -106,7 +110,7 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
     def of(*names: str) -> set[tuple[str, int]]:
         return {
             (worker, int(nice))
-            for name, (worker, nice) in wrote.items()
+            for name, (worker, nice, _) in wrote.items()
             if name.startswith(tuple(f"test_{begin}" for begin in names))
         }
 
@@ -114,6 +118,10 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
     assert len(of("one", "two", "three")) == 1, "on several workers"
     assert {nice for _, nice in of("one", "two", "three")} == {base}
     beyond = f"gw{cores()}"
+    assert {(worker == beyond, int(bound)) for worker, _, bound in wrote.values()} == {
+        (True, PATIENCE_S),
+        (False, 60),
+    }
     assert beyond not in {worker for worker, _ in of("one", "two", "three", "process")}
     assert {nice for worker, nice in of("slow") if worker == beyond} == {
         min(base + GIVE_WAY_MOST, 19)
