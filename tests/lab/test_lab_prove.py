@@ -46,6 +46,11 @@ def test_scenarios_are_listed() -> None:
         (("one-broker-down", "--acks", "7"), "--acks 7"),
         (("one-broker-down", "--replication-factor", "4"), "3 brokers"),
         (("one-broker-down", "--config", "nonsense"), "KEY=VALUE"),
+        (
+            ("one-broker-down", "--config", "replica.lag.time.max=5"),
+            "nothing would be proven. Did you mean replica.lag.time.max.ms",
+        ),
+        (("one-broker-down", "--config", "quota.window.num=5"), "no effect on a node"),
         (("two-brokers-down", "--partitions", "9"), "--partitions 9"),
         (("one-broker-down", "--output", "."), "empty directory"),
     ],

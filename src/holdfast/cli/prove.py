@@ -90,7 +90,7 @@ def prove(
     try:
         found = load_scenario(scenario)
         if config:
-            given["config"] = {**found.defaults.config, **pairs(config)}
+            given["config"] = {**found.defaults.config, **with_effect(pairs(config))}
         parameters = found.with_flags(given)
     except LabError as error:
         fail(str(error))
@@ -140,6 +140,21 @@ def pairs(items: list[str]) -> dict[str, str]:
             fail(f"--config {item}: it must be {PAIRS}.")
         found[key.strip()] = value.strip()
     return found
+
+
+def with_effect(values: dict[str, str]) -> dict[str, str]:
+    """Return these settings; exit with 2 for one without effect: the proof would not be of it."""
+    from holdfast.cli.options import unknown_keys  # noqa: PLC0415 - `--list` needs none of it
+    from holdfast.config.registry import NODE  # noqa: PLC0415
+
+    for name in values:
+        key = NODE.get(name)
+        if key is None or not key.effect:
+            advice = unknown_keys([name], NODE)
+            fail(
+                f"--config {name}: it has no effect on a node, so nothing would be proven.{advice}"
+            )
+    return values
 
 
 def output_directory(output: Path | None, scenario: str) -> Path:
