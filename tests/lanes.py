@@ -34,7 +34,7 @@ CPU_S = "cpu_s"
 STARTS_PROCESS = frozenset(
     {"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 )
-# Fixtures of a session or a module that start processes which outlive a test.
+# Fixtures of a module, a package or a session that start processes which outlive a test.
 PROCESS_FIXTURES = frozenset({"bootstrap", "cluster", "postgresql", "spark", "target"})
 PROCESS_MARKS = ("apache", "chromium", "kcat", "postgresql", "spark")
 GIVE_WAY = 10  # of os.nice
@@ -205,7 +205,7 @@ def uses_process(item: pytest.Item) -> bool:
     found = getattr(item, "_fixtureinfo", None)
     shared = {} if found is None else found.name2fixturedefs
     return any(
-        name in shared and shared[name][-1].scope in {"module", "session"}
+        name in shared and shared[name][-1].scope in {"module", "package", "session"}
         for name in PROCESS_FIXTURES
     )
 

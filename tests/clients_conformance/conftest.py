@@ -35,7 +35,7 @@ class Target:
         return "".join(Path(node.log_file).read_text() for node in self.local.nodes)
 
 
-@pytest.fixture(scope="session", params=SHAPES)
+@pytest.fixture(scope="package", params=SHAPES)
 def target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Target]:

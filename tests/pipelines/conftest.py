@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("pipelines-cluster")
     config = {
@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bootstrap(request: pytest.FixtureRequest) -> str:
     if EXTERNAL:
         return EXTERNAL
@@ -166,12 +166,12 @@ class Topics:
         assert not failed
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def topics(bootstrap: str) -> Topics:
     return Topics(bootstrap)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     from holdfast.pipelines.session import local_session  # noqa: PLC0415 - only who asks pays
 
@@ -187,7 +187,7 @@ def bench(spark: SparkSession, topics: Topics, tmp_path: Path) -> Bench:
     return Bench(spark, topics, tmp_path, 2)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def postgresql() -> Iterator[str]:
     """Return the URL of a server of our own."""
     found = postgresql_server.programs()
