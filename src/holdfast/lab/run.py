@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar
@@ -100,16 +101,24 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for worker in self._workers:
-            worker.kill()
-        if self.observer is not None:
-            self.observer.stop()
-        self._recorder.close()
-        self.driver.close()
-        for node in self.cluster.nodes:
-            if self.cluster.state(node.id) == "stopped":
-                self.cluster.kill(node.id, "KILL")
-        self.cluster.down()
+        with ExitStack() as ends:  # whatever one of them raises, the others end, too
+            ends.callback(self._end_cluster)
+            ends.callback(self.driver.close)
+            ends.callback(self._recorder.close)
+            if self.observer is not None:
+                ends.callback(self.observer.stop)
+            for worker in self._workers:
+                ends.callback(worker.kill)
+
+    def _end_cluster(self) -> None:
+        try:
+            for node in self.cluster.nodes:
+                if self.cluster.state(node.id) == "stopped":
+                    self.cluster.kill(node.id, "KILL")
+            self.cluster.down()
+        except BaseException:  # Ctrl-C above all
+            self.cluster.down(timeout_s=0)
+            raise
 
     # -- what is said --------------------------------------------------------------------------
 
