@@ -483,6 +483,17 @@ def test_what_the_run_itself_has_seen_counts(payments_run: Path) -> None:
     assert FAILED.name in verdict.sentence
 
 
+def test_a_run_that_broke_off_says_so(payments_run: Path) -> None:
+    broke_off(payments_run)
+    verdict = check_demo(payments_run)
+    assert verdict.broke_off == verdict.undecided == "Spark can't start"
+
+
+def test_the_log_is_what_the_last_reader_found() -> None:
+    """By the name that the run gives it."""
+    assert READER == "final"
+
+
 def killed(directory: Path) -> None:
     (directory / JOURNAL).unlink()
     Journal(directory).close()
@@ -591,6 +602,12 @@ def anothers(directory: Path) -> None:
     (directory / MANIFEST).write_text(json.dumps({**manifest, "kind": "proof"}))
 
 
+def misplanned(directory: Path) -> None:
+    manifest = json.loads((directory / MANIFEST).read_text())
+    plan = {**manifest["plan"], "events": 0}
+    (directory / MANIFEST).write_text(json.dumps({**manifest, "plan": plan}))
+
+
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
@@ -598,13 +615,14 @@ def anothers(directory: Path) -> None:
         (unparsed, "The run's history can't be read: producer.jsonl:61: no event"),
         (unwritten, "There is no history in .*history"),
         (anothers, "it holds no demo, but a proof"),
+        (misplanned, "/run.json is damaged: these are no events of a demo"),
     ],
 )
 def test_a_folder_that_can_not_be_judged_says_why(
     payments_run: Path, harm: Callable[[Path], None], said: str
 ) -> None:
     harm(payments_run)
-    if harm is not anothers:
+    if harm not in {anothers, misplanned}:
         killed(payments_run)
     with pytest.raises(FolderError, match=said):
         check_demo(payments_run)
