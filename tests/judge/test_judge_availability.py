@@ -27,6 +27,23 @@ def test_a_producer_at_rest_makes_no_gap() -> None:
     assert judge(story.events).judgement.availability.gap_ms_longest == pytest.approx(1)
 
 
+@pytest.mark.parametrize(
+    ("rest_ms", "gap_ms"),
+    [(999, 1008), (1000, 7), (3_600_000, 7)],  # it sends again after a millisecond more
+)
+def test_a_refused_producer_that_rests_makes_no_gap(rest_ms: float, gap_ms: float) -> None:
+    story = Story().send(0).pause(6).refuse(0).pause(rest_ms).send(1).ack(1, 0)
+    availability = judge(story.events).judgement.availability
+    assert availability.gap_ms_longest == pytest.approx(gap_ms)
+    assert availability.gap_at_ms == pytest.approx(1001)
+
+
+def test_a_rest_behind_an_acknowledgement_leaves_the_longest_gap() -> None:
+    story = Story().send(0).pause(49).ack(0, 0).pause(5_000).send(1).ack(1, 1)
+    availability = judge(story.events).judgement.availability
+    assert (availability.gap_ms_longest, availability.gap_at_ms) == pytest.approx((50, 1001))
+
+
 def test_a_wait_that_never_ends_counts_to_the_last_outcome() -> None:
     story = Story().send(0).ack(0, 0).send(1).pause(999).doubt(1)
     assert judge(story.events).judgement.availability.gap_ms_longest == pytest.approx(1000)

@@ -15,6 +15,7 @@ BUCKET_MS = 100.0
 BUCKETS_MAX = 2048
 LATENCIES_MAX = 200_000  # kept for percentiles; past it every second one is dropped
 PARTITIONS_MAX = 4096
+REST_MS = 1000.0  # who was refused and sends nothing for longer is at rest; a retry comes sooner
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -158,7 +159,8 @@ class AvailabilityFold:
     """Share acknowledged and the longest gap of one partition, or of all together.
 
     A gap begins with an acknowledgement that leaves records waiting, or with the first send after
-    one that left none, so a producer at rest makes no gap; refusals do not end it.
+    one that left none, so a producer at rest makes no gap. A refusal does not end it, unless the
+    producer rests then.
     """
 
     def __init__(self) -> None:
@@ -172,6 +174,9 @@ class AvailabilityFold:
         self._latencies = Sample()
 
     def sent(self, at_ms: float) -> None:
+        if not self._outstanding and at_ms - self._last_ms > REST_MS:
+            self._close_gap(self._last_ms)
+            self._waiting_since = None
         self._last_ms = at_ms
         self._sent += 1
         self._outstanding += 1
