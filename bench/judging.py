@@ -85,7 +85,9 @@ def write_history(directory: Path, events: int) -> None:
         record = f'"digest":"{number * 2654435761 % (1 << 32):08x}","key":"foo_{partition + 1}"'
         write(process, "send", at_ms, partition, f'{name},"size":100,{record}')
         write(process, "acknowledged", at_ms + 4, partition, f'{name},"offset":{offset}')
-        given = f'"offset":{offset},{name},{record},"epoch":{number * 8 // records}'
+        stamp = 1_767_225_600_000 + int(at_ms)
+        given = f'"offset":{offset},{name},{record},"timestamp":{stamp}'
+        given += f',"epoch":{number * 8 // records}'
         write("live", "delivered", at_ms + 6, partition, given)
         write("raw", "delivered", at_ms + 5, partition, f'{given},"committed_end":{offset + 1}')
         write("final", "delivered", at_ms + whole_ms, partition, given)

@@ -1,16 +1,17 @@
 """What the lab's own clients write of themselves on a real broker: the judge rests on it.
 
 Goal: the history tells what the cluster said of a reader's position from what the reader wished,
-when a whole read asked for its end, and that a producer's records carried no timestamps. Method:
-real clients in this process, on a topic whose beginning was deleted by name. Seen to fail: without
-`told`, with the end's time taken after its answer, and with a timestamp that only the history has.
+when a whole read asked for its end, that a producer's records carried no timestamps, and which
+timestamps and headers were read. Method: real clients in this process, on a topic whose beginning
+was deleted by name. Seen to fail: without `told`, with the end's time taken after its answer, with
+a timestamp that only the history has, and with a client's own time beside that of the history.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +21,16 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from holdfast.clients import admin
 from holdfast.clients.driver import Driver
+from holdfast.clients.payload import digest_of, value_for
 from holdfast.clients.raw_consumer import RawConsumer
+from holdfast.clients.raw_producer import RawProducer
 from holdfast.clients.recorder import Recorder
 from holdfast.clients.verifiable_consumer import Options as Reading
 from holdfast.clients.verifiable_consumer import VerifiableConsumer
 from holdfast.clients.verifiable_producer import Options as Sending
 from holdfast.clients.verifiable_producer import VerifiableProducer
 from holdfast.cluster.processes import wait_until
+from holdfast.judge.checker import judge
 from holdfast.judge.history import (
     NO_TIMESTAMP,
     Acknowledged,
@@ -35,8 +39,10 @@ from holdfast.judge.history import (
     Position,
     ReadEnd,
     Send,
+    merge,
     read_events,
 )
+from holdfast.judge.verdict import Observed
 
 if TYPE_CHECKING:
     from tests.clients_conformance.conftest import Target
@@ -60,22 +66,97 @@ def delivered(path: Path) -> list[int]:
     return [each.offset for each in events(path) if isinstance(each, Delivered)]
 
 
-def sent(target: Target, topic: str, path: Path) -> list[Event]:
-    """Make a topic, and send to it without timestamps; return what the producer wrote down."""
+def make(target: Target, topic: str, configs: Mapping[str, str] | None = None) -> None:
     with Driver(target.bootstrap) as driver:
-        admin.place_topic(driver, topic, 1, target.brokers)
+        admin.place_topic(driver, topic, 1, target.brokers, configs)
+
+
+def send(target: Target, topic: str, path: Path, timestamp: int | None) -> list[Event]:
+    """Send with one timestamp; return what the producer wrote down."""
     options = Sending(
         bootstrap=target.bootstrap,
         topic=topic,
         history=path,
-        process="p",
+        process=path.stem,
         partitions=1,
         messages=COUNT,
-        timestamp=NO_TIMESTAMP,
+        timestamp=timestamp,
     )
-    with Recorder(path, "p") as recorder:
+    with Recorder(path, path.stem) as recorder:
         assert VerifiableProducer(options, recorder).run() == 0
     return events(path)
+
+
+def sent(target: Target, topic: str, path: Path) -> list[Event]:
+    """Make a topic, and send to it without timestamps; return what the producer wrote down."""
+    make(target, topic)
+    return send(target, topic, path, NO_TIMESTAMP)
+
+
+def read_raw(target: Target, topic: str, path: Path, last: int) -> None:
+    """Let the raw reader read from offset 0 until it was given the last."""
+    stopping = threading.Event()
+    with Recorder(path, "raw") as recorder:
+        reader = RawConsumer(target.bootstrap, topic, 0, recorder)
+        thread = threading.Thread(target=reader.run, args=(stopping,))
+        thread.start()
+        try:
+            wait_until(lambda: last in delivered(path), timeout_s=BOUND_S, what="the last record")
+        finally:
+            stopping.set()
+            thread.join()
+    assert reader.failure is None
+
+
+def read_to_end(target: Target, topic: str, path: Path) -> Reading:
+    options = Reading(
+        bootstrap=target.bootstrap,
+        topic=topic,
+        history=path,
+        process="end",
+        partitions=(0,),
+        until_end=True,
+        timeout_s=BOUND_S,
+    )
+    with Recorder(options.history, "end") as recorder:
+        assert VerifiableConsumer(options, recorder).run()
+    return options
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_what_was_sent_is_read_back_with_its_timestamps_and_headers(
+    target: Target, new_topic: Callable[[], str], tmp_path: Path, kind: str
+) -> None:
+    """Method: both producers, every kind of timestamp, both readers; and the judge over it all."""
+    topic = new_topic()
+    make(target, topic, {"message.timestamp.type": kind})
+    stamps = (None, NO_TIMESTAMP, 5, 1_700_000_000_000)
+    for number, timestamp in enumerate(stamps):
+        send(target, topic, tmp_path / f"p{number}.jsonl", timestamp)
+        with Recorder(tmp_path / f"q{number}.jsonl", f"q{number}") as recorder:
+            client = RawProducer(target.bootstrap, topic, recorder, timestamp=timestamp)
+            for _ in range(COUNT):
+                assert isinstance(client.send(0, "k"), Acknowledged)
+            client.close()
+    total = 2 * COUNT * len(stamps)
+    read_raw(target, topic, tmp_path / "raw.jsonl", total - 1)
+    read_to_end(target, topic, tmp_path / "end.jsonl")
+    histories = [events(path) for path in sorted(tmp_path.glob("*.jsonl"))]
+    judgement = judge(merge(*histories)).judgement
+    assert not judgement.findings
+    assert judgement.observed is Observed.EXACTLY_ONCE
+    given = [each for events in histories for each in events if isinstance(each, Delivered)]
+    assert len(given) == 2 * total
+    assert {each.timestamp is None for each in given} == {kind == "LogAppendTime"}
+    # Each without its headers is another record.
+    bare = [digest_of(value_for(*id_parts(each), 100)) != each.digest for each in given]
+    assert sum(bare) == len(given) // 4
+
+
+def id_parts(event: Delivered) -> tuple[str, int]:
+    assert event.id is not None
+    process, _, number = event.id.partition(":")
+    return process, int(number)
 
 
 def test_a_producer_without_timestamps_says_so_and_sends_none(
@@ -106,33 +187,11 @@ def test_readers_tell_what_they_were_told_from_what_they_wished(
     with Driver(target.bootstrap) as driver:
         admin.delete_records(driver, {(topic, 0): BEGIN})
 
-    raw = tmp_path / "raw.jsonl"
-    stopping = threading.Event()
-    with Recorder(raw, "raw") as recorder:
-        reader = RawConsumer(target.bootstrap, topic, 0, recorder)
-        thread = threading.Thread(target=reader.run, args=(stopping,))
-        thread.start()
-        try:
-            wait_until(
-                lambda: COUNT - 1 in delivered(raw), timeout_s=BOUND_S, what="the last record"
-            )
-        finally:
-            stopping.set()
-            thread.join()
-    assert positions(raw) == [(0, False), (BEGIN, True)]
+    read_raw(target, topic, tmp_path / "raw.jsonl", COUNT - 1)
+    assert positions(tmp_path / "raw.jsonl") == [(0, False), (BEGIN, True)]
 
-    options = Reading(
-        bootstrap=target.bootstrap,
-        topic=topic,
-        history=tmp_path / "end.jsonl",
-        process="end",
-        partitions=(0,),
-        until_end=True,
-        timeout_s=BOUND_S,
-    )
     before_ms = time.monotonic() * 1000
-    with Recorder(options.history, "end") as recorder:
-        assert VerifiableConsumer(options, recorder).run()
+    options = read_to_end(target, topic, tmp_path / "end.jsonl")
     assert positions(options.history) == [(BEGIN, True)]
     assert delivered(options.history) == list(range(BEGIN, COUNT))
     (end,) = [each for each in events(options.history) if isinstance(each, ReadEnd)]

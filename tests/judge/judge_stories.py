@@ -731,7 +731,7 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
             .replica(1, 0, 2)
             .batch(1, 1, 1)
         ),
-        {Anomaly.DIVERGED: 1},
+        {Anomaly.DIVERGED: 2},
     ),
     (
         "replicas hold the same offsets in batches that begin elsewhere",
@@ -766,7 +766,7 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
     (
         "a replica ends elsewhere than its bytes and the other one",
         lambda: two().final(0, 1).replica(0, 0, 2).batch(0, 0, 1).replica(1, 0, 3).batch(1, 0, 1),
-        {Anomaly.DIVERGED: 1},
+        {Anomaly.DIVERGED: 2},
     ),
     (
         "the replicas end before the last whole read",
@@ -937,6 +937,130 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
             .batch(0, 2, 2)
         ),
         {Anomaly.LOST: 1},
+    ),
+    (
+        "every replica says that it holds what none has a batch of",
+        lambda: two().final(0, 1).replica(0, 0, 2).replica(1, 0, 2),
+        {Anomaly.DIVERGED: 2},
+    ),
+    (
+        "the only replica's batches end before it does",
+        lambda: two().final(0, 1).replica(0, 0, 2).batch(0, 0, 0),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the only replica's batches end behind it",
+        lambda: two().final(0, 1).replica(0, 0, 2).batch(0, 0, 2),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the only replica's batches begin behind it",
+        lambda: two().final(0, 1).replica(0, 0, 2).batch(0, 1, 1),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the only replica holds nothing, but what ends elsewhere",
+        lambda: two().delete(2).final(begin=2).replica(0, 2, 2).batch(0, 0, 0),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the only replica has two holes where records were read, three of them in one",
+        lambda: (
+            Story()
+            .send(*range(7))
+            .ack(6, 6)
+            .final(*range(7))
+            .replica(0, 0, 7)
+            .batch(0, 0, 0)
+            .batch(0, 4, 4)
+            .batch(0, 6, 6)
+        ),
+        {Anomaly.DIVERGED: 2},
+    ),
+    (
+        "one replica has a hole where a record was read, and another the batch",
+        lambda: (
+            three()
+            .final(0, 1, 2)
+            .replica(0, 0, 3)
+            .batch(0, 0, 0)
+            .batch(0, 2, 2)
+            .replica(1, 0, 3)
+            .batch(1, 0, 0)
+            .batch(1, 1, 1)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "the first replica has a hole at its end where records were read, as others have",
+        lambda: (
+            three()
+            .final(0, 1, 2)
+            .replica(0, 0, 3)
+            .batch(0, 0, 0)
+            .batch(0, 2, 2)
+            .replica(1, 0, 3)
+            .batch(1, 0, 0)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "a deletion by name was refused, and the records are gone",
+        lambda: two().delete(1).deny(1).final(1, begin=1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "a deletion by name was refused, and a shorter one carried out",
+        lambda: three().delete(1).delete(2).deny(2).final(2, begin=2),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "a deletion by name was refused, and another asked for it when the records were gone",
+        lambda: two().delete(1).final(1, begin=1).delete(1, by="other").deny(1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "a deletion by name was refused when the records were gone",
+        lambda: two().delete(1).final(1, begin=1).deny(1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "a timestamp is not the one that was given",
+        lambda: (
+            Story().send(0, timestamp=5).ack(0, 0).read(0, 0, by="final", timestamp=6).end(0, 1)
+        ),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "a timestamp is not the time of sending",
+        lambda: Story().send(0).ack(0, 0).read(0, 0, by="final", timestamp=6).end(0, 1),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "a record without a timestamp has one",
+        lambda: (
+            Story().send(0, timestamp=-1).ack(0, 0).read(0, 0, by="final", timestamp=0).end(0, 1)
+        ),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "a timestamp is not the one that was given, and is read before the clock says it was sent",
+        lambda: (
+            Story()
+            .read(0, 0, timestamp=6)
+            .send(0, timestamp=5)
+            .ack(0, 0)
+            .read(0, 0, by="final", timestamp=5)
+            .end(0, 1)
+        ),
+        {Anomaly.DIVERGED: 1, Anomaly.PHANTOM: 1, Anomaly.VANISHED: 1},
+    ),
+    (
+        "the metadata go back to an earlier leader epoch, twice",
+        lambda: two().lead(1, 3).lead(2, 5).lead(1, 4).lead(1, 4).lead(2, 6).final(0, 1),
+        {Anomaly.DIVERGED: 2},
     ),
     (
         "another key, and due when a reader was told that it is gone",
@@ -1190,6 +1314,20 @@ UNDECIDED: list[tuple[str, Callable[[], Story], str]] = [
         "read to its end",
     ),
     (
+        "replicas end behind the last whole read",
+        lambda: (
+            two()
+            .final(0, 1)
+            .replica(0, 0, 3)
+            .batch(0, 0, 1)
+            .batch(0, 2, 2)
+            .replica(1, 0, 3)
+            .batch(1, 0, 1)
+            .batch(1, 2, 2)
+        ),
+        "replica 0 ends at 3, the last whole read at 2",
+    ),
+    (
         "a record is read before it was sent",
         lambda: Story().read(0, 0).send(0).ack(0, 0).final(0),
         "clocks disagree: live read p:0",
@@ -1317,6 +1455,33 @@ GOOD: list[tuple[str, Callable[[], Story]]] = [
     ("a replica has expired further than another, by size", lambda: (
         two().retention(size=100).final(0, 1)
         .replica(0, 0, 2).batch(0, 0, 0).batch(0, 1, 1).replica(1, 1, 2).batch(1, 1, 1)
+    )),
+    ("timestamps are those that were given, none, or the time of sending", lambda: (
+        Story().send(0, timestamp=5).send(1, timestamp=-1).send(2).ack(0, 0).ack(1, 1).ack(2, 2)
+        .read(0, 0, timestamp=5).read(1, 1, timestamp=-1).read(2, 2, timestamp=WALL_MS + 1003)
+        .final(0, 1, 2)
+    )),
+    ("a deletion by name was refused, and asked for again", lambda: (
+        two().delete(1).deny(1).delete(1).final(1, begin=1)
+    )),
+    ("a deletion by name was refused, and a longer one carried out", lambda: (
+        three().delete(1).delete(2).deny(1).final(2, begin=2)
+    )),
+    ("a deletion by name was carried out, and asked for again, and then refused", lambda: (
+        two().delete(1).final(1, begin=1).delete(1).deny(1)
+    )),
+    ("a deletion by name was asked for by two, and one was refused", lambda: (
+        two().delete(1, by="other").delete(1).deny(1).final(1, begin=1)
+    )),
+    ("two witnesses name leader epochs at moments of their own", lambda: (
+        two().lead(1, 3).lead(2, 5).lead(1, 4, by="other").lead(2, 5, by="other").final(0, 1)
+    )),
+    ("a hole in the only replica where nothing was read", lambda: (
+        two().read(0, 0, by="final").read(1, 1, by="final").end(0, 4)
+        .replica(0, 0, 4).batch(0, 0, 1).batch(0, 3, 3)
+    )),
+    ("a replica holds nothing any more, and its batches are still there", lambda: (
+        two().delete(2).final(begin=2).replica(0, 2, 2).batch(0, 0, 1)
     )),
     ("replicas hold nothing, as the log", lambda: (
         two().delete(2).final(begin=2).replica(0, 2, 2).replica(1, 2, 2)

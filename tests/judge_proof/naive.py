@@ -16,8 +16,10 @@ from holdfast.judge.history import (
     NO_TIMESTAMP,
     Acknowledged,
     DeleteRecords,
+    DeletionRefused,
     Delivered,
     Event,
+    LeaderChange,
     Position,
     ReadEnd,
     Refused,
@@ -58,6 +60,13 @@ class Naive:
         self.end = max(ends, key=lambda e: (e.at_ms, e.process))
         self.whole, self.asked_ms = self.read_of(self.end)
         self.log = {d.offset: d for d in self.whole if self.end.begin <= d.offset < self.end.end}
+        self.deletions: list[DeleteRecords] = []
+        for e in events:
+            if isinstance(e, DeleteRecords):
+                self.deletions.append(e)
+            elif isinstance(e, DeletionRefused):
+                mine = [d for d in self.deletions if (d.process, d.offset) == (e.process, e.offset)]
+                self.deletions = [d for d in self.deletions if d is not mine[-1]]
         self.batches: dict[int, list[ReplicaBatch]] = {}
         self.extents: dict[int, Replica] = {}
         for e in events:
@@ -65,7 +74,8 @@ class Naive:
                 self.extents[e.node], self.batches[e.node] = e, []
             elif isinstance(e, ReplicaBatch):
                 self.batches.setdefault(e.node, []).append(e)
-        for node in self.batches.keys() - self.extents.keys():  # an old history
+        self.told = set(self.extents)
+        for node in self.batches.keys() - self.told:  # an old history
             first, last = self.batches[node][0], self.batches[node][-1]
             self.extents[node] = Replica(
                 at_ms=first.at_ms, wall_ms=first.wall_ms, process=first.process,
@@ -99,6 +109,8 @@ class Naive:
             self.reader(process)
         self.agreement()
         self.replicas()
+        self.holes()
+        self.leaders()
         return +self.found
 
     # -- what may be gone ----------------------------------------------------------------------
@@ -121,9 +133,8 @@ class Naive:
 
     def is_due(self, name: str | None, offset: int, gone: Event) -> bool:
         """Whether it may be gone for another reason than the size of the log."""
-        for e in self.events:
-            if isinstance(e, DeleteRecords) and e.at_ms <= gone.at_ms and offset < e.offset:
-                return True
+        if any(e.at_ms <= gone.at_ms and offset < e.offset for e in self.deletions):
+            return True
         for _, policy, following in self.policies(gone):
             if policy.retention_ms is not None and name in self.sends:
                 send = self.sends[name]
@@ -194,13 +205,19 @@ class Naive:
 
     def is_sent(self, d: Delivered) -> bool:
         send = None if d.id is None else self.sends.get(d.id)
-        return send is not None and (send.digest, send.key) == (d.digest, d.key)
+        if send is None or (send.digest, send.key) != (d.digest, d.key):
+            return False
+        return d.timestamp in {None, send.wall_ms if send.timestamp is None else send.timestamp}
+
+    def what(self, d: Delivered) -> tuple[object, ...]:
+        """Return what was delivered, without a timestamp if it is as it was sent."""
+        return d.id, d.digest, d.key, None if self.is_sent(d) else d.timestamp
 
     def sent_ms(self, d: Delivered) -> float:
         return self.sends[d.id].at_ms if d.id is not None and self.is_sent(d) else 0.0
 
     def records(self) -> None:
-        strange = {(d.offset, *what(d)) for d in self.given if not self.is_sent(d)}
+        strange = {(d.offset, *self.what(d)) for d in self.given if not self.is_sent(d)}
         self.found[Anomaly.PHANTOM] += len(strange)
         refused = {e.id for e in self.events if isinstance(e, Refused)}
         self.found[Anomaly.RESURRECTED] += len(refused & {d.id for d in self.given})
@@ -295,11 +312,15 @@ class Naive:
             stands = self.log.get(offset)
             if begin <= offset < end:
                 gone |= {
-                    (offset, what(d)) for d in here if stands is None or what(d) != what(stands)
+                    (offset, self.what(d))
+                    for d in here
+                    if stands is None or self.what(d) != self.what(stands)
                 }
                 continue
             here = [d for d in here if not (process == self.end.process and d in self.whole)]
-            gone |= {(offset, what(a)) for a, b in pairwise(here) if what(a) != what(b)}
+            gone |= {
+                (offset, self.what(a)) for a, b in pairwise(here) if self.what(a) != self.what(b)
+            }
             for d in here[-1:]:
                 if offset < begin:
                     weight = self.weigh(d.id, offset, self.end, begin)
@@ -307,7 +328,7 @@ class Naive:
                     weight = Weight.YES
                 else:
                     weight = Weight.OPEN if d.at_ms > self.asked_ms else Weight.NO
-                gone |= {(offset, what(d))} if weight is Weight.NO else set()
+                gone |= {(offset, self.what(d))} if weight is Weight.NO else set()
                 self.open |= weight is Weight.OPEN
         self.found[Anomaly.VANISHED] += len(gone)
 
@@ -315,13 +336,28 @@ class Naive:
         latest = {(d.process, d.offset): d for d in self.given if d.epoch is None}
         asked = [d for d in self.given if d.epoch is not None] + list(latest.values())
         for place in {(d.offset, d.epoch) for d in asked}:
-            here = {what(d) for d in asked if (d.offset, d.epoch) == place}
+            here = {self.what(d) for d in asked if (d.offset, d.epoch) == place}
             self.found[Anomaly.DIVERGED] += len(here) - 1
+
+    def leaders(self) -> None:
+        """Count where one witness sees an earlier leader epoch than it has seen."""
+        for process in {e.process for e in self.events}:
+            mine = [e for e in self.events if isinstance(e, LeaderChange) and e.process == process]
+            for at, e in enumerate(mine):
+                before = [other.epoch for other in mine[:at]]
+                self.found[Anomaly.DIVERGED] += bool(before) and e.epoch < max(before)
 
     # -- replicas ------------------------------------------------------------------------------
 
     def replicas(self) -> None:
-        for batches in self.batches.values():
+        for node, batches in self.batches.items():
+            said = self.extents[node]
+            held = [b.offset for b in batches[:1]] + [b.last_offset + 1 for b in batches[-1:]]
+            if said.begin == said.end:
+                self.found[Anomaly.DIVERGED] += bool(held) and held[1] != said.end
+            else:
+                is_held = bool(held) and held[0] <= said.begin and held[1] == said.end
+                self.found[Anomaly.DIVERGED] += not is_held and node in self.told
             for left, right in pairwise(batches):
                 self.found[Anomaly.DIVERGED] += left.epoch > right.epoch
                 self.found[Anomaly.DIVERGED] += left.last_offset >= right.offset
@@ -342,6 +378,22 @@ class Naive:
             self.found[Anomaly.DIVERGED] += weight is Weight.NO
             self.open |= weight is Weight.OPEN
 
+    def holes(self) -> None:
+        """Count where the first replica has a hole, and nobody has what was read there."""
+        extents = sorted(self.extents.values(), key=lambda e: (e.begin, e.node))
+        for extent in extents[:1]:
+            self.open |= extent.end > self.end.end
+            for left, right in pairwise(self.batches[extent.node]):
+                lacking = [
+                    o
+                    for o in self.log
+                    if left.last_offset < o < right.offset
+                    and not any(
+                        b.offset <= o <= b.last_offset for bs in self.batches.values() for b in bs
+                    )
+                ]
+                self.found[Anomaly.DIVERGED] += bool(lacking)
+
     def may_lack(self, extent: Replica, begin: int) -> Weight:
         """Whether all that a replica may not have of [begin, its begin) may be gone."""
         known = {offset: [d.id if self.is_sent(d) else None] for offset, d in self.log.items()}
@@ -356,10 +408,6 @@ class Naive:
             ]
             weights.append(min(each) if offset in known else max(each))
         return min(weights)
-
-
-def what(d: Delivered) -> tuple[str | None, str, str | None]:
-    return d.id, d.digest, d.key
 
 
 def naive(events: Sequence[Event]) -> tuple[Counter[Anomaly], bool]:

@@ -25,6 +25,18 @@ def beginning_gone(planting: Planting) -> bool:
     return False
 
 
+def gone_though_refused(planting: Planting) -> bool:
+    """Let the log begin where somebody wanted it to, who was refused."""
+    for partition in planting.partitions():
+        log = log_of(partition)
+        count = len(must_stand(planting, partition, log))
+        begin = log[count].offset if count < len(log) else partition.high_watermark
+        if count > 0 and _cut(planting, partition, log, count):
+            planting.world.refuse_deletion(partition, begin)
+            return True
+    return False
+
+
 def everything_gone(planting: Planting) -> bool:
     """Let the log begin where it ends, though nothing may be gone."""
     for partition in planting.partitions():

@@ -77,6 +77,69 @@ def _one_more(planting: Planting, files: Files) -> None:
     more = replace(last, base=last.end, end=last.end + 1, offsets=(), records=())
     files.batches[node] = [*files.batches[node], more]
     planting.truth.must(Anomaly.DIVERGED, files.partition, f"files@{more.base}", others)
+    if node == files.model:
+        planting.truth.undecided.add(files.partition.number)  # nobody has read that
+
+
+def hole_everywhere(planting: Planting) -> bool:
+    """Let every replica lack a batch in its middle, of which records were read."""
+    return _on_every_replica(planting, _make_hole)
+
+
+def _make_hole(planting: Planting, files: Files) -> None:
+    common = max(files.extent(node)[0] for node in files.batches)
+    read = {each.offset for each in log_of(files.partition)}
+    model = files.batches[files.model]
+    places = [
+        at
+        for at, batch in enumerate(model)
+        if 0 < at < len(model) - 1
+        and batch.base > common
+        and any(offset in read for offset in batch.offsets)
+    ]
+    if not places:
+        return
+    at = planting.chance.choice(places)
+    base, following = model[at].base, model[at + 1].base
+    for node, batches in files.batches.items():
+        files.batches[node] = [batch for batch in batches if batch.base != base]
+    planting.truth.must(Anomaly.DIVERGED, files.partition, f"files@{following}")
+
+
+def extents_alone(planting: Planting) -> bool:
+    """Let every replica say that it holds what none has a batch of."""
+    return _on_every_replica(planting, _take_all_batches)
+
+
+def _take_all_batches(planting: Planting, files: Files) -> None:
+    extents = {node: files.extent(node) for node in files.batches}
+    for node, (begin, end) in extents.items():
+        files.extents[node], files.batches[node] = (begin, end), []
+        if begin < end:
+            planting.truth.must(Anomaly.DIVERGED, files.partition, f"files of {node}")
+
+
+def ends_behind_the_read(planting: Planting) -> bool:
+    """Let every replica end with a batch that nobody has read."""
+    return _on_every_replica(planting, _append_everywhere)
+
+
+def _append_everywhere(planting: Planting, files: Files) -> None:
+    end, epoch = files.partition.high_watermark, files.partition.epoch
+    more = Batch(offsets=(), records=(), base=end, end=end + 1, epoch=epoch, appended_ms=0)
+    for node, batches in files.batches.items():
+        files.batches[node] = [*batches, more]
+    planting.truth.undecided.add(files.partition.number)
+
+
+def _on_every_replica(planting: Planting, change: Callable[[Planting, Files], None]) -> bool:
+    """Break all replicas' files of one partition, where no size of theirs excuses anything."""
+    for partition in _unplanted(planting):
+        by_size = planting.world.ever[partition.number].retention_bytes is not None
+        if log_of(partition) and not by_size:
+            planting.on_files[partition.number] = partial(change, planting)
+            return True
+    return False
 
 
 def prefix_lacking(planting: Planting) -> bool:

@@ -95,6 +95,14 @@ def changed_key(planting: Planting) -> bool:
     return _changed(planting, lambda record: replace(record, key="changed"))
 
 
+def changed_timestamp(planting: Planting) -> bool:
+    """Let a record have another timestamp than it was sent with, or one where it had none."""
+    if not planting.world.reading.tells_time:
+        return False
+    later = planting.chance.choice([1, 1000])
+    return _changed(planting, lambda record: replace(record, timestamp=record.timestamp + later))
+
+
 def resurrected(planting: Planting) -> bool:
     """Let a record stand that was refused for certain."""
     world = planting.world

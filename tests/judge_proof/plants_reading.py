@@ -127,6 +127,7 @@ class _Reader:
 
     def __init__(self, planting: Planting, partition: Partition, process: str) -> None:
         self._journal = planting.world.journal
+        self._tells_time = planting.world.reading.tells_time
         self._partition = partition
         self._process = process
         assert process not in self._journal.files, "a plant is planted once"
@@ -142,6 +143,7 @@ class _Reader:
             id=each.record.name,
             digest=each.record.digest,
             key=each.record.key,
+            timestamp=each.record.timestamp if self._tells_time else None,
             epoch=each.epoch,
         )
 
@@ -231,6 +233,16 @@ def misled(planting: Planting) -> bool:
         planting.touched |= {(partition.number, each.offset) for each in (must[0], must[-1])}
         return len(must) > 2
     return False
+
+
+def metadata_go_back(planting: Planting) -> bool:
+    """Let the metadata name an earlier leader epoch than before."""
+    partition = planting.chance.choice(planting.world.partitions)
+    seen = max(partition.epoch, planting.world.seen_epochs.get(partition.number, 0))
+    for epoch in (seen + 2, seen + 1):
+        planting.world.witness(partition, epoch)
+    planting.truth.must(Anomaly.DIVERGED, partition, f"leader@{seen + 1}")
+    return True
 
 
 def clock_behind(planting: Planting) -> bool:

@@ -22,6 +22,7 @@ from holdfast.judge.history import (
     Acknowledged,
     Delivered,
     Event,
+    LeaderChange,
     Refused,
     Replica,
     ReplicaBatch,
@@ -51,20 +52,20 @@ class Case:
 
 
 def made(seed: int, steps: int = STEPS, plants: int | None = None) -> Case:
-    """Make a history; `plants`: how many to try, None: as the seed says."""
+    """Make a history; `plants`: how many at most, None: as the seed says."""
     world = World(seed)
     world.live(steps)
     world.settle()
     chance = world.chance
-    wanted = chance.choice([0, 0, 1, 1, 2, 3])
-    names = chance.sample(sorted(PLANTS), wanted if plants is None else min(plants, wanted))
-    if not names and chance.random() < 0.25:
+    wanted = chance.choice([0, 0, 1, 2, 3, 4])
+    wanted = wanted if plants is None else min(plants, wanted)
+    if not wanted and chance.random() < 0.25:
         world.overtake(LAST)
     truth = own_truth(world)
     planting = Planting(world, truth)
-    if names and chance.random() < 0.3:  # the last reader has read everything before
+    if wanted and chance.random() < 0.3:  # the last reader has read everything before
         read_back(world, LAST, world.partitions)
-    planted = tuple(name for name in names if PLANTS[name](planting))
+    planted = _planted(planting, wanted)
     read_back(world, LAST, [p for p in world.partitions if p.number not in planting.unread])
     logs = [log_of(partition) for partition in world.partitions]
     for partition in world.partitions:
@@ -89,6 +90,17 @@ def made(seed: int, steps: int = STEPS, plants: int | None = None) -> Case:
         promise=world.settings.promise if world.settings.careful else None,
         unclean=world.settings.unclean,
     )
+
+
+def _planted(planting: Planting, wanted: int) -> tuple[str, ...]:
+    """Plant so many of all, as far as the run has victims for them."""
+    planted: list[str] = []
+    for name in planting.chance.sample(sorted(PLANTS), len(PLANTS)):
+        if len(planted) == wanted:
+            break
+        if PLANTS[name](planting):
+            planted.append(name)
+    return tuple(planted)
 
 
 def _write_files(world: World, planting: Planting, partition: Partition) -> None:
@@ -191,9 +203,11 @@ def subject_of(finding: Finding) -> str:
     last = finding.events[-1]
     if isinstance(last, ReplicaBatch):
         return f"files@{last.offset}"
-    for event in finding.events[1:]:
-        if isinstance(event, Replica):
-            return f"files of {event.node}"
+    if isinstance(last, LeaderChange):
+        return f"leader@{last.epoch}"
+    extents = [event for event in finding.events if isinstance(event, Replica)]
+    if extents:
+        return f"files of {extents[-1].node}"
     outcomes = Send | Acknowledged | Refused | Unknown
     for event in finding.events:
         if isinstance(event, outcomes) and finding.anomaly is not Anomaly.PHANTOM:

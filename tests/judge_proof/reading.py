@@ -55,6 +55,7 @@ class Reading:
         self._partitions = partitions
         self._consumers: list[Consumer] = []
         self._wholes = 0
+        self.tells_time = chance.random() < 0.7  # clients do, where a broker does not stamp
         self._asked: dict[tuple[str, int], float] = {}  # when reads that go on asked for the end
 
     # -- moves ---------------------------------------------------------------------------------
@@ -193,5 +194,6 @@ class Reading:
             id=each.record.name,
             digest=each.record.digest,
             key=each.record.key,
+            timestamp=each.record.timestamp if self.tells_time else None,
             **more,
         )

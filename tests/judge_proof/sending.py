@@ -106,7 +106,7 @@ class Sending:
                 timestamp=None if record.timestamp == self._journal.wall_ms else record.timestamp,
             )
         request = Request(producer, partition, records)
-        if self._chance.random() < 0.03:  # too large, say: it never leaves the client
+        if self._chance.random() < 0.08:  # too large, say: it never leaves the client
             self._refuse(request, "MSG_SIZE_TOO_LARGE")
             return
         producer.requests.append(request)

@@ -17,9 +17,11 @@ from holdfast.judge.checker import judge
 from holdfast.judge.history import (
     Acknowledged,
     DeleteRecords,
+    DeletionRefused,
     Delivered,
     Event,
     HistoryError,
+    LeaderChange,
     Position,
     ReadEnd,
     Refused,
@@ -43,6 +45,8 @@ class Soup:
         self._journal = Journal(1.0)
         self._waiting: list[Send] = []
         self._names: list[Send] = []
+        self._asked: list[int] = []  # offsets before which all was to be deleted
+        self._tells_time = self._chance.random() < 0.7
 
     def made(self) -> list[Event]:
         chance = self._chance
@@ -55,6 +59,8 @@ class Soup:
             self._retain: chance.choice([0, 1]),
             self._delete: chance.choice([0, 1]),
             self._replica: chance.choice([0, 1]),
+            self._deny: 0.5,
+            self._lead: chance.choice([0, 0, 1]),
         }
         for move in chance.choices(list(moves), list(moves.values()), k=chance.randint(8, 40)):
             self._journal.now_ms += chance.choice([0, 0, 1, 5])
@@ -107,16 +113,20 @@ class Soup:
     def _given(self, process: str, offset: int) -> None:
         chance = self._chance
         name, digest, key = None, "00000001", None
+        stamp: int | None = self._journal.wall_ms
         if self._names:
             near = self._names[offset % len(self._names)]
             send = near if chance.random() < 0.7 else chance.choice(self._names)
             name, digest, key = send.id, send.digest, send.key
+            stamp = send.wall_ms if send.timestamp is None else send.timestamp
         if chance.random() < 0.1:
             name = chance.choice([None, "p:77", "stranger", "stranger"])
         if chance.random() < 0.05:
             digest = chance.choice(["00000001", "00000002", "odd"])
         if chance.random() < 0.05:
             key = chance.choice([None, "k", "l"])
+        if chance.random() < 0.05:
+            stamp = chance.choice([None, -1, 0, 7])
         self._record(
             Delivered,
             process,
@@ -124,6 +134,7 @@ class Soup:
             id=name,
             digest=digest,
             key=key,
+            timestamp=stamp if self._tells_time else None,
             epoch=chance.choice([None, 0, 0, 1]),
             committed_end=chance.choice([None, None, offset, offset + 1]),
         )
@@ -149,7 +160,17 @@ class Soup:
         )
 
     def _delete(self) -> None:
-        self._record(DeleteRecords, "lab", offset=self._chance.randrange(OFFSETS))
+        self._asked.append(self._chance.randrange(OFFSETS))
+        self._record(DeleteRecords, "lab", offset=self._asked[-1])
+
+    def _deny(self) -> None:
+        if self._asked:
+            offset = self._asked.pop(self._chance.randrange(len(self._asked)))
+            self._record(DeletionRefused, "lab", offset=offset)
+
+    def _lead(self) -> None:
+        process, epoch = self._chance.choice(["a", "lab"]), self._chance.randrange(4)
+        self._record(LeaderChange, process, leader=0, epoch=epoch)
 
     def _replica(self) -> None:
         node, begin = self._chance.randrange(3), self._chance.choice([0, 0, 2])

@@ -14,7 +14,13 @@ from tests.judge_proof.reading import Reading, standing
 from tests.judge_proof.replicated import Batch, Partition
 from tests.judge_proof.sending import RETRIES, Sending
 
-from holdfast.judge.history import DeleteRecords, Expected, Retention
+from holdfast.judge.history import (
+    DeleteRecords,
+    DeletionRefused,
+    Expected,
+    LeaderChange,
+    Retention,
+)
 from holdfast.judge.promise import Promise, promise_for
 
 STEPS_MS = (0.0, 0.0, 0.25, 1.0, 3.0, 20.0)
@@ -103,6 +109,7 @@ class World:
         self._asked: list[tuple[Partition, int]] = []  # deletions that may still be done
         self.asked_below = [0 for _ in self.partitions]  # the furthest that was asked for
         self.ever = [Policy() for _ in self.partitions]  # lets go what any policy has let go
+        self.seen_epochs: dict[int, int] = {}  # by partition, the last that was witnessed
         for partition in self.partitions:
             self._say(Expected, partition)
         moves = {
@@ -131,6 +138,22 @@ class World:
         for move in self.chance.choices(self._moves, self._weights, k=steps):
             self.journal.now_ms += self.chance.choice(STEPS_MS)
             move()
+            for partition in self.partitions:
+                if partition.epoch != self.seen_epochs.get(partition.number):
+                    self.witness(partition, partition.epoch)
+
+    def witness(self, partition: Partition, epoch: int) -> None:
+        """Let somebody who looks at the metadata write down which leader epoch they name."""
+        self.seen_epochs[partition.number] = epoch
+        leader = -1 if partition.leader is None else partition.leader
+        where = {"topic": TOPIC, "partition": partition.number}
+        self.journal.record(LeaderChange, "observer", leader=leader, epoch=epoch, **where)
+
+    def refuse_deletion(self, partition: Partition, offset: int) -> None:
+        """Let somebody ask for records to be deleted, and be refused."""
+        for kind in (DeleteRecords, DeletionRefused):
+            self._say(kind, partition, offset=offset)
+            self.journal.tick()
 
     def settle(self) -> None:
         """Heal the cluster, and let every producer end; all that stands is committed then."""
@@ -193,7 +216,7 @@ class World:
 
     def _say(
         self,
-        kind: type[Expected | Retention | DeleteRecords],
+        kind: type[Expected | Retention | DeleteRecords | DeletionRefused],
         partition: Partition,
         **values: int | None,
     ) -> None:
@@ -260,6 +283,9 @@ class World:
             return
         begin, end = partition.head.log_start, partition.high_watermark
         offset = self.chance.randint(0, end + 1)
+        if offset > end and self.chance.random() < 0.5:
+            self.refuse_deletion(partition, offset)
+            return
         self.asked_below[partition.number] = max(offset, self.asked_below[partition.number])
         self._say(DeleteRecords, partition, offset=offset)
         if begin < offset <= end and self.chance.random() < 0.5:

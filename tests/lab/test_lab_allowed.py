@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 from holdfast.clients import admin
+from holdfast.clients.admin import AdminError
 from holdfast.clients.driver import DriverError
 from holdfast.clients.recorder import Recorder
 from holdfast.clients.replica_files import (
@@ -22,7 +23,14 @@ from holdfast.clients.replica_files import (
     StoredReplica,
     stored_replica,
 )
-from holdfast.judge.history import DeleteRecords, Event, Expected, Retention, read_events
+from holdfast.judge.history import (
+    DeleteRecords,
+    DeletionRefused,
+    Event,
+    Expected,
+    Retention,
+    read_events,
+)
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
@@ -167,10 +175,36 @@ def test_configs_that_no_topic_can_have_are_the_run_s_mistake(written: Written) 
 
 
 def test_a_deletion_is_named(written: Written) -> None:
-    written.allowed.delete("foo", {1: 7})
-    (event,) = written.events()
-    assert isinstance(event, DeleteRecords)
-    assert (event.partition, event.offset) == (1, 7)
+    written.allowed.delete("foo", 1, 7)
+    written.allowed.refused("foo", 1, 7)
+    asked, refused = written.events()
+    assert isinstance(asked, DeleteRecords)
+    assert isinstance(refused, DeletionRefused)
+    assert (asked.partition, asked.offset) == (refused.partition, refused.offset) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [
+        (AdminError("deleting", 1, None), [DeleteRecords, DeletionRefused]),  # out of range
+        (AdminError("deleting", 7, None), [DeleteRecords]),  # timed out: followers may be late
+        (AdminError("deleting", 6, None), [DeleteRecords]),  # not the leader any more
+        (DriverError("nobody answers"), [DeleteRecords]),
+    ],
+    ids=["refused", "late", "no leader", "no answer"],
+)
+def test_only_a_certain_refusal_takes_the_excuse_back(
+    written: Written, monkeypatch: pytest.MonkeyPatch, error: Exception, kinds: list[type[Event]]
+) -> None:
+    """And what was not asked for any more was never said."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(admin, "delete_records", fail)
+    with pytest.raises(LabError, match="can't be deleted"):
+        Run.delete_records(cast("Run", Altered(written, [0])), {0: 5, 1: 5})
+    assert [type(event) for event in written.events()] == kinds
 
 
 def directory_with(root: Path, **segments: bytes) -> Path:

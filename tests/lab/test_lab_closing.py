@@ -29,6 +29,7 @@ class End:
         self.topic = "t"
         self.failed: list[str] = []
         self.reader_fails = False
+        self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {0: (1, 0)}}
         self.cluster = SimpleNamespace(
             partitions=lambda _topic: {0: SimpleNamespace(replicas=[0, 1])},
             node=lambda node: SimpleNamespace(config_file=str(folder / f"{node}.properties")),
@@ -90,6 +91,17 @@ def test_replicas_that_end_apart_are_a_failed_check(end: End) -> None:
     end.write(1, 2)
     assert closing.settled_ends(end.as_run, "t") == {}
     assert end.failed == ["replicas of t"]
+
+
+def test_whoever_was_to_hold_it_and_is_not_named_is_a_failed_check(end: End) -> None:
+    """The metadata say whose files are looked at."""
+    closing.check_placement(end.as_run, "t")
+    assert end.failed == []
+    others: list[dict[int, tuple[int, ...]]] = [{0: (0, 1, 2)}, {0: (0, 2)}, {0: (0, 1), 1: (0,)}]
+    for wanted in others:
+        end.placement["t"] = wanted
+        closing.check_placement(end.as_run, "t")
+    assert end.failed == ["who holds t"] * 3
 
 
 def test_a_final_read_that_breaks_off_is_a_failed_check(end: End) -> None:

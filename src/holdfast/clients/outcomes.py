@@ -1,4 +1,4 @@
-"""Which refusals are certain: the ambiguity rule, for every producer here.
+"""Which refusals are certain: the ambiguity rule, for every producer here, and for deletions.
 
 A refusal is certain only when the record was sent once: a retry may hide that an earlier attempt
 was appended. Code 6 is never certain, since it also comes from a leader that appended and fell.
@@ -21,6 +21,13 @@ CERTAIN_CODES: dict[int, str] = {
     45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
     47: "INVALID_PRODUCER_EPOCH",
     87: "INVALID_RECORD",
+}
+# Answers to DeleteRecords after which nothing is gone. A leader that falls, or whose followers are
+# late, may have deleted before it answers.
+DELETES_NOTHING: dict[int, str] = {
+    1: "OFFSET_OUT_OF_RANGE",
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    44: "POLICY_VIOLATION",
 }
 # librdkafka's own: the record never left its queue.
 CERTAIN_LOCAL = frozenset({"_QUEUE_FULL", "_PURGE_QUEUE", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"})

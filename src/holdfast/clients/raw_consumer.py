@@ -18,7 +18,7 @@ from holdfast.clients.driver import Driver, DriverError
 from holdfast.clients.payload import digest_of, id_of
 from holdfast.clients.recorder import Recorder
 from holdfast.judge.history import Delivered, Position
-from holdfast.wire.batch import batches, crc_matches, read_records
+from holdfast.wire.batch import BatchHeader, batches, crc_matches, read_records
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages.fetch import (
     FetchPartition,
@@ -100,11 +100,11 @@ class RawConsumer:
             if not crc_matches(view, at):
                 raise WireError("wrong CRC")
             if not header.is_control:
-                self._deliver(view[at:], header.leader_epoch, answer.high_watermark)
+                self._deliver(view[at:], header, answer.high_watermark)
             self._next = max(self._next, header.base_offset + header.last_offset_delta + 1)
         return True
 
-    def _deliver(self, batch: memoryview, epoch: int, committed_end: int) -> None:
+    def _deliver(self, batch: memoryview, header: BatchHeader, committed_end: int) -> None:
         for record in read_records(batch):
             if record.offset < self._next:
                 continue  # a batch is sent whole, though it begins before the offset asked for
@@ -114,9 +114,10 @@ class RawConsumer:
                 partition=self._partition,
                 offset=record.offset,
                 id=id_of(record.value),
-                digest=digest_of(record.value),
+                digest=digest_of(record.value, record.headers),
                 key=None if record.key is None else record.key.decode(errors="replace"),
-                epoch=epoch,
+                timestamp=None if header.is_log_append_time else record.timestamp,
+                epoch=header.leader_epoch,
                 committed_end=committed_end,
             )
 

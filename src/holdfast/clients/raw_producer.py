@@ -28,7 +28,7 @@ from holdfast.clients.driver import (
     UnsupportedError,
 )
 from holdfast.clients.outcomes import is_certain
-from holdfast.clients.payload import digest_of, value_for
+from holdfast.clients.payload import digest_of, headers_for, value_for
 from holdfast.clients.recorder import Recorder
 from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.wire.batch import Record, build_batch
@@ -96,12 +96,13 @@ class RawProducer:
         number = next(self._numbers)
         name = f"{self._recorder.process}:{number}"
         value = value_for(self._recorder.process, number, self._size)
-        self._recorder.record(
+        headers = headers_for(number)
+        send = self._recorder.record(
             Send,
             topic=self._topic,
             partition=partition,
             id=name,
-            digest=digest_of(value),
+            digest=digest_of(value, headers),
             size=len(value),
             key=key,
             timestamp=self._timestamp,
@@ -112,7 +113,14 @@ class RawProducer:
             self._refresh = False
             peer = self._driver.peer(leader)
             version = min(BY_NAME_VERSION_MAX, peer.version_of(ProduceRequest))
-            request = self._request(partition, key, value)
+            record = Record(
+                key=None if key is None else key.encode(),
+                value=value,
+                # The time of sending is that of the event, so that a changed one is seen.
+                timestamp=send.wall_ms if send.timestamp is None else send.timestamp,
+                headers=headers,
+            )
+            request = self._request(partition, record)
             peer.post(request, version=version, answered=self._acks != "0")
         except (UnreachableError, NoLeaderError, UnsupportedError) as error:
             return self._refused(name, partition, type(error).__name__, str(error))
@@ -149,12 +157,7 @@ class RawProducer:
         self._recorder.flush()
         self._driver.close()
 
-    def _request(self, partition: int, key: str | None, value: bytes) -> ProduceRequest:
-        record = Record(
-            key=None if key is None else key.encode(),
-            value=value,
-            timestamp=time.time_ns() // 1_000_000 if self._timestamp is None else self._timestamp,
-        )
+    def _request(self, partition: int, record: Record) -> ProduceRequest:
         data = PartitionProduceData(index=partition, records=bytes(build_batch([record])))
         return ProduceRequest(
             acks=ACKS[self._acks],

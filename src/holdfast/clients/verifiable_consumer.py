@@ -163,6 +163,7 @@ class VerifiableConsumer:
         key = message.key()
         offset = message.offset()
         epoch = message.leader_epoch()
+        kind, timestamp = message.timestamp()
         self._next[message.partition()] = offset + 1
         self._recorder.record(
             Delivered,
@@ -170,8 +171,9 @@ class VerifiableConsumer:
             partition=message.partition(),
             offset=offset,
             id=id_of(value),
-            digest=digest_of(value),
+            digest=digest_of(value, message.headers() or ()),
             key=None if key is None else key.decode(errors="replace"),
+            timestamp=None if kind == self._kafka.TIMESTAMP_LOG_APPEND_TIME else timestamp,
             epoch=epoch if epoch is not None and epoch >= 0 else None,
         )
 

@@ -24,7 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.clients.outcomes import is_certain
-from holdfast.clients.payload import digest_of, key_for, partition_for, value_for
+from holdfast.clients.payload import (
+    Header,
+    digest_of,
+    headers_for,
+    key_for,
+    partition_for,
+    value_for,
+)
 from holdfast.clients.recorder import Recorder
 from holdfast.judge.history import Acknowledged, Note, Refused, Send, Unknown
 
@@ -41,6 +48,7 @@ class Record:
     partition: int
     key: str | None
     value: bytes
+    headers: tuple[Header, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +110,7 @@ def made_up(options: Options) -> Iterator[Record]:
             partition=partition,
             key=key_for(number, options.keys, options.topic),
             value=value_for(options.process, number, options.size),
+            headers=headers_for(number),
         )
         number += 1
 
@@ -171,25 +180,30 @@ class VerifiableProducer:
         """Send so many, history first. False: there are no more."""
         batch = list(islice(self._records, count))
         self._number += len(batch)
-        for record in batch:
+        sends = [
             self._recorder.record(
                 Send,
                 topic=self._options.topic,
                 partition=record.partition,
                 id=record.id,
-                digest=digest_of(record.value),
+                digest=digest_of(record.value, record.headers),
                 size=len(record.value),
                 key=record.key,
                 timestamp=self._options.timestamp,
             )
+            for record in batch
+        ]
         self._recorder.flush()
-        for record in batch:
-            self._produce(record)
+        for record, send in zip(batch, sends, strict=True):
+            # The time of sending is that of the event, so that a changed one is seen.
+            self._produce(record, send.wall_ms if send.timestamp is None else send.timestamp)
         return len(batch) == count
 
-    def _produce(self, record: Record) -> None:
+    def _produce(self, record: Record, timestamp: int) -> None:
         topic, name, partition = self._options.topic, record.id, record.partition
-        given = {} if self._options.timestamp is None else {"timestamp": self._options.timestamp}
+        given: dict[str, Any] = {"timestamp": timestamp}
+        if record.headers:
+            given["headers"] = list(record.headers)
 
         def answered(error: Any, message: Any) -> None:
             self._answered(name, partition, error, message)

@@ -1,7 +1,8 @@
 """What readers were given, in columns, and the log as one of them found it.
 
-A record is a code: the row of its send where id, digest and key are those that were sent, else -1
-and below, one for each different stranger. Two records are the same if their codes are.
+A record is a code: the row of its send where id, digest, key and timestamp are those that were
+sent, else -1 and below, one for each different stranger. Two records are the same if their codes
+are. A timestamp that was not told is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from holdfast.judge.history import Delivered, Position, ReadEnd
 from holdfast.judge.sends import ABSENT, HistoryTooLargeError, Sends
 
-Record = tuple[str | None, str, str | None]  # id, digest, key
+Record = tuple[str | None, str, str | None, int | None]  # id, digest, key, timestamp
 
 
 class Records:
@@ -24,6 +25,7 @@ class Records:
         self._sends = sends
         self._rows, self._digests = sends.rows, sends.digests
         self._keys, self._key_codes = sends.keys, sends.key_codes
+        self._timestamps, self._walls = sends.timestamps, sends.walls
         self._codes: dict[Record, int] = {}
         self._strangers: list[Record] = []
 
@@ -35,8 +37,10 @@ class Records:
             and self._digests[row] == delivered.digest
             and self._key_codes.get(delivered.key, -1) == self._keys[row]
         ):
-            return row
-        record = (delivered.id, delivered.digest, delivered.key)
+            told, stamped = delivered.timestamp, self._timestamps[row]
+            if told is None or told == (self._walls[row] if stamped == ABSENT else stamped):
+                return row
+        record = (delivered.id, delivered.digest, delivered.key, delivered.timestamp)
         code = self._codes.get(record)
         if code is None:
             self._strangers.append(record)
@@ -48,7 +52,7 @@ class Records:
         if code < 0:
             return self._strangers[-code - 1]
         send = self._sends.send(code)
-        return (send.id, send.digest, send.key)
+        return (send.id, send.digest, send.key, self._sends.timestamp(code))
 
     def name(self, code: int) -> str | None:
         return self._sends.name(code) if code >= 0 else self._strangers[-code - 1][0]
@@ -62,9 +66,9 @@ class Records:
     def late(self) -> dict[int, int]:
         """Codes of strangers whose send stood behind their delivery -> its row."""
         found = {}
-        for index, (name, digest, key) in enumerate(self._strangers):
+        for index, (name, digest, key, timestamp) in enumerate(self._strangers):
             row = self._sends.find(name)
-            if row >= 0 and self._sends.is_as_sent(row, digest, key):
+            if row >= 0 and self._sends.is_as_sent(row, digest, key, timestamp):
                 found[-index - 1] = row
         return found
 
@@ -100,6 +104,7 @@ class Reader:
         self._highest = -1
         self.is_rising = True  # no offset was given twice, or below one before
         self.strangers = array("q")  # indexes of deliveries that are nobody's record
+        self._tells_timestamp = False
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -124,6 +129,8 @@ class Reader:
         self.epochs.append(ABSENT if epoch is None else epoch)
         self._committed_ends.append(ABSENT if end is None else end)
         self.next_offset = offset + 1
+        if delivered.timestamp is not None:
+            self._tells_timestamp = True
 
     def move(self, position: Position) -> None:
         self._positions.append((len(self.offsets), position, self.next_offset))
@@ -142,7 +149,7 @@ class Reader:
 
     def event(self, index: int, records: Records) -> Delivered:
         """Make the event again."""
-        name, digest, key = records.of(self.codes[index])
+        name, digest, key, timestamp = records.of(self.codes[index])
         epoch, end = self.epochs[index], self._committed_ends[index]
         return Delivered(
             at_ms=self.at_ms[index],
@@ -154,6 +161,7 @@ class Reader:
             id=name,
             digest=digest,
             key=key,
+            timestamp=timestamp if self._tells_timestamp else None,
             epoch=None if epoch == ABSENT else epoch,
             committed_end=None if end == ABSENT else end,
         )

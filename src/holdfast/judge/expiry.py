@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from holdfast.judge.history import DeleteRecords, Event, Retention
+from holdfast.judge.history import (
+    DeleteRecords,
+    DeletionRefused,
+    Event,
+    HistoryError,
+    Retention,
+)
 from holdfast.judge.replicas import ReplicaFiles
 from holdfast.judge.sends import Sends
 from holdfast.judge.sizes import BATCH_OVERHEAD, Sizes
@@ -112,11 +118,22 @@ class Expiries:
         self._deletions: list[DeleteRecords] = []
         self._policies: list[Retention] = []
 
-    def add(self, event: Retention | DeleteRecords) -> None:
-        if isinstance(event, DeleteRecords):
+    def add(self, event: Retention | DeleteRecords | DeletionRefused) -> None:
+        """Take an event in. HistoryError: what was refused was never asked for."""
+        if isinstance(event, Retention):
+            self._policies.append(event)
+        elif isinstance(event, DeleteRecords):
             self._deletions.append(event)
         else:
-            self._policies.append(event)
+            self._refuse(event)
+
+    def _refuse(self, event: DeletionRefused) -> None:
+        for index in reversed(range(len(self._deletions))):
+            asked = self._deletions[index]
+            if (asked.process, asked.offset) == (event.process, event.offset):
+                del self._deletions[index]
+                return
+        raise HistoryError(f"{event.process} was refused a deletion that it never asked for")
 
     def cover(
         self, gone: Event, begin: int, replicas: Sequence[ReplicaFiles], sizes: Sizes

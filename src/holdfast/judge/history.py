@@ -73,15 +73,24 @@ class DeleteRecords(PartitionEvent, kw_only=True, frozen=True, tag="delete_recor
     offset: Offset
 
 
+class DeletionRefused(PartitionEvent, kw_only=True, frozen=True, tag="deletion_refused"):
+    """What this process asked for last with `delete_records` and this offset was refused.
+
+    For certain: nothing was deleted, and nothing will be.
+    """
+
+    offset: Offset
+
+
 class Send(PartitionEvent, kw_only=True, frozen=True, tag="send"):
     """A record is handed to the client. Its outcome follows under the same `id`."""
 
     id: str  # unique in the run: "<process>:<number>", the number rises with each send
-    digest: str  # of the value's bytes
+    digest: str  # of the value's bytes, and of the headers where there are any
     size: int  # bytes of the value
     key: str | None = None
-    # What the client was told to write: None: nothing, so the time of sending (`wall_ms`);
-    # NO_TIMESTAMP: the record carries none, so the time of the file that it is in; else this.
+    # The record's timestamp: None: the time of sending, `wall_ms`; NO_TIMESTAMP: it carries none,
+    # so the time of the file that it is in counts; else this.
     timestamp: int | None = None
 
 
@@ -115,6 +124,8 @@ class Delivered(PartitionEvent, kw_only=True, frozen=True, tag="delivered"):
     id: str | None = None
     digest: str
     key: str | None = None
+    # The record's own; NO_TIMESTAMP: it carries none. None: nothing was told, or it is a broker's.
+    timestamp: int | None = None
     epoch: int | None = None  # the leader epoch in the record's batch
     committed_end: int | None = None  # the high watermark told in the same answer
 
@@ -173,7 +184,11 @@ class Fault(Event, kw_only=True, frozen=True, tag="fault"):
 
 
 class LeaderChange(PartitionEvent, kw_only=True, frozen=True, tag="leader"):
-    """The cluster's metadata name another leader or epoch. -1: none."""
+    """The cluster's metadata name another leader or epoch. -1: none.
+
+    Of two brokers one may be behind, so whoever looks leaves out an earlier epoch of another one.
+    One that is written down was named by a broker that had named a later one, or to the end.
+    """
 
     leader: int
     epoch: int
@@ -191,8 +206,9 @@ class Note(Event, kw_only=True, frozen=True, tag="note"):
 
 
 _AnyEvent = (
-    Expected | Retention | DeleteRecords | Send | Acknowledged | Refused | Unknown | Delivered
-    | Position | ReadEnd | Replica | ReplicaBatch | Fault | LeaderChange | IsrChange | Note
+    Expected | Retention | DeleteRecords | DeletionRefused | Send | Acknowledged | Refused
+    | Unknown | Delivered | Position | ReadEnd | Replica | ReplicaBatch | Fault | LeaderChange
+    | IsrChange | Note
 )  # fmt: skip
 _CLASSES: tuple[type[Event], ...] = _AnyEvent.__args__
 KINDS: dict[str, type[Event]] = {}

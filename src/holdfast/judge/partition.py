@@ -14,8 +14,10 @@ from holdfast.judge.findings import Findings
 from holdfast.judge.history import (
     Acknowledged,
     DeleteRecords,
+    DeletionRefused,
     Delivered,
     Event,
+    LeaderChange,
     PartitionEvent,
     Position,
     ReadEnd,
@@ -48,6 +50,7 @@ class PartitionFold:
         self._readers: dict[str, Reader] = {}
         self._replicas: dict[int, ReplicaFiles] = {}
         self._expiries = Expiries(self._sends)
+        self._leaders: dict[str, LeaderChange] = {}  # of the highest epoch, by who saw it
         self._availability = AvailabilityFold()
         self._findings = Findings(topic, partition)
         self._undecided: list[str] = []
@@ -97,8 +100,21 @@ class PartitionFold:
             self._replica(event.node).note(event)
         elif isinstance(event, ReplicaBatch):
             self._replica(event.node).add(event)
-        elif isinstance(event, Retention | DeleteRecords):
+        elif isinstance(event, Retention | DeleteRecords | DeletionRefused):
             self._expiries.add(event)
+        elif isinstance(event, LeaderChange):
+            self._lead(event)
+
+    def _lead(self, event: LeaderChange) -> None:
+        """Hold a leader epoch against what the same witness has seen before."""
+        before = self._leaders.setdefault(event.process, event)
+        if event.epoch >= before.epoch:
+            self._leaders[event.process] = event
+        elif self._findings.count(Anomaly.DIVERGED):
+            text = (
+                f"the metadata name leader epoch {event.epoch}, and had named {before.epoch} before"
+            )
+            self._findings.tell(Anomaly.DIVERGED, text, before, event)
 
     def _reader(self, process: str) -> Reader:
         reader = self._readers.get(process)
@@ -145,6 +161,8 @@ class PartitionFold:
             reading.open, "records are gone that readers were given or told to pass over"
         )
         self._say_open(files.open, "replicas begin later than another")
+        if files.unread:
+            self._undecided.append(files.unread)
         return PartitionJudgement(
             topic=self.topic,
             partition=self.partition,

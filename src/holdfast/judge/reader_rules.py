@@ -58,15 +58,21 @@ class ReaderRules:
                 if not self._findings.count(Anomaly.PHANTOM):
                     continue
                 row = self._records.row(code)
-                name, digest, key = self._records.of(code)
+                name, digest, key, timestamp = self._records.of(code)
                 text = f"offset {offset} holds {name}, which nobody sent here"
                 send = None
                 if row >= 0:
                     send = self._sends.send(row)
-                    text = (
-                        f"offset {offset} holds {name} with digest {digest} and key {key}; "
-                        f"digest {send.digest} and key {send.key} were sent"
+                    stamp = self._sends.timestamp(row)
+                    pairs = (
+                        ("digest", digest, send.digest),
+                        ("key", key, send.key),
+                        ("timestamp", stamp if timestamp is None else timestamp, stamp),
                     )
+                    other = [
+                        f"{what} {here}, not {own}" for what, here, own in pairs if here != own
+                    ]
+                    text = f"offset {offset} holds {name} with {'; '.join(other)} as was sent"
                 delivered = reader.event(index, self._records)
                 self._findings.tell(Anomaly.PHANTOM, text, send, delivered)
 

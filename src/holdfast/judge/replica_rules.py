@@ -31,6 +31,7 @@ class ReplicaRules:
         self._whole = whole
         self._sizes = sizes
         self.open = 0  # replicas of which nobody can say whether they may begin so late
+        self.unread = ""  # what stands behind all that was read, in words
 
     def judge(self, replicas: Sequence[ReplicaFiles]) -> None:
         if not replicas:
@@ -44,6 +45,8 @@ class ReplicaRules:
             if is_same:
                 self._judge_end(model, replica)
             self._judge_begin(model, replica)
+        self._judge_holes(model, replicas)
+        self._find_unread(model)
 
     def _judge_alone(self, replica: ReplicaFiles) -> None:
         for left, right in replica.epoch_falls():
@@ -60,6 +63,40 @@ class ReplicaRules:
                     f"the one at {left.offset} ends"
                 )
                 self._findings.tell(Anomaly.DIVERGED, text, left, right)
+
+        held = replica.unheld()
+        if held is not None and self._findings.count(Anomaly.DIVERGED):
+            text = (
+                f"replica {replica.node} says that it holds [{replica.begin}, {replica.end}), "
+                f"and its batches hold {held}"
+            )
+            self._findings.tell(Anomaly.DIVERGED, text, replica.extent)
+
+    def _judge_holes(self, model: ReplicaFiles, replicas: Sequence[ReplicaFiles]) -> None:
+        """What was read stands in somebody's files. That one has it and another not is said."""
+        if self._whole is None:
+            return
+        log = self._whole.log
+        for left, right in model.gaps():
+            places = range(log.place(left.last_offset + 1), log.place(right.offset))
+            lacking = [
+                log.offsets[place]
+                for place in places
+                if not any(replica.holds(log.offsets[place]) for replica in replicas)
+            ]
+            if lacking and self._findings.count(Anomaly.DIVERGED):
+                text = (
+                    f"no replica has a batch for offset {lacking[0]}, which the last whole read "
+                    f"was given ({len(lacking)} in this hole)"
+                )
+                self._findings.tell(Anomaly.DIVERGED, text, left, right)
+
+    def _find_unread(self, model: ReplicaFiles) -> None:
+        if self._whole is not None and model.end > self._whole.event.end:
+            self.unread = (
+                f"replica {model.node} ends at {model.end}, the last whole read at "
+                f"{self._whole.event.end}: nobody has read what stands between"
+            )
 
     def _judge_bytes(self, model: ReplicaFiles, other: ReplicaFiles) -> bool:
         is_same = True

@@ -109,6 +109,28 @@ class ReplicaFiles:
                 yield Difference(there, None, other.event(right))
                 right += 1
 
+    def unheld(self) -> str | None:
+        """Say what the batches hold where that is not what the extent says; None: it is."""
+        if self.extent is None:
+            return None
+        if not self.offsets:
+            return "nothing" if self.begin < self.end else None
+        first, end = self.offsets[0], self.last_offsets[-1] + 1
+        if end == self.end and (first <= self.begin or self.begin == self.end):
+            return None
+        return f"[{first}, {end})"
+
+    def holds(self, offset: int) -> bool:
+        """Whether a batch holds an offset."""
+        index = bisect_left(self.last_offsets, offset)
+        return index < len(self.offsets) and self.offsets[index] <= offset
+
+    def gaps(self) -> Iterator[tuple[ReplicaBatch, ReplicaBatch]]:
+        """Yield neighbours between which there are offsets that neither holds."""
+        for index in range(1, len(self.offsets)):
+            if self.offsets[index] > self.last_offsets[index - 1] + 1:
+                yield self.event(index - 1), self.event(index)
+
     def epoch_falls(self) -> Iterator[tuple[ReplicaBatch, ReplicaBatch]]:
         """Yield neighbours of which the later one is from an earlier leader epoch."""
         for index in range(1, len(self.epochs)):

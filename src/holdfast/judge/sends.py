@@ -62,8 +62,8 @@ class Sends:
         self.digests: list[str] = []
         self.sizes = array("i")
         self.keys = array("i")
-        self._timestamps = array("q")
-        self._walls = array("q")
+        self.timestamps = array("q")
+        self.walls = array("q")
         self.processes = array("i")
         self.sent_ms = array("d")
         self.fates = bytearray()
@@ -98,8 +98,8 @@ class Sends:
         self.digests.append(send.digest)
         self.sizes.append(send.size)
         self.keys.append(key)
-        self._timestamps.append(ABSENT if send.timestamp is None else send.timestamp)
-        self._walls.append(send.wall_ms)
+        self.timestamps.append(ABSENT if send.timestamp is None else send.timestamp)
+        self.walls.append(send.wall_ms)
         self.processes.append(process)
         self.sent_ms.append(send.at_ms)
         self.fates.append(Fate.UNANSWERED)
@@ -138,24 +138,33 @@ class Sends:
         """Return the row of an id; -1: nobody has sent it here."""
         return self.rows.get(name, -1)
 
-    def is_as_sent(self, row: int, digest: str, key: str | None) -> bool:
-        """Whether a record with this digest and key is what was sent."""
-        return self.digests[row] == digest and self.key_codes.get(key, -1) == self.keys[row]
+    def is_as_sent(self, row: int, digest: str, key: str | None, timestamp: int | None) -> bool:
+        """Whether a record with these is what was sent; None: no timestamp was told."""
+        return (
+            self.digests[row] == digest
+            and self.key_codes.get(key, -1) == self.keys[row]
+            and (timestamp is None or timestamp == self.timestamp(row))
+        )
+
+    def timestamp(self, row: int) -> int:
+        """Return what the record was stamped with; NO_TIMESTAMP: nothing."""
+        timestamp = self.timestamps[row]
+        return self.walls[row] if timestamp == ABSENT else timestamp
 
     def own_time_ms(self, row: int) -> int:
         """The earliest moment, on the wall's clock, that retention may count for this record."""
-        timestamp = self._timestamps[row]
-        return self._walls[row] if timestamp in (ABSENT, NO_TIMESTAMP) else timestamp
+        timestamp = self.timestamp(row)
+        return self.walls[row] if timestamp == NO_TIMESTAMP else timestamp
 
     def name(self, row: int) -> str:
         return self._names[row]
 
     def send(self, row: int) -> Send:
         """Make the event again."""
-        timestamp = self._timestamps[row]
+        timestamp = self.timestamps[row]
         return Send(
             at_ms=self.sent_ms[row],
-            wall_ms=self._walls[row],
+            wall_ms=self.walls[row],
             process=self._process_names[self.processes[row]],
             topic=self._topic,
             partition=self._partition,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from holdfast.clients.recorder import Recorder
 from holdfast.config.key import ConfigError
 from holdfast.config.topic import TopicSettings
-from holdfast.judge.history import DeleteRecords, Expected, Retention
+from holdfast.judge.history import DeleteRecords, DeletionRefused, Expected, Retention
 from holdfast.lab.parameters import LabError
 
 
@@ -46,10 +46,14 @@ class Allowed:
         """Say that every broker has a topic's configs: what only those before allowed is over."""
         self._write(topic, self._topics[topic][1])
 
-    def delete(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Say that everything before these offsets of partitions is about to be deleted."""
-        for partition, offset in offsets.items():
-            self._recorder.record(DeleteRecords, topic=topic, partition=partition, offset=offset)
+    def delete(self, topic: str, partition: int, offset: int) -> None:
+        """Say that everything before an offset is about to be deleted."""
+        self._recorder.record(DeleteRecords, topic=topic, partition=partition, offset=offset)
+        self._recorder.flush()
+
+    def refused(self, topic: str, partition: int, offset: int) -> None:
+        """Say that what `delete` has said was refused, for certain."""
+        self._recorder.record(DeletionRefused, topic=topic, partition=partition, offset=offset)
         self._recorder.flush()
 
     def _write(self, topic: str, *policies: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from holdfast.clients.replica_files import DamagedFileError, stored_replica
 from holdfast.judge.history import Replica, ReplicaBatch
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
-from holdfast.lab.wants import names
+from holdfast.lab.wants import lists_text, names
 
 FINAL_READ_S = 40.0
 READ_RATE = 5_000  # records a second that the slowest machine reads and writes down
@@ -22,6 +22,7 @@ def conclude(run: Run, topics: Sequence[str] = ()) -> None:
     with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
         for topic in topics or [run.topic]:
             ends = settled_ends(run, topic)
+            check_placement(run, topic)
             if final_read(run, topic, ends):
                 note_replicas(run, recorder, topic)
 
@@ -30,6 +31,16 @@ def replicas_of(run: Run, topic: str) -> dict[int, list[int]]:
     """Who holds each partition of a topic now. LabError: nobody says."""
     states = run.wait(f"the partitions of {topic}", lambda: run.cluster.partitions(topic), SETTLE_S)
     return {partition: list(state.replicas) for partition, state in sorted(states.items())}
+
+
+def check_placement(run: Run, topic: str) -> None:
+    """Check that the metadata name every replica that was made: no other would be looked at."""
+    wanted = {p: tuple(sorted(nodes)) for p, nodes in run.placement[topic].items()}
+    seen = {p: tuple(sorted(nodes)) for p, nodes in replicas_of(run, topic).items()}
+    if seen != wanted:
+        run.check(
+            f"who holds {topic}", lists_text(wanted), lists_text(seen) or "nobody", kept=False
+        )
 
 
 def settled_ends(run: Run, topic: str) -> dict[int, int]:

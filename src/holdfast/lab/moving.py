@@ -26,6 +26,7 @@ class Mover:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._throttled: list[int] = []
+        self._before: dict[int, tuple[int, ...]] = {}  # who held what was to be moved
 
     def begin(self, target: Assignment, *, rate: int | None = None) -> None:
         """Begin to move to these replicas; `rate`: bytes a second that each broker may spend."""
@@ -40,6 +41,9 @@ class Mover:
             admin.reassign(run.driver, wanted)
         except (admin.AdminError, DriverError) as error:
             raise LabError(f"the partitions can't be reassigned: {error}") from error
+        placement = run.placement[run.topic]
+        self._before |= {partition: placement[partition] for partition in target}
+        placement.update({partition: tuple(nodes) for partition, nodes in target.items()})
 
     def set_rate(self, rate: int) -> None:
         """Change what the moves that are under way may spend."""
@@ -63,6 +67,7 @@ class Mover:
             admin.reassign(run.driver, {(run.topic, p): None for p in called_back})
         except (admin.AdminError, DriverError) as error:
             raise LabError(f"the moves can't be called back: {error}") from error
+        run.placement[run.topic].update({p: self._before[p] for p in called_back})
         return called_back
 
     def wait(self) -> None:

@@ -1,7 +1,8 @@
 """Watches a topic's leaders and in-sync replicas, and writes every change into the history.
 
 It asks one broker at a time, as long as that one answers, so that two brokers' views are never
-mixed; a leader epoch that goes back is an old view and is passed over.
+mixed. Another broker's view may be older: a leader epoch that it puts back is passed over. The same
+broker's goes back only if the cluster's metadata do, and that is written down.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class Observer:
         self._recorder = Recorder(history, "observer")
         self._changed = changed
         self._down: set[int] = set()
+        # The latest leader epoch of each partition that each broker has shown; a broker that was
+        # down may begin with an older view.
+        self._shown: dict[int, dict[int, int]] = {}
         self._asked = next(iter(self._addresses))
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
@@ -62,8 +66,10 @@ class Observer:
     def avoid(self, node: int) -> None:
         """Do not ask this node: it is down or stopped."""
         self._down.add(node)
+        self._shown.pop(node, None)
 
     def allow(self, node: int) -> None:
+        self._shown.pop(node, None)
         self._down.discard(node)
 
     @property
@@ -96,9 +102,14 @@ class Observer:
     def _compare(self, view: View) -> None:
         previous = self.view.partitions
         partitions = dict(view.partitions)
+        shown = self._shown.setdefault(view.seen_by, {})
         for number, state in view.partitions.items():
             before = previous.get(number)
-            if before is not None and state.leader_epoch < before.leader_epoch:
+            latest = shown.setdefault(number, state.leader_epoch)
+            goes_back = state.leader_epoch < latest
+            shown[number] = state.leader_epoch
+            is_older = before is not None and state.leader_epoch < before.leader_epoch
+            if before is not None and is_older and not goes_back:
                 partitions[number] = before
                 continue
             if before is None or (before.leader, before.leader_epoch) != (

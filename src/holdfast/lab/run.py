@@ -16,6 +16,7 @@ from typing import Literal, Self, TypeVar
 
 from holdfast.clients import admin
 from holdfast.clients.driver import Driver, DriverError
+from holdfast.clients.outcomes import DELETES_NOTHING
 from holdfast.clients.raw_producer import RawProducer
 from holdfast.clients.recorder import Recorder
 from holdfast.cluster import ClusterError, LocalCluster
@@ -59,6 +60,8 @@ class Run:
         self.lost_expected: int | None = None  # exactly so many; None: the promise decides
         self.expired_expected: dict[str, int] | None = None  # by what allows it; None: any
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
+        # Who must hold what at the end, by topic: whoever makes or moves replicas says so.
+        self.placement: dict[str, dict[int, tuple[int, ...]]] = {}
         self._say = say
         self._workers: list[Process] = []
         # Called in the observer's thread with every change of a leader or an ISR.
@@ -190,6 +193,9 @@ class Run:
             WORK_S,
         )
         assignment = {p: tuple(state.replicas) for p, state in sorted(states.items())}
+        if {len(set(nodes)) for nodes in assignment.values()} != {copies}:
+            seen = lists_text(assignment)
+            self.check("replicas of each partition", f"{copies} brokers", seen, kept=False)
         self._watch(assignment, wanted)
         return assignment
 
@@ -203,6 +209,7 @@ class Run:
 
     def _watch(self, assignment: Mapping[int, Sequence[int]], wanted: Mapping[str, str]) -> None:
         """Watch the topic from now on, and wait until all of it is in sync."""
+        self.placement[self.topic] = {p: tuple(nodes) for p, nodes in assignment.items()}
         self.observer = Observer(
             self.cluster, self.topic, self.history / "observer.jsonl", self._changed
         )
@@ -435,12 +442,14 @@ class Run:
         """Delete everything before these offsets of partitions, and say so first."""
         named = ", ".join(f"P{p} before {offset}" for p, offset in offsets.items())
         self.note(f"records are deleted by name: {named}")
-        self.allowed.delete(self.topic, offsets)
-        wanted = {(self.topic, partition): offset for partition, offset in offsets.items()}
-        try:
-            admin.delete_records(self.driver, wanted)
-        except (admin.AdminError, DriverError) as error:
-            raise LabError(f"the records can't be deleted: {error}") from error
+        for partition, offset in offsets.items():
+            self.allowed.delete(self.topic, partition, offset)
+            try:
+                admin.delete_records(self.driver, {(self.topic, partition): offset})
+            except (admin.AdminError, DriverError) as error:
+                if isinstance(error, admin.AdminError) and error.code in DELETES_NOTHING:
+                    self.allowed.refused(self.topic, partition, offset)
+                raise LabError(f"the records can't be deleted: {error}") from error
 
     # -- waiting and expecting -----------------------------------------------------------------
 

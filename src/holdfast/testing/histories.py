@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from holdfast.judge.history import (
     Acknowledged,
     DeleteRecords,
+    DeletionRefused,
     Delivered,
     Event,
     Expected,
+    LeaderChange,
     Position,
     ReadEnd,
     Refused,
@@ -72,7 +74,14 @@ class Story:
         return self._add(Retention, "lab", retention_ms=ms, retention_bytes=size, **more)
 
     def delete(self, offset: int, **more: Any) -> Story:
-        return self._add(DeleteRecords, "lab", offset=offset, **more)
+        return self._add(DeleteRecords, more.pop("by", "lab"), offset=offset, **more)
+
+    def deny(self, offset: int, **more: Any) -> Story:
+        """What was asked for with `delete` is refused."""
+        return self._add(DeletionRefused, more.pop("by", "lab"), offset=offset, **more)
+
+    def lead(self, leader: int, epoch: int, *, by: str = "observer", **more: Any) -> Story:
+        return self._add(LeaderChange, by, leader=leader, epoch=epoch, **more)
 
     def send(self, *numbers: int, by: str = "p", digest: str = "d", **more: Any) -> Story:
         for number in numbers:

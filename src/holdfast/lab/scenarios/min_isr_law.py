@@ -107,6 +107,7 @@ class Law:
                 wanted = run.topic_configs(configs)
                 run.allowed.expect(topic, len(assignment), wanted)
                 admin.create_topic(run.driver, topic, assignment, wanted)
+                run.placement[topic] = assignment
             self._clients[topic] = run.raw_client(f"producer-{topic}", acks="all", topic=topic)
         run.note(f"{len(self.topics)} topics, of every RF and every min ISR")
         self._wait_in_sync("all to be in sync", whole=True)
