@@ -17,7 +17,7 @@ OVERHEAD = 128  # bytes, at most, that a batch takes beside a record's value
 
 def beginning_gone(planting: Planting) -> bool:
     """Let the log begin later than retention and deletions by name allow."""
-    for partition in planting.partitions():
+    for partition in _with_whole_files(planting):
         log = log_of(partition)
         count = len(must_stand(planting, partition, log))
         if count > 0:
@@ -27,7 +27,7 @@ def beginning_gone(planting: Planting) -> bool:
 
 def gone_though_refused(planting: Planting) -> bool:
     """Let the log begin where somebody wanted it to, who was refused."""
-    for partition in planting.partitions():
+    for partition in _with_whole_files(planting):
         log = log_of(partition)
         count = len(must_stand(planting, partition, log))
         begin = log[count].offset if count < len(log) else partition.high_watermark
@@ -39,13 +39,18 @@ def gone_though_refused(planting: Planting) -> bool:
 
 def everything_gone(planting: Planting) -> bool:
     """Let the log begin where it ends, though nothing may be gone."""
-    for partition in planting.partitions():
+    for partition in _with_whole_files(planting):
         log = log_of(partition)
         assert partition.head is not None
         count = partition.high_watermark - partition.head.log_start
         if log and len(must_stand(planting, partition, log)) == count:
             return _cut(planting, partition, log, len(log))
     return False
+
+
+def _with_whole_files(planting: Planting) -> list[Partition]:
+    """Return partitions with whole files: what replicas lack hangs on where the log begins."""
+    return [p for p in planting.partitions() if p.number not in planting.on_files]
 
 
 def must_stand(planting: Planting, partition: Partition, log: list[Standing]) -> list[Standing]:

@@ -48,31 +48,32 @@ class Checker:
         at_ms = event.at_ms
         if at_ms > self._timeline.end_ms or self._events == 1:
             self._timeline.reach(event)
-        if not isinstance(event, PartitionEvent):
-            self._timeline.feed(event)
-            return
-        key = (event.topic, event.partition)
-        fold = self._folds.get(key) or self._new_fold(key)
         try:
-            if isinstance(event, Delivered):
-                fold.deliver(event)
-            elif isinstance(event, Send):
-                fold.send(event)
+            # `isinstance` takes half a microsecond for an event: here it would be half of the time.
+            if type(event) is Delivered:
+                self._fold(event).deliver(event)
+            elif type(event) is Send:
+                self._fold(event).send(event)
                 self._series.sent(at_ms)
                 self._availability.sent(at_ms)
-            elif isinstance(event, Acknowledged):
-                sent_ms = fold.answer(event)
-                self._series.acknowledged(key, at_ms, sent_ms)
+            elif type(event) is Acknowledged:
+                sent_ms = self._fold(event).answer(event)
+                self._series.acknowledged((event.topic, event.partition), at_ms, sent_ms)
                 self._availability.acknowledged(at_ms, sent_ms)
             elif isinstance(event, Refused | Unknown):
-                fold.answer(event)
+                self._fold(event).answer(event)
                 self._series.refused(at_ms, is_certain=isinstance(event, Refused))
                 self._availability.refused(at_ms)
             else:
-                fold.note(event)
+                if isinstance(event, PartitionEvent):
+                    self._fold(event).note(event)
                 self._timeline.feed(event)
         except OverflowError as error:
             raise HistoryError(f"a number is too large ({error}): {event}") from None
+
+    def _fold(self, event: PartitionEvent) -> PartitionFold:
+        key = (event.topic, event.partition)
+        return self._folds.get(key) or self._new_fold(key)
 
     def _new_fold(self, key: tuple[str, int]) -> PartitionFold:
         if len(self._folds) >= PARTITIONS_MAX:

@@ -295,7 +295,10 @@ def merge(*histories: Iterable[Event]) -> Iterator[Event]:
     heapq.heapify(heap)
     while len(heap) > 1:
         _, number, event, events = heap[0]
-        limit_ms, limit_number = min(heap[1:3])[:2]
+        second = heap[1]
+        if len(heap) > 2 and heap[2] < second:  # of a heap the second is one of these
+            second = heap[2]
+        limit_ms, limit_number = second[0], second[1]
         while True:
             yield event
             following = next(events, None)

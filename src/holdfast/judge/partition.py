@@ -64,7 +64,7 @@ class PartitionFold:
     def answer(self, outcome: Outcome) -> float:
         """Take an outcome in; when its record was sent."""
         sent_ms = self._sends.sent_ms[self._sends.answer(outcome)]
-        if isinstance(outcome, Acknowledged):
+        if type(outcome) is Acknowledged:
             self._availability.acknowledged(outcome.at_ms, sent_ms)
         else:
             self._availability.refused(outcome.at_ms)

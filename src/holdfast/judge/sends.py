@@ -120,10 +120,11 @@ class Sends:
         self.fates[row] = FATES[type(outcome)]
         self.answered_ms[row] = outcome.at_ms
         self._answered_walls[row] = outcome.wall_ms
-        if isinstance(outcome, Acknowledged):
+        if type(outcome) is Acknowledged:
             if outcome.offset is not None:
                 self.offsets[row] = outcome.offset
             return row
+        assert not isinstance(outcome, Acknowledged)
         reason = (outcome.error, outcome.message)
         code = self._reason_codes.get(reason)
         if code is None:
