@@ -38,6 +38,7 @@ from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Exit, FolderError, 
 from holdfast.lab.report import Check, Table
 from holdfast.pipelines import fence, ledger, lines
 from holdfast.pipelines.fence import open_engine
+from holdfast.testing.histories import Story
 
 COUNT = 30
 
@@ -471,6 +472,23 @@ def test_a_log_that_was_not_read_to_its_end_decides_nothing(
     assert verdict.exit is Exit.NOT_MADE
     assert verdict.sentence.startswith("UNDECIDED: the log was not read to its end. ")
     assert verdict.checks[0].seen.endswith("; the log was not read to its end")
+
+
+def test_what_the_judge_can_not_decide_is_said_in_its_words(payments_run: Path) -> None:
+    """Method: a replica holds one record more than the last reader was given."""
+
+    def hold_more(rows: list[str]) -> list[str]:
+        ends = [row for row in map(json.loads, rows) if row["event"] == "read_end"]
+        end = next(row["end"] for row in ends if row["partition"] == 0)
+        story = Story().pause(1e9).replica(0, 0, end + 1).batch(0, 0, end)
+        held = (encode_event(event).replace('"foo"', '"payments"') for event in story.events)
+        return [*rows, *held]
+
+    edit(payments_run, READER, hold_more)
+    verdict = check_demo(payments_run)
+    assert verdict.exit is Exit.NOT_MADE
+    assert verdict.sentence.startswith("UNDECIDED: payments-0: replica 0 ends at ")
+    assert "nobody has read what stands between" in verdict.checks[0].seen
 
 
 FAILED = Check(name="The table catches up with the log", expected="a", seen="b", kept=False)

@@ -142,9 +142,18 @@ def check_demo(directory: Path) -> DemoVerdict:
         evidence=evidence,
         checks=(*checks, *found.checks, *recorded.checks),
         tables=(*found.tables, *recorded.tables),
-        undecided=recorded.broke_off or (None if decided else UNREAD) or found.unreadable,
+        undecided=recorded.broke_off
+        or (None if decided else _why_undecided(evidence))
+        or found.unreadable,
         broke_off=recorded.broke_off,
     )
+
+
+def _why_undecided(evidence: Evidence) -> str:
+    """Say why nobody can say what is lost: a log that was read has the judge's own reason."""
+    judgement = evidence.judgement
+    is_read = all(each.whole_read for each in judgement.partitions)
+    return judgement.undecided[0] if is_read and judgement.undecided else UNREAD
 
 
 def _judge(places: Places) -> tuple[Evidence, Log]:
@@ -174,7 +183,7 @@ def _log_check(evidence: Evidence, plan: DemoPlan, *, whole: bool, decided: bool
     if without:
         seen += f", {without:,} not acknowledged"
     if not decided:
-        seen += f"; {UNREAD}"
+        seen += f"; {_why_undecided(evidence)}"
     return Check(
         name="Every event was acknowledged, and is in the log once",
         expected=f"{plan.events:,} events, none lost, doubled or changed",
