@@ -556,6 +556,22 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         {Anomaly.SKIPPED: 2},
     ),
     (
+        "told to go on behind what size took only later, when more was sent",
+        lambda: (
+            two()
+            .retention(size=200)
+            .position(1, told=True)
+            .read(1, 1)
+            .send(2)
+            .ack(2, 2)
+            .final(0, 1, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2)
+        ),
+        {Anomaly.SKIPPED: 1},
+    ),
+    (
         "the last reader begins anew, and the second time a record is gone",
         lambda: (
             in_doubt()
@@ -1077,6 +1093,22 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         {Anomaly.PHANTOM: 1},
     ),
     (
+        "another key, and a replica has it no more, since it is due",
+        lambda: (
+            two()
+            .retention(ms=0)
+            .read(0, 0, by="final", key="k")
+            .read(1, 1, by="final")
+            .end(0, 2)
+            .replica(0, 0, 2)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .replica(1, 1, 2)
+            .batch(1, 1, 1)
+        ),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
         "another key, read, and then due",
         lambda: two().read(0, 0, key="k").retention(ms=0).final(1, begin=1),
         {Anomaly.PHANTOM: 1},
@@ -1375,6 +1407,14 @@ GOOD: list[tuple[str, Callable[[], Story]]] = [
     )),
     ("told that its position is gone, and it was deleted by name", lambda: (
         two().delete(1).position(0).position(1, told=True).read(1, 1).final(0, 1)
+    )),
+    ("told to go on behind what size had taken", lambda: (
+        three().retention(size=200).position(1, told=True, skew=-1.0).read(1, 1).read(2, 2)
+        .final(0, 1, 2).batch(0, 0, 0).batch(0, 1, 1).batch(0, 2, 2)
+    )),
+    ("told in the very moment of a send to go on behind what size has taken", lambda: (
+        two().retention(size=200).send(2).position(1, told=True, skew=-1.0).ack(2, 2)
+        .read(1, 1).read(2, 2).final(0, 1, 2).batch(0, 0, 0).batch(0, 1, 1).batch(0, 2, 2)
     )),
     ("told where the log begins, which was then", lambda: (
         two().position(0, told=True).read(0, 0).read(1, 1).retention(ms=0).final(1, begin=1)

@@ -154,7 +154,7 @@ class Naive:
         most += self.in_doubt(begin, following, gone)
         for name, ack in self.acks.items():
             at, send = ack.offset, self.sends[name]
-            early = following is None or send.at_ms < following.at_ms
+            early = in_time(send.at_ms, gone, following)
             if at is not None and offset < at < begin and early and self.is_due(name, at, gone):
                 certain += send.size
                 most += send.size + BATCH_OVERHEAD
@@ -167,9 +167,7 @@ class Naive:
         for batches in [b for node, b in self.batches.items() if own in {None, node}]:
             here = [batch for batch in batches if batch.last_offset >= begin]
             times = [self.batch_ms(batch) for batch in here]
-            is_early = [
-                following is None or (None if ms is None else ms < following.at_ms) for ms in times
-            ]
+            is_early = [in_time(ms, gone, following) for ms in times]
             certain.append(sum(b.size for b, early in zip(here, is_early, strict=True) if early))
             most.append(
                 sum(b.size for b, early in zip(here, is_early, strict=True) if early is not False)
@@ -188,7 +186,7 @@ class Naive:
         total = 0
         stands = {d.id for d in self.log.values() if self.is_sent(d)}
         for name, send in self.sends.items():
-            late = following is not None and send.at_ms >= following.at_ms
+            late = not in_time(send.at_ms, gone, following)
             if name in stands or late or isinstance(self.outcomes.get(name), Refused):
                 continue
             ack = self.acks.get(name)
@@ -396,7 +394,7 @@ class Naive:
 
     def may_lack(self, extent: Replica, begin: int) -> Weight:
         """Whether all that a replica may not have of [begin, its begin) may be gone."""
-        known = {offset: [d.id if self.is_sent(d) else None] for offset, d in self.log.items()}
+        known = {offset: [d.id] for offset, d in self.log.items()}
         for name, ack in self.acks.items():
             if ack.offset is not None:
                 known.setdefault(ack.offset, []).append(name)
@@ -408,6 +406,19 @@ class Naive:
             ]
             weights.append(min(each) if offset in known else max(each))
         return min(weights)
+
+
+def in_time(sent_ms: float | None, gone: Event, following: Event | None) -> bool | None:
+    """Whether it was sent while a policy was in force, and before something was gone by it.
+
+    A reader is told in the middle of a run, all else is looked at when nothing is sent any more.
+    None: nobody knows when it was sent.
+    """
+    if following is None and not isinstance(gone, Position):
+        return True
+    if sent_ms is None:
+        return None
+    return sent_ms <= gone.at_ms if following is None else sent_ms < following.at_ms
 
 
 def naive(events: Sequence[Event]) -> tuple[Counter[Anomaly], bool]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, nextafter
 
 from holdfast.judge.history import (
     DeleteRecords,
     DeletionRefused,
     Event,
     HistoryError,
+    Position,
     Retention,
 )
 from holdfast.judge.replicas import ReplicaFiles
@@ -140,8 +141,10 @@ class Expiries:
     ) -> Cover:
         """Say what may be gone when `gone` shows that a log begins at `begin`.
 
-        What stands in the largest of these replicas stands behind all that is gone.
+        What stands in the largest of these replicas stands behind all that is gone, if it had been
+        sent by then: a reader is told long before the files are looked at.
         """
+        now_ms = nextafter(gone.at_ms, inf) if isinstance(gone, Position) else inf
         deletions = [each for each in self._deletions if each.at_ms <= gone.at_ms]
         policies = [each for each in self._policies if each.at_ms <= gone.at_ms]
         ages, limits = [], []
@@ -150,7 +153,7 @@ class Expiries:
             if policy.retention_ms is not None:
                 ages.append((policy, (next_one or gone).wall_ms))
             if policy.retention_bytes is not None:
-                until_ms = next_one.at_ms if next_one else inf
+                until_ms = next_one.at_ms if next_one else now_ms
                 limits.append((policy, policy.retention_bytes, until_ms))
         deletion = max(deletions, key=lambda each: each.offset, default=None)
         cover = Cover(self._sends, deletion, ages)

@@ -146,7 +146,9 @@ class PartitionFold:
         cover = None if whole is None else cover_at(whole.event, whole.event.begin)
         reading = ReaderRules(self._sends, self._records, self._findings, readers, whole)
         reading.judge(cover, lambda told: cover_at(told, told.offset))
-        files = ReplicaRules(self._sends, self._findings, self._expiries, whole, sizes)
+        files = ReplicaRules(
+            self._sends, self._records, self._findings, self._expiries, whole, sizes
+        )
         files.judge(replicas)
         log = None
         if whole is None or cover is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.judge.deliveries import WholeRead
+from holdfast.judge.deliveries import Records, WholeRead
 from holdfast.judge.expiry import Cover, Expiries
 from holdfast.judge.findings import Findings
 from holdfast.judge.history import Event
@@ -20,12 +20,14 @@ class ReplicaRules:
     def __init__(
         self,
         sends: Sends,
+        records: Records,
         findings: Findings,
         expiries: Expiries,
         whole: WholeRead | None,
         sizes: Sizes,
     ) -> None:
         self._sends = sends
+        self._records = records
         self._findings = findings
         self._expiries = expiries
         self._whole = whole
@@ -157,7 +159,7 @@ class ReplicaRules:
         if self._whole is not None:
             log = self._whole.log
             for place in range(log.place(low), log.place(high)):
-                yield log.codes[place], log.offsets[place]
+                yield self._records.row(log.codes[place]), log.offsets[place]
         for row, offset in enumerate(self._sends.offsets):
             if low <= offset < high and self._sends.fates[row] == Fate.ACKNOWLEDGED:
                 yield row, offset
