@@ -12,6 +12,7 @@ from holdfast.wire.batch import batches
 
 CRC_AT = 17  # of a batch: four bytes, over all that follow
 LAST_DELTA_AT = 23
+TIMES_AT = (27, 35)  # base timestamp, largest timestamp
 
 
 def stored(directory: Path) -> list[bytes]:
@@ -59,6 +60,24 @@ def without_anything(directory: Path) -> None:
     put(directory, [], end_of(stored(directory)[-1]))
 
 
+def later(directory: Path) -> None:
+    """Let all records of the batch in the middle be a second later."""
+    found = stored(directory)
+    place = len(found) // 2
+    batch = bytearray(found[place])
+    for at in TIMES_AT:
+        (stamp,) = struct.unpack_from(">q", batch, at)
+        struct.pack_into(">q", batch, at, stamp + 1000)
+    found[place] = summed(batch)
+    put(directory, found, base_of(found[0]))
+
+
+def summed(batch: bytearray) -> bytes:
+    """Return a batch with the right checksum."""
+    struct.pack_into(">I", batch, CRC_AT, crc32c.crc32c(bytes(batch[CRC_AT + 4 :])))
+    return bytes(batch)
+
+
 def changed(old: bytes, new: bytes) -> Callable[[Path], None]:
     """Return what puts other bytes into the first batch behind the middle that has the old ones."""
     assert len(old) == len(new)
@@ -67,12 +86,7 @@ def changed(old: bytes, new: bytes) -> Callable[[Path], None]:
         found = stored(directory)
         places = range(len(found) // 2, len(found))
         place = next(place for place in places if old in found[place])
-        batch = bytearray(found[place].replace(old, new, 1))
-        struct.pack_into(">I", batch, CRC_AT, crc32c.crc32c(bytes(batch[CRC_AT + 4 :])))
-        put(
-            directory,
-            [*found[:place], bytes(batch), *found[place + 1 :]],
-            base_of(found[0]),
-        )
+        batch = summed(bytearray(found[place].replace(old, new, 1)))
+        put(directory, [*found[:place], batch, *found[place + 1 :]], base_of(found[0]))
 
     return change

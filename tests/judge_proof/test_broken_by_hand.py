@@ -33,13 +33,16 @@ BREAKS: list[tuple[str, str, Break, set[Anomaly]]] = [
     ("record", ALL, segments.without_middle, {Anomaly.LOST, Anomaly.VANISHED}),
     ("key", ALL, segments.changed(b"foo_", b"bar_"), {Anomaly.PHANTOM, Anomaly.VANISHED}),
     ("value", ALL, segments.changed(b"dfast.hold", b"DFAST.HOLD"), {Anomaly.PHANTOM}),
+    ("header", ALL, segments.changed(b"number", b"NUMBER"), {Anomaly.PHANTOM}),
+    ("timestamp", ALL, segments.later, {Anomaly.PHANTOM, Anomaly.VANISHED}),
     ("everything", ALL, segments.without_anything, {Anomaly.LOST, Anomaly.VANISHED}),
 ]
 # The same once everything has been read back, before the replicas are looked at.
-LATE: list[tuple[str, Break]] = [
-    ("prefix", segments.without_prefix),
-    ("record", segments.without_middle),
-    ("everything", segments.without_anything),
+LATE: list[tuple[str, str, Break]] = [
+    ("prefix", ONE, segments.without_prefix),
+    ("record", ONE, segments.without_middle),
+    ("record", ALL, segments.without_middle),
+    ("everything", ONE, segments.without_anything),
 ]
 UNTOUCHED = len(BREAKS) + len(LATE)
 
@@ -61,9 +64,10 @@ def steps(run: Run) -> None:
 
 
 def broken_late(run: Run) -> None:
-    for partition, (_, change) in enumerate(LATE, start=len(BREAKS)):
-        node = run.parameters.assignment()[partition][0]
-        change(closing.replica_directory(run, node, partition))
+    for partition, (_, where, change) in enumerate(LATE, start=len(BREAKS)):
+        nodes = run.parameters.assignment()[partition]
+        for node in nodes if where == ALL else nodes[:1]:
+            change(closing.replica_directory(run, node, partition))
 
 
 SCENARIO = Scenario(
@@ -108,6 +112,7 @@ def each_alone_is_found(outcome: Outcome) -> None:
     for partition, (what, where, _, wanted) in enumerate(BREAKS):
         assert wanted <= found[partition] & forbidden, f"{what}, {where}"
         assert where == ALL or found[partition] == wanted
-    for partition, (what, _) in enumerate(LATE, start=len(BREAKS)):
-        assert found[partition] == {Anomaly.DIVERGED}, f"{what}, late"
-    assert not found[UNTOUCHED]
+    for partition, (what, where, _) in enumerate(LATE, start=len(BREAKS)):
+        assert found[partition] == {Anomaly.DIVERGED}, f"{what}, {where}, late"
+    untouched = result.evidence.judgement.partitions[UNTOUCHED]
+    assert not untouched.findings
