@@ -54,9 +54,13 @@ def steps(run: Run) -> None:
     run.must_flow(producer)
     run.steady(producer, 1.0)
     run.stop_workers()
-    run.fault("TERM", *run.cluster.broker_ids)
+    # Who alone is broken leaves first: out of the ISR, it can't lead and give that to the others.
+    assignment = run.parameters.assignment()
+    first = {assignment[p][-1] for p, (_, where, _, _) in enumerate(BREAKS) if where == ONE}
+    run.fault("TERM", *first)
+    run.fault("TERM", *(set(run.cluster.broker_ids) - first))
     for partition, (_, where, change, _) in enumerate(BREAKS):
-        nodes = run.parameters.assignment()[partition]
+        nodes = assignment[partition]
         for node in nodes if where == ALL else nodes[-1:]:
             change(closing.replica_directory(run, node, partition))
     run.start_node(*run.cluster.broker_ids)

@@ -134,8 +134,6 @@ class Altered:
     def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
         return condition()
 
-    _have_heard = Run._have_heard
-
 
 @pytest.mark.parametrize(
     ("second", "limits"),

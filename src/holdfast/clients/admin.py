@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.clients.driver import Driver
+from holdfast.clients.driver import Driver, DriverError
 from holdfast.wire.errors import ErrorCode, error_name
 from holdfast.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -129,6 +129,14 @@ def topic_configs(
     if result.error_code:
         raise AdminError(f"describing topic {name}", result.error_code, result.error_message)
     return {each.name: each.value for each in result.configs}
+
+
+def all_have(driver: Driver, nodes: Iterable[int], name: str, configs: Mapping[str, str]) -> bool:
+    """Whether each of these brokers answers, and has these configs of a topic."""
+    try:
+        return all(topic_configs(driver, node, name, configs) == configs for node in nodes)
+    except (AdminError, DriverError):
+        return False
 
 
 def alter_broker(driver: Driver, broker: int | None, configs: Mapping[str, str | None]) -> None:

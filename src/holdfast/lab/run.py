@@ -422,21 +422,12 @@ class Run:
             raise LabError(f"the topic can't be altered: {error}") from error
         if not allows_less:
             return True
-        if not self.soon(lambda: self._have_heard(values), WORK_S):
+        nodes = self.cluster.broker_ids
+        if not self.soon(lambda: admin.all_have(self.driver, nodes, self.topic, values), WORK_S):
             self.note("not every broker has heard of that: what was allowed before still is")
             return False
         self.allowed.settled(self.topic)
         return True
-
-    def _have_heard(self, configs: Mapping[str, str]) -> bool:
-        """Whether every broker has these configs of the topic."""
-        try:
-            return all(
-                admin.topic_configs(self.driver, node, self.topic, configs) == configs
-                for node in self.cluster.broker_ids
-            )
-        except (admin.AdminError, DriverError):
-            return False
 
     def delete_records(self, offsets: Mapping[int, int]) -> None:
         """Delete everything before these offsets of partitions, and say so first."""
