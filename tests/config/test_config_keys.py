@@ -78,6 +78,7 @@ def test_what_cannot_be_honoured_is_refused_with_the_reason(name: str, text: str
         TOPIC[name].parse(text)
 
 
+@pytest.mark.slow
 @given(st.sampled_from([*TOPIC.values(), *NODE.values()]), st.text(max_size=30))
 def test_any_text_is_a_value_or_a_refusal(key: Key, text: str) -> None:
     try:
