@@ -45,9 +45,11 @@ class Checker:
     def feed(self, event: Event) -> None:
         """Take an event in. HistoryError: it contradicts what was said before."""
         self._events += 1
-        at_ms = event.at_ms
-        if at_ms > self._timeline.end_ms or self._events == 1:
-            self._timeline.reach(event)
+        at_ms, timeline = event.at_ms, self._timeline
+        if not timeline.started:
+            timeline.reach(event)
+        elif at_ms > timeline.end_ms:
+            timeline.end_ms = at_ms
         try:
             # `isinstance` takes half a microsecond for an event: here it would be half of the time.
             if type(event) is Delivered:
@@ -67,7 +69,7 @@ class Checker:
             else:
                 if isinstance(event, PartitionEvent):
                     self._fold(event).note(event)
-                self._timeline.feed(event)
+                timeline.feed(event)
         except OverflowError as error:
             raise HistoryError(f"a number is too large ({error}): {event}") from None
 

@@ -37,11 +37,12 @@ class Fate(IntEnum):
     UNKNOWN = 3
 
 
-FATES: dict[type[Event], Fate] = {
-    Acknowledged: Fate.ACKNOWLEDGED,
-    Refused: Fate.REFUSED,
-    Unknown: Fate.UNKNOWN,
+FATES: dict[type[Event], int] = {
+    Acknowledged: int(Fate.ACKNOWLEDGED),
+    Refused: int(Fate.REFUSED),
+    Unknown: int(Fate.UNKNOWN),
 }
+UNANSWERED = int(Fate.UNANSWERED)  # looking up an enumeration's member takes its time
 
 
 class Sends:
@@ -102,7 +103,7 @@ class Sends:
         self.walls.append(send.wall_ms)
         self.processes.append(process)
         self.sent_ms.append(send.at_ms)
-        self.fates.append(Fate.UNANSWERED)
+        self.fates.append(UNANSWERED)
         self.offsets.append(-1)
         self.answered_ms.append(0.0)
         self._answered_walls.append(0)
@@ -113,7 +114,7 @@ class Sends:
         row = self.find(outcome.id)
         if row < 0:
             raise HistoryError(f"an outcome of {outcome.id!r}, which was never sent here")
-        if self.fates[row] != Fate.UNANSWERED:
+        if self.fates[row] != UNANSWERED:
             raise HistoryError(f"{outcome.id!r} has two outcomes")
         if outcome.process != self._process_names[self.processes[row]]:
             raise HistoryError(f"{outcome.process} tells an outcome of {outcome.id!r}, not its own")

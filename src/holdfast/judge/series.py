@@ -37,7 +37,8 @@ class Sample:
         self.greatest = 0.0
 
     def add(self, value: float) -> None:
-        self.greatest = max(self.greatest, value)
+        if value > self.greatest:  # noqa: PLR1730 - called for every record, three times
+            self.greatest = value
         self._seen += 1
         if self._step > 1 and self._seen % self._step:
             return
@@ -95,8 +96,13 @@ class Series:
         self.width_ms = BUCKET_MS
         self._begin_ms: float | None = None
         self._buckets: dict[int, Bucket] = {}
+        # The bucket that was asked for last, and what it covers: the next one is nearly always it.
+        self._last = Bucket()
+        self._last_from_ms = self._last_until_ms = 0.0
 
     def _bucket(self, at_ms: float) -> Bucket:
+        if self._last_from_ms <= at_ms < self._last_until_ms:
+            return self._last
         if self._begin_ms is None:
             self._begin_ms = at_ms
         index = int((at_ms - self._begin_ms) // self.width_ms)
@@ -106,6 +112,9 @@ class Series:
                 self._widen()
                 index //= 2
             bucket = self._buckets.setdefault(index, Bucket())
+        self._last = bucket
+        self._last_from_ms = self._begin_ms + index * self.width_ms
+        self._last_until_ms = self._last_from_ms + self.width_ms
         return bucket
 
     def _widen(self) -> None:
