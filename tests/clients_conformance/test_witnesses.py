@@ -130,6 +130,14 @@ def test_what_was_sent_is_read_back_with_its_timestamps_and_headers(
     """Method: both producers, every kind of timestamp, both readers; and the judge over it all."""
     topic = new_topic()
     make(target, topic, {"message.timestamp.type": kind})
+    with Driver(target.bootstrap) as driver:
+        nodes = driver.nodes()
+        wait_until(
+            lambda: admin.all_have(driver, nodes, topic, {"message.timestamp.type": kind}),
+            timeout_s=BOUND_S,
+            what="every broker to have heard of it",
+        )
+        assert not admin.all_have(driver, nodes, topic, {"message.timestamp.type": "Other"})
     stamps = (None, NO_TIMESTAMP, 5, 1_700_000_000_000)
     for number, timestamp in enumerate(stamps):
         send(target, topic, tmp_path / f"p{number}.jsonl", timestamp)

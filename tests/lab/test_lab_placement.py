@@ -1,0 +1,81 @@
+"""Goal: at the end of a run it is known who must hold what, by the lab's word alone.
+
+Method: as much of a run as making and moving a topic touches; a cluster whose answers are made up.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from holdfast.clients import admin
+from holdfast.clients.admin import Move
+from holdfast.lab.moving import Mover
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.run import Run
+
+
+class Placed:
+    """A run of two partitions with three copies each."""
+
+    def __init__(self, replicas: dict[int, tuple[int, ...]]) -> None:
+        self.topic = "t"
+        self.driver = None
+        self.parameters = Parameters(partitions=2, replication_factor=3)
+        self.allowed = SimpleNamespace(expect=lambda *_: None)
+        self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": dict(replicas)}
+        self.failed: list[str] = []
+        self.watched: Any = None
+        states = {p: SimpleNamespace(replicas=nodes) for p, nodes in replicas.items()}
+        self.cluster = SimpleNamespace(partitions=lambda _topic: states)
+
+    def topic_configs(self, _configs: object) -> dict[str, str]:
+        return {}
+
+    def wait(self, _what: str, condition: Any, _bound_s: float) -> Any:
+        return condition()
+
+    def note(self, _text: str) -> None:
+        pass
+
+    def check(self, name: str, _expected: str, _seen: str, *, kept: bool) -> bool:
+        self.failed += [] if kept else [name]
+        return kept
+
+    def _watch(self, assignment: Any, _wanted: object) -> None:
+        self.watched = assignment
+
+
+@pytest.mark.parametrize(
+    ("replicas", "failed"),
+    [
+        ({0: (0, 1, 2), 1: (1, 2, 3)}, []),
+        ({0: (0, 1, 2), 1: (1, 2)}, ["replicas of each partition"]),
+        ({0: (0, 1, 2), 1: (1, 2, 2)}, ["replicas of each partition"]),
+        ({0: (0, 1, 2, 3), 1: (1, 2, 3)}, ["replicas of each partition"]),
+    ],
+    ids=["three each", "one of two", "one twice", "one of four"],
+)
+def test_a_topic_that_the_cluster_places_has_as_many_copies_as_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, replicas: dict[int, tuple[int, ...]], failed: list[str]
+) -> None:
+    monkeypatch.setattr(admin, "place_topic", lambda *_: None)
+    run = Placed(replicas)
+    assert Run.place_topic(cast("Run", run)) == replicas
+    assert run.watched == replicas
+    assert run.failed == failed
+
+
+def test_whoever_moves_replicas_says_where_they_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a move that was called back leaves them where they were."""
+    monkeypatch.setattr(admin, "reassign", lambda *_: None)
+    moving = {("t", 1): Move(replicas=[1, 2, 3, 4], adding=[4], removing=[1])}
+    monkeypatch.setattr(admin, "reassignments", lambda *_: moving)
+    run = Placed({0: (0, 1, 2), 1: (1, 2, 3)})
+    mover = Mover(cast("Run", run))
+    mover.begin({0: [3, 1, 2], 1: [4, 2, 3]})
+    assert run.placement["t"] == {0: (3, 1, 2), 1: (4, 2, 3)}
+    assert mover.cancel() == [1]
+    assert run.placement["t"] == {0: (3, 1, 2), 1: (1, 2, 3)}
