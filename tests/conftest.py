@@ -28,6 +28,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Lanes(config), "lanes")
     os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("spark_conf")))
+    # Each of Spark's many Python processes imports numpy, which makes threads for nobody.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A shell's background job ignores SIGINT, and so would every process that a test interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
