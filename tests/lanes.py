@@ -186,7 +186,9 @@ class Lanes:
 
 def cores() -> int:
     """Return how many this process may use."""
-    return len(os.sched_getaffinity(0))
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def number(worker: str) -> int:
