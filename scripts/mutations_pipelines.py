@@ -76,7 +76,7 @@ PIPELINES: tuple[Mutation, ...] = (
         SINK,
         "        if todo.replay:\n",
         "        if todo.replay or not todo.moves:\n",
-        tests=SINK_TESTS,
+        tests=(f"{_TESTS}sink.py::test_rows_of_a_batch_that_was_planned_empty_are_refused",),
     ),
     one(
         "pipelines: the driver keeps what it is told to begin anew",
@@ -92,7 +92,7 @@ PIPELINES: tuple[Mutation, ...] = (
         SINK,
         "        if todo.rows is Rows.NONE:\n            _consume(frame)\n",
         "",
-        tests=SINK_TESTS,
+        tests=(f"{_TESTS}sink.py::test_what_is_there_is_computed_and_not_written_again",),
     ),
     one(
         "pipelines: a replay is written again",
@@ -118,7 +118,7 @@ PIPELINES: tuple[Mutation, ...] = (
         SINK,
         "        if rows.count and not batch.stateful and",
         "        if False and not batch.stateful and",
-        tests=SINK_TESTS,
+        tests=(f"{_TESTS}sink.py::test_rows_of_a_batch_that_was_planned_empty_are_refused",),
     ),
     one(
         "pipelines: what broke a batch is forgotten",
@@ -136,7 +136,9 @@ PIPELINES: tuple[Mutation, ...] = (
         SINK,
         '            & (frame["offset"] >= move.begin)\n',
         '            & (frame["offset"] >= move.start)\n',
-        tests=SINK_TESTS,
+        tests=(
+            f"{_TESTS}sink.py::test_of_a_lost_checkpoints_batches_only_what_is_missing_is_written",
+        ),
     ),
     one(
         "pipelines: partitions that are wholly there are not left out",
@@ -305,7 +307,7 @@ PIPELINES: tuple[Mutation, ...] = (
         SINK,
         ".batch(number, _running(frame))",
         ".batch(number)",
-        tests=SINK_TESTS,
+        tests=(f"{_TESTS}sink.py::test_another_querys_checkpoint_is_refused",),
     ),
     one(
         "pipelines: a plan is its offsets",
