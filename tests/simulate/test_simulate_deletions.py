@@ -229,11 +229,15 @@ def test_a_replica_may_begin_later_only_as_far_as_what_may_be_gone() -> None:
         "at_ms": 0.0, "wall_ms": 0, "process": "r", "topic": "t", "partition": 0
     }  # fmt: skip
 
-    def apart(begin: int, end: int = 20) -> Finding:
-        whole = Replica(**place, node=1, begin=0, end=20)
+    def apart(begin: int, end: int = 20, first: int = 0) -> Finding:
+        whole = Replica(**place, node=1, begin=first, end=20)
         return found(Anomaly.DIVERGED, whole, Replica(**place, node=2, begin=begin, end=end))
 
     assert is_deleted(apart(9), 9, History())
     assert not is_deleted(apart(10), 9, History())
     assert not is_deleted(apart(9, end=19), 9, History()), "its end is another matter"
-    assert not is_deleted(apart(0), 9, History())
+    assert is_deleted(apart(9, first=9), 9, History()), "both, after the last read"
+    assert not is_deleted(apart(9, first=9), 8, History())
+    alone = Replica(**place, node=1, begin=9, end=20)
+    assert is_deleted(found(Anomaly.DIVERGED, alone, alone), 9, History())
+    assert not is_deleted(found(Anomaly.DIVERGED, alone, alone), 8, History())

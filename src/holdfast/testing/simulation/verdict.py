@@ -64,10 +64,11 @@ def is_deleted(finding: Finding, gone_until: int, history: History) -> bool:
         stands = finding.events[0]
         return isinstance(stands, Delivered) and stands.offset < gone_until
     if finding.anomaly is Anomaly.DIVERGED:
+        # Two extents of one end tell of a beginning. Both begin alike, or are one, where the log
+        # went on expiring between the last read and the look at the files.
         extents = [event for event in finding.events if isinstance(event, Replica)]
-        begins, ends = {each.begin for each in extents}, {each.end for each in extents}
-        if len(extents) == len(finding.events) == len(begins) == 2 and len(ends) == 1:
-            return max(begins) <= gone_until
+        if len(extents) == len(finding.events) == 2 and extents[0].end == extents[1].end:
+            return max(each.begin for each in extents) <= gone_until
     return False
 
 
