@@ -297,3 +297,6 @@ def test_a_range_may_end_in_a_hole(tmp_path: Path) -> None:
         )
         assert read(Partition(topic, 0), 0, 4, how).column("offset").to_pylist() == [0, 1, 2]
         assert read(Partition(topic, 0), 3, 4, how).num_rows == 0
+        # With records behind the hole, one of those is what shows that the range is over.
+        topics.write(topic, 0, [b"y"] * 3)
+        assert read(Partition(topic, 0), 0, 4, how).column("offset").to_pylist() == [0, 1, 2]
