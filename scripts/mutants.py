@@ -132,8 +132,16 @@ def run_tests(root: Path, tests: Sequence[str]) -> tuple[str, str] | None:
         return None
     if running.returncode != _TESTS_FAILED:
         raise MutationError(f"pytest ended with {running.returncode}:\n{output[-2000:]}")
-    failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return failed[0].split(" - ")[0] if failed else "a test", output[-2000:]
+    return first_failed(output), output[-2000:]
+
+
+def first_failed(output: str) -> str:
+    """Return the name of the first test that failed. Programs write "ERROR", too, but earlier."""
+    _, found, summary = output.rpartition(" short test summary info ")
+    for line in summary.splitlines() if found else ():
+        if line.startswith(("FAILED ", "ERROR ")):
+            return line.split(" - ")[0]
+    return "a test"
 
 
 class Hunt:

@@ -2,8 +2,8 @@
 
 A changed module is put into a copy of the tree, and its tests run there until one fails. What comes
 of each goes to a file as it comes; a second call goes on where the first one ended, as long as what
-its tests import is the same. A change that no test notices survives: it needs a reason in
-survivors.toml, or the command fails. So does a reason whose change is gone or noticed.
+the file of tests that said it imports is the same. A change that no test notices survives: it needs
+a reason in survivors.toml, or the command fails. So does a reason whose change is gone or noticed.
 
     python scripts/mutate.py [--only WORD] [--jobs 2] [--results FILE] [--record]
 """
@@ -20,15 +20,16 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
 from changes import Change, changes
-from holdfast.lab.background import LEFT_OUT, Results, ResultsError
+from holdfast.lab.background import LEFT_OUT, Results, ResultsError, fingerprint
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TRIAL: Final = ROOT / "scripts" / "trial.py"
@@ -36,7 +37,8 @@ REASONS: Final = ROOT / "scripts" / "survivors.toml"
 COUNTS: Final = ROOT / "docs" / "design" / "mutation-counts.md"
 ANY: Final = "*"  # in place of a change: whatever survives in that function
 TOO_LONG: Final = 10  # times what the tests take without a change
-SECONDS_MIN: Final = 20.0
+SECONDS_MIN: Final = 10.0
+SECONDS_BASELINE: Final = 600.0
 NOT_COPIED: Final = (*LEFT_OUT, ".git", ".venv", ".cache", ".*_cache", "runs")
 
 
@@ -95,11 +97,13 @@ class Job:
             env={**os.environ, "PYTHONHASHSEED": "0"},
         )
 
-    def attempt(self, tests: Sequence[str], seconds_max: float) -> dict[str, Any]:
-        """Return what a trial says: "noticed" is the test that failed first, or None."""
+    def attempt(
+        self, module: str, tests: str, first: Sequence[str], seconds_max: float
+    ) -> dict[str, Any]:
+        """Return what a trial says of one file of tests."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        task = {"tests": list(tests), "seconds_max": seconds_max}
+        task = {"module": module, "tests": tests, "first": first, "seconds_max": seconds_max}
         self._process.stdin.write(json.dumps(task) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -110,18 +114,25 @@ class Job:
             raise MutateError(answer["error"])
         return answer
 
-    def changed(self, change: Change, tests: Sequence[str], seconds_max: float) -> dict[str, Any]:
-        """Return the row of one change."""
+    @contextlib.contextmanager
+    def changed(self, change: Change) -> Iterator[None]:
+        """Have one change in the copy."""
         path = self.copy / "src" / change.module
         before = path.read_text(encoding="utf-8")
         try:
-            path.write_text(change.code, encoding="utf-8")
-            return {"key": change.key, "noticed": self.attempt(tests, seconds_max)["noticed"]}
+            _write(path, change.code)
+            yield
         finally:
-            path.write_text(before, encoding="utf-8")
+            _write(path, before)
 
     def close(self) -> None:
         self._process.communicate()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a module, and take away what Python compiled of it: times are too coarse to tell."""
+    path.write_text(text, encoding="utf-8")
+    Path(cache_from_source(path)).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -143,64 +154,114 @@ def copies(count: int) -> Iterator[list[Path]]:
 # -- a module ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """A file of tests without any change."""
+
+    files: frozenset[str]  # what it imports or reads: what it says of a change is true of just that
+    seconds_max: float
+
+
 class Campaign:
-    """Tries what is not known yet of each target, on so many copies at once."""
+    """Tries what is not known yet of each target, on so many copies at once.
+
+    A row holds for what its file of tests imports, `by`; for a survivor that is what all files of
+    the target import. So a new test ends what survivors' rows are worth, and no others'.
+    """
 
     def __init__(
-        self, sane: Path, jobs: Sequence[Job], results: Path, say: Callable[[str], None]
+        self, sane: Path, jobs: Sequence[Job], results: Results, say: Callable[[str], None]
     ) -> None:
         self._sane = sane
         self._jobs = jobs
         self._results = results
         self._say = say
+        self._baselines: dict[str, Baseline] = {}
+        self._caught: Counter[str] = Counter()  # by test and by file
 
     def run(self, target: Target) -> list[dict[str, Any]]:
         """Return a row for each change of a module."""
         text = (self._sane / "src" / target.module).read_text(encoding="utf-8")
         every = list(changes(target.module, text))
-        sane = self._baseline(target)
-        with Results(self._results, sane["files"], self._sane) as results:
-            known = {row["key"]: row for row in results.rows}
-            left = [change for change in every if change.key not in known]
-            self._say(f"{target.module}: {len(every)} changes, {len(every) - len(left)} known")
-            if left:
-                seconds_max = max(SECONDS_MIN, TOO_LONG * sane["seconds"])
-                for row in self._try(target, left, seconds_max):
-                    results.add(row)
-                    known[row["key"]] = row
-                    if row["noticed"] is None:
-                        self._say(f"  survived: {row['key']}")
+        baselines = self._baselines_of(target)
+        holds = {test: self._fingerprint(one.files) for test, one in baselines.items()}
+        of_all = self._fingerprint(frozenset().union(*(one.files for one in baselines.values())))
+        keys = {change.key for change in every}
+        known: dict[str, dict[str, Any]] = {}
+        for row in self._results.rows:
+            if row["key"] in keys and row["holds"] == holds.get(row["by"], of_all):
+                known[row["key"]] = row
+        self._caught.update(_catchers(known.values()))
+        left = [change for change in every if change.key not in known]
+        self._say(f"{target.module}: {len(every)} changes, {len(known)} known")
+        for row in self._try(left, baselines):
+            self._results.add({**row, "holds": holds.get(row["by"], of_all)})
+            known[row["key"]] = row
+            if row["noticed"] is None:
+                self._say(f"  survived: {row['key']}")
         return [known[change.key] for change in every]
 
-    def _baseline(self, target: Target) -> dict[str, Any]:
-        """Return what the tests take, and what they import: a result is true of just that."""
-        found = self._jobs[0].attempt(target.tests, 600.0)
-        if found["noticed"] is not None:
-            raise MutateError(
-                f"{target.module}: its tests fail without any change: {found['noticed']}"
-            )
+    def _fingerprint(self, files: frozenset[str]) -> str:
+        return fingerprint(files, self._sane)
+
+    def _baselines_of(self, target: Target) -> dict[str, Baseline]:
+        """Return those of the target's tests that import the module: others can't notice."""
+        for test in set(target.tests) - self._baselines.keys():
+            self._baselines[test] = self._baseline(target.module, test)
+        found = {test: self._baselines[test] for test in target.tests}
+        found = {test: one for test, one in found.items() if f"src/{target.module}" in one.files}
+        if not found:
+            raise MutateError(f"{target.module}: none of its tests imports it")
         return found
 
+    def _baseline(self, module: str, test: str) -> Baseline:
+        """Run tests as they stand and from the last to the first: trials change their order."""
+        first: list[str] = []
+        for _ in range(2):
+            found = self._jobs[0].attempt(module, test, first, SECONDS_BASELINE)
+            if found["noticed"] is not None:
+                raise MutateError(f"{test} fails without any change: {found['noticed']}")
+            first = found["ran"][::-1]
+        seconds_max = max(SECONDS_MIN, TOO_LONG * found["seconds"])
+        return Baseline(files=frozenset(found["files"]), seconds_max=seconds_max)
+
     def _try(
-        self, target: Target, left: Sequence[Change], seconds_max: float
+        self, left: Sequence[Change], baselines: dict[str, Baseline]
     ) -> Iterator[dict[str, Any]]:
         free: SimpleQueue[Job] = SimpleQueue()
         for job in self._jobs:
             free.put(job)
-        caught: Counter[str] = Counter()  # by file: who noticed most is asked first
 
         def attempt(change: Change) -> dict[str, Any]:
             job = free.get()
             try:
-                tests = sorted(target.tests, key=lambda test: -caught[test])
-                row = job.changed(change, tests, seconds_max)
+                row = self._attempt(job, change, baselines)
             finally:
                 free.put(job)
-            caught.update(test for test in tests if test in (row["noticed"] or ""))
+            self._caught.update(_catchers([row]))
             return row
 
         with ThreadPoolExecutor(len(self._jobs)) as pool:
             yield from pool.map(attempt, left)
+
+    def _attempt(self, job: Job, change: Change, baselines: dict[str, Baseline]) -> dict[str, Any]:
+        """Ask one file after the other, and in it one test: who noticed most goes first."""
+        with job.changed(change):
+            for test in sorted(baselines, key=lambda test: -self._caught[test]):
+                caught = [
+                    name for name, _ in self._caught.most_common() if name.startswith(f"{test}::")
+                ]
+                answer = job.attempt(change.module, test, caught, baselines[test].seconds_max)
+                if answer["noticed"] is not None:
+                    return {"key": change.key, "noticed": answer["noticed"], "by": test}
+        return {"key": change.key, "noticed": None, "by": None}
+
+
+def _catchers(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        if row["noticed"] is not None:
+            yield row["by"]
+            yield row["noticed"]
 
 
 # -- all ---------------------------------------------------------------------------------------
@@ -257,7 +318,9 @@ def main() -> int:
         # The code may change while this runs.
         with copies(1 + options.jobs) as (sane, *rest), contextlib.ExitStack() as stack:
             jobs = [stack.enter_context(contextlib.closing(Job(copy))) for copy in rest]
-            campaign = Campaign(sane, jobs, options.results, say)
+            # Which code a row is of, it says itself.
+            results = stack.enter_context(Results(options.results, (), sane))
+            campaign = Campaign(sane, jobs, results, say)
             for target in targets:
                 found[target.module] = campaign.run(target)
     except (MutateError, ResultsError) as error:

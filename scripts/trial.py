@@ -1,17 +1,21 @@
 """Tests of a changed copy of the tree, without a new interpreter for each change.
 
-A process imports what all tests need and nothing of ours, and divides for each trial: the child
-imports the changed code and runs pytest. Owns the bounds on its time and memory.
+A process goes as far as pytest goes before it looks for tests, with nothing imported that may be
+changed. There it divides for each trial: the child imports the changed code and runs the tests.
+Owns the bounds on its time and memory.
 
-    python scripts/trial.py COPY      reads {"tests": [...], "seconds_max": 20} a line
+    python scripts/trial.py COPY
 
-It answers {"noticed": which test failed first, or null, "seconds": of processor time, "files": of
-the copy that were imported}, or {"error": why nothing can be said}.
+It reads {"module": path below src, "tests": a file, "first": its tests that go before the others,
+"seconds_max": 20} a line, and answers {"noticed": what failed first, or null, "seconds": of
+processor time, "ran": the tests, "files": of the copy that they import or read}, or {"error": why
+nothing can be said}.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import math
@@ -21,76 +25,127 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import pytest
+from hypothesis import Phase, settings
 
 MEMORY_MAX: Final = 4 << 30
 ENDLESS: Final = "it does not end"
 NOT_IMPORTED: Final = "it can't be imported"
+CRASHED: Final = "it ends pytest"
 PASSED: Final = 0
-TESTS_FAILED: Final = (1, 2)  # as pytest says it: a test, or the import of one
-POLL_S: Final = 0.005
+NOTHING_RAN: Final = (4, 5)  # as pytest says it: no such file, no tests in it
+POLL_S: Final = 0.002
 # Trials run where others work, too: what takes long is told by the processor's time. The clock's
 # is for what waits for ever.
 WAITING: Final = 20  # times the processor's
+TEST_WAITING_S: Final = 30
 SHARED: Final = ("confluent_kafka.admin", "hypothesis.strategies", "msgspec", "sqlalchemy")
 OPTIONS: Final = (
-    *("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
+    *("-x", "-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-m", "not process"),
+    *("-p", "timeout", f"--timeout={TEST_WAITING_S}"),
+    *("-p", "hypothesispytest", "--hypothesis-seed=0", "--hypothesis-profile=trial"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # for what is imported before
 )
+READ: Final = ("docs", "src", "tests")  # folders whose files decide what tests say
 
 
-def attempt(tests: list[str], seconds_max: float) -> dict[str, Any]:
-    """Run tests in a child, and return the answer."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as imported:
-        child = os.fork()
-        if child == 0:
-            _run(tests, seconds_max, output.fileno(), imported.fileno())
-        code, seconds = _wait(child, WAITING * seconds_max)
-        if code in {None, -signal.SIGXCPU}:
-            return {"noticed": ENDLESS}
-        if code == PASSED:
-            imported.seek(0)
-            return {"noticed": None, "seconds": seconds, "files": json.load(imported)}
-        output.seek(0)
-        text = output.read().decode(errors="replace")
-    failed = [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    if failed:
-        return {"noticed": failed[0].split(" - ")[0]}
-    if code in TESTS_FAILED or "Error" in text:
-        return {"noticed": NOT_IMPORTED}
-    return {"error": f"pytest ended with {code}:\n{text[-2000:]}"}
+class Trials:
+    """A plugin of pytest. Of the parent: a child for each task; of a child: what it shows."""
 
+    def __init__(self, tasks: TextIO, answers: TextIO) -> None:
+        self._tasks, self._answers = tasks, answers
+        self._here = Path.cwd()
+        self._told: int | None = None  # where a child writes what it shows
+        self._place: dict[str, int] = {}
+        self._ran: list[str] = []
+        self._noticed: str | None = None
+        self._opened: set[str] = set()
 
-def _run(tests: list[str], seconds_max: float, output: int, imported: int) -> None:
-    """Be the child; never returns."""
-    code = 3
-    try:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Divide for each task. Only children return: they collect, and run what they find."""
+        gc.collect()
+        gc.freeze()
+        for line in self._tasks:
+            task = json.loads(line)
+            name = task["module"].removesuffix(".py").replace("/", ".")
+            if name in sys.modules:
+                answer: dict[str, Any] = {"error": f"{name} is imported by a conftest"}
+            else:
+                with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as told:
+                    child = os.fork()
+                    if child == 0:
+                        self._begin(session, task, os.dup(output.fileno()), os.dup(told.fileno()))
+                        return
+                    answer = _answer(child, task["seconds_max"], output, told)
+            self._answers.write(json.dumps(answer) + "\n")
+            self._answers.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        pytest.exit("no more tasks", returncode=0)
+
+    def _begin(self, session: pytest.Session, task: dict[str, Any], output: int, told: int) -> None:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
-        whole = math.ceil(seconds_max)
+        whole = math.ceil(task["seconds_max"])
         resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 5))
         os.dup2(output, 1)
         os.dup2(output, 2)
-        code = int(pytest.main([*OPTIONS, "-m", "not process", *tests]))
-        os.write(imported, json.dumps(_imported()).encode())
-    except BaseException:  # noqa: BLE001 - it is said, and the child ends
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        self._told = told
+        self._place = {name: place for place, name in enumerate(task["first"])}
+        session.config.args = [task["tests"]]
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str):
+            self._opened.add(arguments[0])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self._place.get(item.nodeid, len(self._place)))
+        self._ran = [item.nodeid for item in items]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and self._noticed is None:
+            self._noticed = NOT_IMPORTED
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and self._noticed is None:
+            self._noticed = report.nodeid
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if self._told is not None:
+            shown = {"noticed": self._noticed, "ran": self._ran, "files": self._files()}
+            os.write(self._told, json.dumps(shown).encode())
+            os._exit(exitstatus)
+
+    def _files(self) -> list[str]:
+        """Return what was imported or read, by the paths in the copy."""
+        imported = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        named = self._opened.union(name for name in imported if isinstance(name, str))
+        paths = {self._here / name for name in named if not name.endswith(".pyc")}
+        inside = {path.relative_to(self._here) for path in paths if path.is_relative_to(self._here)}
+        return sorted(
+            str(path) for path in inside if path.parts[0] in READ and (self._here / path).is_file()
+        )
 
 
-def _imported() -> list[str]:
-    """Return the files of the copy that have been imported, by their paths in it."""
-    here = Path.cwd()
-    names = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    found = {Path(name) for name in names if isinstance(name, str)}
-    return sorted(str(path.relative_to(here)) for path in found if path.is_relative_to(here))
+def _answer(child: int, seconds_max: float, output: Any, told: Any) -> dict[str, Any]:
+    code, seconds = _wait(child, WAITING * seconds_max)
+    if code in {None, -signal.SIGXCPU, -signal.SIGKILL}:
+        return {"noticed": ENDLESS}
+    told.seek(0)
+    text = told.read()
+    shown: dict[str, Any] = json.loads(text) if text else {"noticed": None}
+    if code == PASSED or shown["noticed"] is not None:
+        return {**shown, "seconds": seconds}
+    if code not in NOTHING_RAN:
+        return {"noticed": CRASHED}
+    output.seek(0)
+    return {"error": f"pytest ended with {code}:\n{output.read().decode(errors='replace')[-2000:]}"}
 
 
 def _wait(child: int, seconds_max: float) -> tuple[int | None, float]:
@@ -109,14 +164,17 @@ def _wait(child: int, seconds_max: float) -> tuple[int | None, float]:
 
 def main() -> None:
     os.chdir(sys.argv[1])
-    sys.path.insert(0, str(Path(sys.argv[1], "src")))
-    sys.dont_write_bytecode = True
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # Drawn from the code otherwise, which means reading all of it.
+    os.environ["HOLDFAST_TEST_FIRST_SEED"] = "1"
+    # No failing example is kept for the next change, and none is made smaller for a reader.
+    settings.register_profile("trial", database=None, phases=(Phase.explicit, Phase.generate))
     for name in SHARED:
         importlib.import_module(name)
-    assert not any(name.partition(".")[0] == "holdfast" for name in sys.modules)
-    for line in sys.stdin:
-        task = json.loads(line)
-        print(json.dumps(attempt(task["tests"], task["seconds_max"])), flush=True)
+    sys.path.insert(0, str(Path(sys.argv[1], "src")))
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # what pytest says
+        sys.exit(pytest.main([*OPTIONS], plugins=[Trials(sys.stdin, answers)]))
 
 
 if __name__ == "__main__":
