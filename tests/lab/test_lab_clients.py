@@ -15,7 +15,12 @@ import pytest
 from holdfast.clients.outcomes import is_certain
 from holdfast.clients.payload import digest_of, id_of, key_for, partition_for, value_for
 from holdfast.clients.recorder import Recorder
-from holdfast.clients.replica_files import DamagedFileError, StoredBatch, stored_batches
+from holdfast.clients.replica_files import (
+    DamagedFileError,
+    ReplicaTail,
+    StoredBatch,
+    stored_batches,
+)
 from holdfast.clients.verifiable_consumer import parse as parse_consumer
 from holdfast.clients.verifiable_producer import Options, parse
 from holdfast.judge.history import Acknowledged, Note, Send, read_events
@@ -173,3 +178,36 @@ def test_damage_is_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_bytes(data)
     with pytest.raises(DamagedFileError, match="CRC"):
         list(stored_batches(tmp_path))
+
+
+def test_a_look_at_where_a_replica_ends_reads_what_is_new(tmp_path: Path) -> None:
+    """Method: what was seen before is spoilt behind the tail's back, and nothing notices."""
+    segment = tmp_path / f"{7:020d}.log"
+    tail = ReplicaTail(tmp_path)
+    with pytest.raises(DamagedFileError, match="no segment"):
+        tail.end()
+    segment.write_bytes(b"")
+    assert tail.end() == 7
+    first, second, third = batch(7, b"a", b"b"), batch(9, b"c"), batch(10, b"d")
+    segment.write_bytes(first + second + third[:-1])
+    assert tail.end() == 10
+    segment.write_bytes(bytes(len(first)) + second + third)
+    assert tail.end() == 11
+    with pytest.raises(DamagedFileError, match="byte 0"):
+        ReplicaTail(tmp_path).end()
+
+
+def test_a_replica_that_was_cut_back_or_has_rolled_is_looked_at_anew(tmp_path: Path) -> None:
+    segment = tmp_path / f"{0:020d}.log"
+    first, second = batch(0, b"a"), batch(1, b"b", b"c")
+    segment.write_bytes(first + second)
+    tail = ReplicaTail(tmp_path)
+    assert tail.end() == 3
+    segment.write_bytes(first)
+    assert tail.end() == 1
+    segment.write_bytes(first + second)
+    assert tail.end() == 3
+    segment.write_bytes(first + batch(1, b"longer than both were"))
+    assert tail.end() == 2
+    (tmp_path / f"{5:020d}.log").write_bytes(b"")
+    assert tail.end() == 5

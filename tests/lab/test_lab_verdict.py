@@ -262,12 +262,24 @@ def test_soak_gives_up_when_nothing_can_be_made_and_says_where_to_look(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("story", "kept"), [(LOSSY, False), (GOOD, None)], ids=["a loss was seen", "nothing was"]
+    ("story", "fails", "kept", "words"),
+    [
+        (LOSSY, True, False, "a broker does not serve"),
+        (GOOD, True, None, "a broker does not serve"),
+        (UNREAD, False, None, "it was not read to its end"),
+        (GOOD, False, True, "1 of 1 events acknowledged"),
+    ],
+    ids=["a loss was seen", "nothing was", "not decided", "kept"],
 )
-def test_random_kills_that_break_off_are_judged_by_what_was_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Story, kept: bool | None
+def test_random_kills_are_judged_by_what_was_seen(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    story: Story,
+    fails: bool,
+    kept: bool | None,
+    words: str,
 ) -> None:
-    """Goal: a loss is not taken for a run that could not be made. Method: kills that can't."""
+    """Goal: a loss is not taken for a run that could not be made, nor such a run for a loss."""
 
     class Broken:
         history = tmp_path
@@ -281,11 +293,12 @@ def test_random_kills_that_break_off_are_judged_by_what_was_seen(
         def __exit__(self, *_problem: object) -> None: ...
 
     def fail(*_arguments: object) -> None:
-        raise LabError("a broker does not serve")
+        if fails:
+            raise LabError("a broker does not serve")
 
     monkeypatch.setattr(soak_campaigns, "Run", Broken)
     monkeypatch.setattr(soak_campaigns, "_kill_at_random", fail)
     monkeypatch.setattr(soak_campaigns, "evidence_of", lambda _paths: judge(story.events))
     result = soak_campaigns.random_kills(tmp_path)
     assert result["kept"] is kept
-    assert "a broker does not serve" in result["verdict"]
+    assert words in result["verdict"]

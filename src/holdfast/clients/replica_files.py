@@ -6,12 +6,14 @@ settled; a batch that is cut at the end of a file is not there yet. Nothing is e
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from holdfast.wire.batch import batches, crc_matches
+from holdfast.wire.batch import HEADER_SIZE, MAGIC, batches, crc_matches, read_header
 from holdfast.wire.errors import WireError
 
 SEGMENT_BYTES_MAX = 2 << 30
@@ -51,6 +53,59 @@ def stored_replica(directory: Path) -> StoredReplica:
     end = batches[-1].last_offset + 1 if batches else bases[-1]
     begin = max(bases[0], checkpointed(directory, LOG_STARTS))
     return StoredReplica(min(begin, end), end, batches)
+
+
+class ReplicaTail:
+    """Where one replica's files end, looked at again and again while a node writes to them.
+
+    Each look reads the headers of what is new since the look before, in the last segment. Whether
+    the bytes are whole, `stored_replica` says.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._begin(None)
+
+    def _begin(self, segment: Path | None) -> None:
+        self._segment = segment
+        self._last = b""  # the header of the last batch that was seen, and where it stands
+        self._position = 0
+        self._following = 0  # the byte behind that batch
+        self._end = 0 if segment is None else int(segment.stem)
+
+    def end(self) -> int:
+        """Return the offset behind the last whole batch. DamagedFileError, OSError."""
+        segment = max(self._directory.glob("*.log"), default=None)
+        if segment is None:
+            raise DamagedFileError(f"{self._directory} has no segment")
+        with segment.open("rb") as file:
+            if segment != self._segment or not self._still_stands(file):
+                self._begin(segment)
+            self._follow(file)
+        return self._end
+
+    def _still_stands(self, file: BinaryIO) -> bool:
+        """Whether the last batch is still where it was: a log may have been cut and gone on."""
+        if os.fstat(file.fileno()).st_size < self._following:
+            return False
+        file.seek(self._position)
+        return file.read(len(self._last)) == self._last
+
+    def _follow(self, file: BinaryIO) -> None:
+        size = os.fstat(file.fileno()).st_size
+        while size - self._following >= HEADER_SIZE:
+            file.seek(self._following)
+            data = file.read(HEADER_SIZE)
+            if len(data) < HEADER_SIZE:  # cut meanwhile
+                return
+            header = read_header(data)
+            if header.magic != MAGIC or header.size < HEADER_SIZE:
+                raise DamagedFileError(f"{file.name}: no batch begins at byte {self._following}")
+            if self._following + header.size > size:
+                return
+            self._last, self._position = data, self._following
+            self._following += header.size
+            self._end = header.next_offset
 
 
 def checkpointed(directory: Path, checkpoint: str) -> int:

@@ -61,8 +61,9 @@ def random_kills(directory: Path) -> dict[str, Any]:
     failed = [check.name for check in run.checks if not check.kept]
     broken = judgement.broken(KILLS.promise.forbids)
     # What was seen broken stays broken, whatever became of the run behind it.
-    if broke_off is not None and not broken and not failed:
-        return {"kept": None, "verdict": f"The run could not be made: {broke_off}", "seed": seed}
+    if not broken and not failed and (broke_off is not None or not judgement.decided):
+        why = broke_off or "; ".join(judgement.undecided)
+        return {"kept": None, "verdict": f"The run could not be made: {why}", "seed": seed}
     counts = judgement.counts
     verdict = (
         f"{killed[BROKER]} kills of brokers, {killed[CONTROLLER]} of controllers: "
@@ -72,7 +73,7 @@ def random_kills(directory: Path) -> dict[str, Any]:
     if broke_off is not None:
         verdict += f" It broke off: {broke_off}"
     return {
-        "kept": judgement.decided and not broken and not failed,
+        "kept": not broken and not failed,
         "verdict": verdict,
         "kills": killed.total(),
         "killed": dict(killed),

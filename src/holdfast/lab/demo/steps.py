@@ -235,6 +235,7 @@ class Scene:
         self._now = Standing(events=plan.events)
         self._producer: Worker | None = None
         self._shown_s = 0.0
+        self._concluding = False
 
     # -- what is shown, and waiting ------------------------------------------------------------
 
@@ -445,10 +446,14 @@ class Scene:
         with suppress(LabError):  # how it ends does not matter any more: the table is there
             self.driver.stop()
         self.step("reading the whole log back")
+        self._concluding = True
         conclude(self.run)
 
     def break_off(self) -> None:
-        """Read back what can be read when the steps have not come to their end."""
+        """Read back what can be read when the steps have not come to their end.
+
+        A last read that had begun has read what it could.
+        """
         driver = self.driver
         if driver.ended_by_itself:
             self.run.check(
@@ -458,7 +463,7 @@ class Scene:
                 kept=False,
             )
         self.kill_drivers()
-        if self._producer is None:
+        if self._producer is None or self._concluding:
             return
         with suppress(LabError):
             self._producer.stop()
