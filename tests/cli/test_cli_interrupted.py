@@ -19,6 +19,7 @@ import pytest
 
 from holdfast.cluster import LocalCluster, layout, processes
 from holdfast.cluster.processes import State, wait_until
+from holdfast.lab import guard
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -179,3 +180,53 @@ def test_a_proof_that_is_interrupted_leaves_no_process(
     assert left_of(directory) == []
     assert process.returncode == 130
     assert f"holdfast check {directory}" in errors
+
+
+def left_of_run(mark: str, directory: Path) -> list[str]:
+    """Name what still runs of a run: what bears its mark, and what names mark or directory."""
+    listed = subprocess.run(
+        ["/bin/ps", "-A", "-ww", "-o", "pid=,stat=,args="],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    alive = {int(row[0]): row[-1] for row in rows if not row[1].startswith("Z")}
+    marked = set(guard.marked(mark))
+    return [
+        args
+        for pid, args in alive.items()
+        if pid in marked or mark in args or str(directory) in args
+    ]
+
+
+@pytest.mark.serial
+def test_a_proof_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    """Goal: nodes and clients end with the command, stopped ones too. Method: SIGKILL to it.
+
+    Seen to leave six nodes and three clients that went on sending for ever.
+    """
+    directory = tmp_path / "proof"
+    command = ["prove", "one-broker-down", "--output", str(directory)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        wait_until(lambda: is_loaded(directory), timeout_s=BOUND_S, what="the run")
+        cluster = LocalCluster.open(directory / "main" / "cluster")
+        cluster.kill(2, "STOP")
+        pid = cluster.node(2).pid
+        mark = next(
+            value.partition("=")[2]
+            for value in Path(f"/proc/{pid}/environ").read_text().split("\0")
+            if value.startswith(guard.MARK)
+        )
+        assert len(left_of_run(mark, directory)) >= 9  # nodes, clients, the guard, the command
+        process.kill()
+    try:
+        wait_until(
+            lambda: not left_of_run(mark, directory), timeout_s=BOUND_S, what="all of it to end"
+        )
+    finally:
+        left_of(directory)

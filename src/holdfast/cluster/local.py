@@ -40,6 +40,7 @@ class LocalCluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.environment: Mapping[str, str] = {}  # laid over our own for every node it starts
         layout.refuse_moved(directory, layout.read(directory))  # and says so if there is none
 
     def __repr__(self) -> str:
@@ -200,7 +201,7 @@ class LocalCluster:
                 order = sorted(record.nodes, key=lambda node: not node.is_controller)
                 try:
                     for node in order:
-                        record = record.with_node(nodes.spawn(record, node))
+                        record = record.with_node(nodes.spawn(record, node, self.environment))
                 finally:  # whatever has been started is known, so that `down` finds it
                     layout.write(self.directory, record)
             if wait:
@@ -234,7 +235,7 @@ class LocalCluster:
             if state is State.RUNNING:
                 raise ClusterError(f"Node {node_id} runs already, as process {node.pid}.")
             nodes.check_ports(node, patience_s=nodes.PORT_PATIENCE_S)
-            started = nodes.spawn(record, node)
+            started = nodes.spawn(record, node, self.environment)
             layout.write(self.directory, record.with_node(started))
         if wait:
             self.wait_serving(node_id, timeout_s=timeout_s)

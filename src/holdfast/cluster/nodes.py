@@ -146,7 +146,7 @@ def new_cluster_id() -> str:
             return text
 
 
-def spawn(record: ClusterRecord, node: NodeRecord) -> NodeRecord:
+def spawn(record: ClusterRecord, node: NodeRecord, environment: Mapping[str, str]) -> NodeRecord:
     """Start a node's process; the log directory is formatted if it is new."""
     arguments = [
         *(sys.executable, "-P", "-m", "holdfast.node"),
@@ -154,7 +154,8 @@ def spawn(record: ClusterRecord, node: NodeRecord) -> NodeRecord:
         *("--format-if-needed", record.cluster_id),
     ]
     try:
-        pid = processes.spawn(arguments, log_file=Path(node.log_file))
+        log_file = Path(node.log_file)
+        pid = processes.spawn(arguments, log_file=log_file, environment=environment)
     except OSError as error:
         raise ClusterError(f"Node {node.id} can't be started: {error}.") from None
     return replace(

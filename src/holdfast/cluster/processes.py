@@ -39,8 +39,12 @@ class State(StrEnum):
     DEAD = "dead"
 
 
-def spawn(arguments: Sequence[str], *, log_file: Path) -> int:
+def spawn(
+    arguments: Sequence[str], *, log_file: Path, environment: Mapping[str, str] | None = None
+) -> int:
     """Start a process in a session of its own and return its pid; `log_file` gets its output.
+
+    `environment` is laid over our own.
 
     A Ctrl-C in our terminal doesn't reach it and it lives on when we end. `posix_spawn` because it
     takes a millisecond, however large this process has grown.
@@ -56,7 +60,7 @@ def spawn(arguments: Sequence[str], *, log_file: Path) -> int:
     return os.posix_spawn(
         arguments[0],
         list(arguments),
-        os.environ,
+        {**os.environ, **(environment or {})},
         file_actions=actions,
         setsid=True,
         setsigmask=(),

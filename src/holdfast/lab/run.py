@@ -24,6 +24,7 @@ from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DISK, DOWN_ACTIONS
 from holdfast.lab.allowed import Allowed
+from holdfast.lab.guard import Guard
 from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.observer import Observer, View
 from holdfast.lab.parameters import TOPIC, LabError, Parameters
@@ -82,8 +83,10 @@ class Run:
             )
             self._recorder = Recorder(self.history / "lab.jsonl", "lab")
             self.allowed = Allowed(self._recorder, parameters.node_config)
+            self.guard = Guard()
         except (OSError, ClusterError) as error:
             raise LabError(f"the run can't begin: {error}") from error
+        self.cluster.environment = self.guard.environment
         self.begin_s = time.monotonic()
         self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
         self.observer: Observer | None = None
@@ -93,6 +96,7 @@ class Run:
             self.cluster.start()
         except ClusterError as error:
             self._recorder.close()
+            self.guard.close()
             raise LabError(f"the cluster did not start: {error}") from error
         took_ms = (time.monotonic() - self.begin_s) * 1000
         self.note(f"{self.parameters.brokers} brokers serve, {took_ms:.0f} ms after their start")
@@ -105,6 +109,7 @@ class Run:
         trace: TracebackType | None,
     ) -> None:
         with ExitStack() as ends:  # whatever one of them raises, the others end, too
+            ends.callback(self.guard.close)
             ends.callback(self._end_cluster)
             ends.callback(self.driver.close)
             ends.callback(self._recorder.close)
@@ -328,7 +333,7 @@ class Run:
                 continue
             for each in value if isinstance(value, list) else [value]:
                 arguments += [f"--{flag}", str(each)]
-        worker = Worker(name, module, arguments, self.history)
+        worker = Worker(name, module, arguments, self.history, self.guard.environment)
         self.watch(worker)
         return worker
 

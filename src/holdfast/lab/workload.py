@@ -11,11 +11,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import holdfast
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -26,6 +25,7 @@ from holdfast.judge.history import (
     Unknown,
     decode_event,
 )
+from holdfast.lab.guard import python_path
 from holdfast.lab.parameters import LabError
 
 READ_BYTES = 1 << 20
@@ -87,13 +87,21 @@ class HistoryTail:
 class Process:
     """One process of a run, with what it has started, in a session of its own."""
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], said: Path) -> None:
-        """Start `python -m module`. What it says goes to `said`, errors to the same name's .log."""
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        said: Path,
+        environment: Mapping[str, str],
+    ) -> None:
+        """Start `python -m module`. What it says goes to `said`, errors to the same name's .log.
+
+        `environment` is laid over our own.
+        """
         self.name = name
         self.log = said.with_suffix(".log")
         self._ending = False
-        source = str(Path(holdfast.__file__).parent.parent)
-        paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
         said.write_bytes(b"")
         with said.open("ab") as output, self.log.open("ab") as errors:  # perhaps one file
             self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
@@ -101,7 +109,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={**os.environ, "PYTHONPATH": python_path(), **environment},
                 start_new_session=True,
             )
 
@@ -168,9 +176,17 @@ class Process:
 class Worker(Process):
     """One workload process: a verifiable client."""
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], directory: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str],
+    ) -> None:
         """Start it; its history is DIRECTORY/NAME.jsonl, what it prints DIRECTORY/NAME.log."""
         self.history = directory / f"{name}.jsonl"
         self.tail = HistoryTail(self.history)
         common = ["--history", str(self.history), "--process", name]
-        super().__init__(name, module, [*common, *arguments], directory / f"{name}.log")
+        said = directory / f"{name}.log"
+        super().__init__(name, module, [*common, *arguments], said, environment)

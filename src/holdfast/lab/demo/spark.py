@@ -7,6 +7,7 @@ steps.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,15 @@ class SparkDriver(Process):
     """A driver with the plan's recipe, from its start on."""
 
     def __init__(
-        self, plan: DemoPlan, places: Places, bootstrap: str, number: int, *options: str
+        self,
+        plan: DemoPlan,
+        places: Places,
+        bootstrap: str,
+        number: int,
+        *options: str,
+        environment: Mapping[str, str],
     ) -> None:
-        """`options` are the driver's own, besides."""
+        """`options` are the driver's own, besides; `environment` is laid over ours."""
         arguments = [
             *("--bootstrap-server", bootstrap),
             *("--topic", plan.topic),
@@ -75,7 +82,7 @@ class SparkDriver(Process):
             arguments += ["--accounts", str(plan.accounts), "--opening", str(plan.opening)]
         said = places.words(number)
         self.words = Words(said)
-        super().__init__(said.stem, MODULES[plan.kind], arguments, said)
+        super().__init__(said.stem, MODULES[plan.kind], arguments, said, environment)
 
     def heard(self, event: str) -> bool:
         return event in self.words.poll().last

@@ -288,7 +288,14 @@ class Scene:
     def start_driver(self, *options: str) -> SparkDriver:
         bootstrap = self.run.cluster.bootstrap_servers
         number = len(self.drivers) + 1
-        driver = SparkDriver(self.plan, self.places, bootstrap, number, *options)
+        driver = SparkDriver(
+            self.plan,
+            self.places,
+            bootstrap,
+            number,
+            *options,
+            environment=self.run.guard.environment,
+        )
         self.drivers.append(driver)
         self.run.watch(driver)
         return driver

@@ -1,0 +1,101 @@
+"""Ends whatever a run has started when the run's own process is gone, also by SIGKILL.
+
+`python -m holdfast.lab.guard MARK`: a process of its own, which waits at a pipe. Only the run's
+process holds the end that is written to, and the system closes it with that process, whatever ends
+it. What belongs to a run bears its mark in the environment, and hands it down to what it starts
+itself. So nobody has to watch for its parent: a node that is stopped by SIGSTOP could not.
+
+It needs Linux's /proc. Elsewhere a run that is killed leaves its processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import holdfast
+
+MARK = "HOLDFAST_RUN"
+BOUND_S = 60.0  # for what was killed to be gone; it may be writing
+POLL_S = 0.02
+
+
+class Guard:
+    """The guard of one run, from its making until `close`."""
+
+    def __init__(self) -> None:
+        """Start it. OSError when that can't be done."""
+        mark = uuid.uuid4().hex
+        self.environment: Mapping[str, str] = {MARK: mark}  # for all that the run starts
+        self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+            [sys.executable, "-m", "holdfast.lab.guard", mark],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": python_path()},
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """End it, and what still bears the mark."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def python_path() -> str:
+    """Return where processes of our own find this very code."""
+    source = str(Path(holdfast.__file__).parent.parent)
+    return os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def marked(mark: str) -> Iterator[int]:
+    """Yield the pid of every process that bears a mark; the dead bear none."""
+    wanted = f"{MARK}={mark}".encode()
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (directory / "environ").read_bytes().split(b"\0"):
+                yield int(directory.name)
+        except OSError:  # it has ended, or is somebody else's
+            continue
+
+
+def end_marked(mark: str) -> None:
+    """Kill all that bear a mark, and what they start meanwhile, until there is none."""
+    until_s = time.monotonic() + BOUND_S
+    while (pids := list(marked(mark))) and time.monotonic() < until_s:
+        for pid in pids:
+            _kill(pid, mark)
+        time.sleep(POLL_S)
+
+
+def _kill(pid: int, mark: str) -> None:
+    """Kill a process if it is the one that bears the mark: the pid may be another's by now."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if f"{MARK}={mark}".encode() in environment:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def main(mark: str) -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    end_marked(mark)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
