@@ -68,11 +68,11 @@ def _targets() -> Iterator[Target]:
     yield Target(module="holdfast/lab/demo/check.py", tests=demo)
     start = "tests/pipelines/test_pipeline_"
     for name, tests in {
-        "offsets": ("offsets",),
+        "offsets": ("offsets", "limit"),
         "planned": ("planned", "due"),
         "options": ("options",),
-        "ledger": ("fence", "recipes"),
-        "lines": ("recipes",),
+        "ledger": ("recipes", "recipe_start"),
+        "lines": ("recipes", "recipe_start"),
     }.items():
         files = tuple(f"{start}{test}.py" for test in tests)
         yield Target(module=f"holdfast/pipelines/{name}.py", tests=files)

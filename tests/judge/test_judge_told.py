@@ -18,6 +18,7 @@ from tests.judge.judge_told_stories import TOLD
 
 from holdfast.judge.checker import judge
 from holdfast.judge.history import Event
+from holdfast.judge.series import BUCKET_MS
 from holdfast.judge.verdict import Finding, PartitionJudgement
 from holdfast.testing.histories import Story
 
@@ -34,12 +35,21 @@ MADE: dict[str, Callable[[], Story]] = {
 def told(story: Story) -> Iterator[str]:
     """Yield what the judge says of a history, a line each."""
     events = sorted(story.events, key=lambda event: event.at_ms)
-    judgement = judge(events).judgement
+    found = judge(events)
+    judgement, timeline = found.judgement, found.timeline
+    yield f"{judgement.events} events from {timeline.begin_ms:.12g} to {timeline.end_ms:.12g} ms"
     yield f"{judgement.observed.value}; {counted(asdict(judgement.counts))}"
     if judgement.expired_text:
         yield judgement.expired_text
     for partition in judgement.partitions:
         yield from told_of(partition, events)
+    assert found.point_ms == BUCKET_MS
+    for point in found.points:
+        rates = asdict(point)
+        answered = {
+            f"{topic}-{number}": rate for (topic, number), rate in point.acknowledged.items()
+        }
+        yield f"point: {counted({**rates, **answered, 'acknowledged': 0})}"
 
 
 def told_of(partition: PartitionJudgement, events: list[Event]) -> Iterator[str]:
@@ -70,7 +80,7 @@ def place(event: Event, events: list[Event]) -> str:
 
 def counted(values: dict[str, Any]) -> str:
     """Return all that is not 0."""
-    return ", ".join(f"{name} {value:g}" for name, value in values.items() if value) or "nothing"
+    return ", ".join(f"{name} {value:.12g}" for name, value in values.items() if value) or "nothing"
 
 
 def sections() -> dict[str, str]:
