@@ -113,13 +113,16 @@ class Log:
             self.ends[event.partition] = event.end
 
 
-def check_demo(directory: Path) -> DemoVerdict:
-    """Judge a demo's folder, its table included. FolderError: it can't be read."""
+def check_demo(directory: Path, password: str | None = None) -> DemoVerdict:
+    """Judge a demo's folder, its table included. FolderError: it can't be read.
+
+    `password` is that of the database, which the folder does not keep.
+    """
     manifest = read_manifest(directory)
     if manifest["kind"] != KIND:
         raise FolderError(f"{directory}: it holds no demo, but a {manifest['kind']}.")
     plan = DemoPlan.read(directory, manifest)
-    places = Places(directory.absolute())
+    places = Places(directory.absolute(), password)
     recorded = Recorded(checks=(), broke_off=KILLED)
     if (directory / JOURNAL).exists():
         recorded = read_journal(directory, places.manifest)

@@ -6,7 +6,7 @@ Owns what the manifest of a demo says, and the names of everything else in the d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -32,7 +32,8 @@ class DemoPlan:
     opening: int = 10_000_000  # hundredths; more than chance takes away
     input: str | None = None
     key: str | None = None
-    database: str | None = None  # SQLAlchemy's URL; None: SQLite in the run's directory
+    # SQLAlchemy's URL without a password; None: SQLite in the run's directory
+    database: str | None = None
     malformed: int = 0
     sha256: str = ""  # over number and text of the well-formed lines
 
@@ -60,9 +61,10 @@ class DemoPlan:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are in a run's directory."""
+    """Where things are in a run's directory, and what its own database must be told."""
 
     directory: Path
+    password: str | None = field(default=None, repr=False)
 
     @property
     def history(self) -> Path:
@@ -80,9 +82,20 @@ class Places:
     def table(self) -> Path:
         return self.directory / "table.db"
 
-    def database(self, plan: DemoPlan) -> str:
-        """Return SQLAlchemy's URL of the tables. A directory may have been moved since."""
+    def named(self, plan: DemoPlan) -> str:
+        """Return SQLAlchemy's URL of the tables, as anybody may see it.
+
+        A directory may have been moved since.
+        """
         return plan.database or f"sqlite:///{self.table}"
+
+    def database(self, plan: DemoPlan) -> str:
+        """Return the URL with which this process connects."""
+        if self.password is None:
+            return self.named(plan)
+        from holdfast.lab.demo.database import joined  # noqa: PLC0415 - SQLAlchemy
+
+        return joined(self.named(plan), self.password)
 
     @property
     def malformed(self) -> Path:

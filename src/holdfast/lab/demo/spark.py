@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.lab.demo.database import PASSWORD
 from holdfast.lab.demo.plan import DemoPlan, Places
 from holdfast.lab.parameters import LabError
 from holdfast.lab.workload import READ_BYTES, Process
@@ -69,7 +70,7 @@ class SparkDriver(Process):
         arguments = [
             *("--bootstrap-server", bootstrap),
             *("--topic", plan.topic),
-            *("--database", places.database(plan)),
+            *("--database", places.named(plan)),
             *("--checkpoint", str(places.checkpoint)),
             *("--query", plan.query),
             *("--hold", str(places.hold)),
@@ -80,6 +81,8 @@ class SparkDriver(Process):
         ]
         if plan.kind == "payments":
             arguments += ["--accounts", str(plan.accounts), "--opening", str(plan.opening)]
+        if places.password is not None:
+            environment = {**environment, PASSWORD: places.password}
         said = places.words(number)
         self.words = Words(said)
         super().__init__(said.stem, MODULES[plan.kind], arguments, said, environment)

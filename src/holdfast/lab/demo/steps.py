@@ -22,6 +22,7 @@ from holdfast.judge.history import Acknowledged
 from holdfast.lab.closing import conclude, settled_ends
 from holdfast.lab.demo import user_file
 from holdfast.lab.demo.check import DemoVerdict, check_demo
+from holdfast.lab.demo.database import parted, without_password
 from holdfast.lab.demo.plan import DemoPlan, Places
 from holdfast.lab.demo.report import DRIVER_KILLED, report_demo
 from holdfast.lab.demo.spark import SparkDriver
@@ -108,15 +109,20 @@ class Demo:
     def __init__(self, options: DemoOptions, progress: Progress) -> None:
         self._options = options
         self._progress = progress
-        self._places = Places(options.directory.absolute())
+        self._database, password = None, None
+        self._command = options.command
+        if options.database is not None:
+            self._database, password = parted(options.database)
+            self._command = without_password(options.command, options.database, self._database)
+        self._places = Places(options.directory.absolute(), password)
 
     def run(self) -> DemoResult:
         begin = time.monotonic()
         plan = self._prepare()
         self._progress.step(f"everything of this run is kept in {self._options.directory}")
         self._perform(plan)
-        verdict = check_demo(self._places.directory)
-        report_demo(self._places, verdict, self._options.command)
+        verdict = check_demo(self._places.directory, self._places.password)
+        report_demo(self._places, verdict, self._command)
         return DemoResult(
             verdict=verdict, report=self._places.report, seconds=time.monotonic() - begin
         )
@@ -137,7 +143,7 @@ class Demo:
             if is_new and not self._kept_aside():  # a refusal leaves nothing behind
                 shutil.rmtree(directory)
             raise
-        plan.write(directory, self._options.command)
+        plan.write(directory, self._command)
         return plan
 
     def _kept_aside(self) -> bool:
@@ -150,7 +156,7 @@ class Demo:
         if options.input is None:
             plan = DemoPlan(
                 kind="payments",
-                database=options.database,
+                database=self._database,
                 events=options.events,
                 rate=options.rate,
                 topic="payments",
@@ -160,8 +166,8 @@ class Demo:
             )
         else:
             plan = self._lines_plan(options.input.absolute(), query)
-        if options.database:
-            refuse_used(options.database)
+        if plan.database:
+            refuse_used(self._places.database(plan), plan.database)
         return plan
 
     def _lines_plan(self, path: Path, query: str) -> DemoPlan:
@@ -179,7 +185,7 @@ class Demo:
             )
         return DemoPlan(
             kind="lines",
-            database=self._options.database,
+            database=self._database,
             events=summary.well_formed,
             rate=self._options.rate,
             topic="lines",
@@ -485,7 +491,7 @@ def send_bound_s(plan: DemoPlan) -> float:
     return 2 * STEP_S + 2 * plan.events / plan.rate
 
 
-def refuse_used(database: str) -> None:
+def refuse_used(database: str, shown: str) -> None:
     """A database of the user's own must be empty of our tables: sums would be mixed up."""
     try:
         engine = sql.create_engine(database)
@@ -493,7 +499,6 @@ def refuse_used(database: str) -> None:
         engine.dispose()
     except (SQLAlchemyError, ImportError) as error:
         reason = getattr(error, "orig", None) or error  # the driver's own words, no more
-        shown = str(reason).splitlines()[0]
-        raise LabError(f"--database {database}: {shown}") from error
+        raise LabError(f"--database {shown}: {str(reason).splitlines()[0]}") from error
     if used:
-        raise LabError(f"--database {database}: it holds tables of an earlier run; name another.")
+        raise LabError(f"--database {shown}: it holds tables of an earlier run; name another.")

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.clients.payload import digest_of
+from holdfast.lab.demo.database import advice
 from holdfast.lab.demo.events import Payment, event_id, line_value
 from holdfast.lab.demo.plan import DemoPlan
 from holdfast.lab.demo.user_file import LinesDigest
@@ -104,7 +105,7 @@ def check_tables(database: str, plan: DemoPlan, model: Model) -> Found:
             with engine.connect() as connection:
                 return _check(connection, plan, model)
     except SQLAlchemyError as error:
-        why = str(error).splitlines()[0]
+        why = str(error).splitlines()[0] + advice(database)
     finally:
         engine.dispose()
     return Found(unreadable=f"the table can't be read: {why}")
