@@ -14,11 +14,14 @@ from tests.judge.judge_stories import two
 
 from holdfast.judge import checker, replicas
 from holdfast.judge.checker import Checker, judge
+from holdfast.judge.deliveries import Reader
 from holdfast.judge.history import (
     LINE_BYTES_MAX,
+    Delivered,
     Event,
     HistoryError,
     Note,
+    Send,
     decode_event,
     encode_event,
     merge,
@@ -73,32 +76,25 @@ def test_a_number_that_is_too_large_is_told_with_its_event() -> None:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def fed(events: list[Event], records_max: int) -> PartitionFold:
-    fold = PartitionFold("foo", 0, records_max)
-    for event in events:
-        if event.KIND == "send":
-            fold.send(event)  # type: ignore[arg-type]
-        else:
-            fold.deliver(event)  # type: ignore[arg-type]
-    return fold
-
-
-@pytest.mark.parametrize(
-    ("story", "words"),
-    [
-        (lambda: Story().send(0, 1, 2), "foo-0 has more than 2 records"),
-        (
-            lambda: Story().read(0, 0).read(1, 1).read(2, 2),
-            "live read more than 2 records of foo-0",
-        ),
-    ],
-)
-def test_a_partition_holds_just_so_many_records(story: Callable[[], Story], words: str) -> None:
-    events = story().events
-    fed(events[:-1], 2)
+def test_a_partition_holds_just_so_many_records() -> None:
+    fold = PartitionFold("foo", 0, records_max=2)
+    *held, last = (event for event in Story().send(0, 1, 2).events if isinstance(event, Send))
+    for event in held:
+        fold.send(event)
     with pytest.raises(HistoryTooLargeError) as error:
-        fed(events, 2)
-    assert str(error.value) == words
+        fold.send(last)
+    assert str(error.value) == "foo-0 has more than 2 records"
+
+
+def test_a_reader_is_given_just_so_many_records() -> None:
+    reader = Reader("live", "foo", 0, records_max=2)
+    story = Story().read(0, 0).read(1, 1).read(2, 2)
+    *held, last = (event for event in story.events if isinstance(event, Delivered))
+    for event in held:
+        reader.add(event, -1)
+    with pytest.raises(HistoryTooLargeError) as error:
+        reader.add(last, -1)
+    assert str(error.value) == "live read more than 2 records of foo-0"
 
 
 def test_a_replica_has_just_so_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
