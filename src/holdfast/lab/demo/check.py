@@ -14,6 +14,8 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Delivered, Event, HistoryError, ReadEnd, Send
 from holdfast.judge.promise import Promise
 from holdfast.lab.demo import table
+from holdfast.lab.demo.columns import Digests
+from holdfast.lab.demo.events import event_number
 from holdfast.lab.demo.plan import KIND, DemoPlan, Places
 from holdfast.lab.evidence import events_of, evidence_of, history_files
 from holdfast.lab.journal import (
@@ -101,14 +103,14 @@ class DemoVerdict:
 class Log:
     """The log as the last reader found it: the digest at each offset, and the ends."""
 
-    records: dict[table.Coordinate, str] = field(default_factory=dict)
+    records: dict[int, Digests] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
     def feed(self, event: Event) -> None:
         if event.process != READER:
             return
         if isinstance(event, Delivered):
-            self.records[event.partition, event.offset] = event.digest
+            self.records.setdefault(event.partition, Digests()).set(event.offset, event.digest)
         elif isinstance(event, ReadEnd):
             self.ends[event.partition] = event.end
 
@@ -168,10 +170,13 @@ def _judge(places: Places) -> tuple[Evidence, Log]:
     return evidence_of(files, log.feed), log
 
 
-def _sent(places: Places) -> dict[str, str]:
+def _sent(places: Places) -> Digests:
     """Return the digest of everything that was sent, for a table without a log to be held to."""
-    events = events_of(history_files(places.history))
-    return {event.id: event.digest for event in events if isinstance(event, Send)}
+    sent = Digests()
+    for event in events_of(history_files(places.history)):
+        if isinstance(event, Send) and (number := event_number(event.id)) is not None:
+            sent.set(number, event.digest)
+    return sent
 
 
 def _log_check(evidence: Evidence, plan: DemoPlan, *, whole: bool, decided: bool) -> Check:

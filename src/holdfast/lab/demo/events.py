@@ -16,6 +16,7 @@ from holdfast.clients.verifiable_producer import Record
 PROCESS = "producer"
 AMOUNT_MAX = 50_000  # hundredths
 ID_FIELD = "id"
+DIGITS_MAX = 18  # of an event's number, which has 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,13 @@ class Payment:
 
 def event_id(number: int) -> str:
     return f"{PROCESS}:{number}"
+
+
+def event_number(name: str) -> int | None:
+    """Return which event has this id; None: none has."""
+    _, _, digits = name.partition(":")
+    is_one = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
+    return int(digits) if is_one and event_id(int(digits)) == name else None
 
 
 def account_name(number: int) -> str:

@@ -18,8 +18,9 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.clients.payload import digest_of
+from holdfast.lab.demo.columns import Digests, Places, whole
 from holdfast.lab.demo.database import advice
-from holdfast.lab.demo.events import Payment, event_id, line_value
+from holdfast.lab.demo.events import Payment, event_id, event_number, line_value
 from holdfast.lab.demo.plan import DemoPlan
 from holdfast.lab.demo.user_file import LinesDigest
 from holdfast.lab.report import Check, Table
@@ -39,22 +40,35 @@ class Model:
     """
 
     whole: bool
-    records: Mapping[Coordinate, str] | None = None  # digest, which covers the id
+    # By partition the digest at each offset, which covers the id.
+    records: Mapping[int, Digests] | None = None
     ends: Mapping[int, int] = field(default_factory=dict)
-    sent: Mapping[str, str] = field(default_factory=dict)  # id -> digest
+    sent: Digests = field(default_factory=Digests)  # by an event's number
+
+    def __len__(self) -> int:
+        """How many events it knows."""
+        return len(self.sent) if self.records is None else sum(map(len, self.records.values()))
 
     def wrong(self, where: Coordinate, name: object, digest: str) -> str | None:
         """Return what is wrong with a row that says this; None: nothing."""
-        known = self.sent.get(str(name)) if self.records is None else self.records.get(where)
+        digests: Digests | None
+        if self.records is None:
+            digests, number = self.sent, event_number(str(name))
+        else:
+            digests, number = self.records.get(where[0]), whole(where[1])
+        known = None if digests is None or number is None else digests.get(number)
         if known is None:
             return NOWHERE
         return None if known == digest else CHANGED
 
-    def missing(self, seen: set[Coordinate]) -> list[Coordinate]:
-        """Return what the table owes and does not have."""
+    def missing(self, seen: Places) -> Iterator[Coordinate]:
+        """Yield what the table owes and does not have."""
         if self.records is None or not self.whole:
-            return []
-        return sorted(self.records.keys() - seen)
+            return
+        for partition in sorted(self.records):
+            for offset in self.records[partition]:
+                if (partition, offset) not in seen:
+                    yield partition, offset
 
 
 MISSING, DOUBLED, NOWHERE, CHANGED = "missing", "doubled", "from nowhere", "changed"
@@ -123,7 +137,7 @@ def _check(connection: Connection, plan: DemoPlan, model: Model) -> Found:
 
 def _table_checks(connection: Connection, plan: DemoPlan, model: Model) -> list[Check]:
     found = _compare(connection, plan, model)
-    count = len(model.records or model.sent)
+    count = len(model)
     once = Check(
         name="Every event of the log is in the table once",
         expected=f"{count:,} rows, none missing, doubled or from nowhere"
@@ -144,16 +158,15 @@ def _table_checks(connection: Connection, plan: DemoPlan, model: Model) -> list[
 def _compare(connection: Connection, plan: DemoPlan, model: Model) -> TableFindings:
     """Go through the table once, and then through what it lacks."""
     found = TableFindings()
-    seen: set[Coordinate] = set()
+    seen = Places(plan.partitions)
     for topic, where, name, digest in _rows(connection, plan):
         found.rows += 1
         if topic != plan.topic:  # the tables are this run's alone
             found.add(NOWHERE, where)
             continue
-        if where in seen:
+        if not seen.add(where):
             found.add(DOUBLED, where)
             continue
-        seen.add(where)
         wrong = model.wrong(where, name, digest)
         if wrong is not None:
             found.add(wrong, where)
