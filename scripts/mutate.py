@@ -63,7 +63,10 @@ def _targets() -> Iterator[Target]:
     for path in sorted((ROOT / "src" / "holdfast" / "judge").glob("[a-z]*.py")):
         yield Target(module=f"holdfast/judge/{path.name}", tests=judge)
     for name in ("aftermath", "closing", "wants"):
-        yield Target(module=f"holdfast/lab/{name}.py", tests=(f"tests/lab/test_lab_{name}.py",))
+        every = sorted((ROOT / "tests" / "lab").glob(f"test_lab_{name}*.py"))
+        yield Target(
+            module=f"holdfast/lab/{name}.py", tests=tuple(f"tests/lab/{one.name}" for one in every)
+        )
     demo = ("tests/demo/test_demo_verdict.py", "tests/demo/test_demo_check.py")
     yield Target(module="holdfast/lab/demo/check.py", tests=demo)
     start = "tests/pipelines/test_pipeline_"
