@@ -9,7 +9,7 @@ import tracemalloc
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.judge.history import Delivered, HistoryError
@@ -52,6 +52,7 @@ def test_a_log_takes_some_bytes_an_event() -> None:
     assert taken < EVENTS * BYTES_AN_EVENT
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 0xFFFFFFFF))))
 def test_digests_are_what_was_set_last(pairs: list[tuple[int, int]]) -> None:
     digests, known = Digests(), {}
@@ -65,6 +66,7 @@ def test_digests_are_what_was_set_last(pairs: list[tuple[int, int]]) -> None:
     assert len(digests) == len(known)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 3) | odd, st.integers(-3, 12) | odd)))
 def test_places_are_a_set(places: list[tuple[object, object]]) -> None:
     """What is equal is one place, whatever type a table's column gives it."""
@@ -74,6 +76,15 @@ def test_places_are_a_set(places: list[tuple[object, object]]) -> None:
         assert found.add(where) == (where not in known)
         known.add(where)
         assert where in found
+
+
+@pytest.mark.parametrize("part", [2.5, Decimal("2.5"), "2", b"2", None])
+def test_what_only_looks_like_a_number_is_another_place(part: object) -> None:
+    places = Places(3)
+    assert places.add((2, 2))
+    assert places.add((2, part))
+    assert places.add((part, 2))
+    assert [places.add((2, same)) for same in (2.0, Decimal(2))] == [False, False]
 
 
 def test_a_place_far_away_takes_no_room() -> None:
