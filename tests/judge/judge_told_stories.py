@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.judge.judge_stories import two
+
 from holdfast.judge.verdict import Anomaly
 from holdfast.testing.histories import WALL_MS, Story
 
@@ -64,5 +66,83 @@ TOLD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         "more strangers and refused records than are shown",
         lambda: _many_refused().final(*range(25), *range(40, 65)),
         {Anomaly.PHANTOM: 25, Anomaly.RESURRECTED: 25},
+    ),
+    (
+        "a record stands seven times, and of its copies five are shown",
+        lambda: Story().send(0, 1).ack(0, 0).ack(1, 7).final(*[0] * 7, 1),
+        {Anomaly.DUPLICATED: 6},
+    ),
+    (
+        "two records were acknowledged, and two read, when the last read had begun",
+        lambda: (
+            Story()
+            .send(0, 1, 2, 3)
+            .ack(0, 0)
+            .doubt(3)
+            .read(0, 0, by="final")
+            .ack(1, 1)
+            .ack(2, 2)
+            .read(1, 1)
+            .read(2, 2)
+            .end(0, 1, asked_ms=1005.0)
+        ),
+        {},
+    ),
+    (
+        "acknowledged at the very moment at which the last read asked for its end",
+        lambda: Story().send(0).ack(0, 0).end(0, 0, asked_ms=1002.0),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "read at the very moment at which the last read asked for its end",
+        lambda: Story().send(0).doubt(0).read(0, 0).end(0, 0, asked_ms=1003.0),
+        {Anomaly.VANISHED: 1},
+    ),
+    (
+        "acknowledged at offset 0, and due, while what its process had sent before stands",
+        lambda: Story().send(0, 1).ack(1, 0).ack(0, 5).retention(ms=0).pause(5).final(0, begin=5),
+        {},
+    ),
+    (
+        "a key that nobody has used stands where the second one was sent",
+        lambda: (
+            Story()
+            .send(0, key="a")
+            .send(1, key="b")
+            .ack(0, 0)
+            .ack(1, 1)
+            .read(0, 0, by="final", key="a")
+            .read(1, 1, by="final", key="c")
+            .end(0, 2)
+        ),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "no key at all stands where one was sent, behind one that was sent without",
+        lambda: (
+            Story()
+            .send(0)
+            .send(1, key="b")
+            .ack(0, 0)
+            .ack(1, 1)
+            .read(0, 0, by="final")
+            .read(1, 1, by="final")
+            .end(0, 2)
+        ),
+        {Anomaly.PHANTOM: 1},
+    ),
+    (
+        "three partitions, each with its own end, and one without",
+        lambda: (
+            two()
+            .send(2, partition=1)
+            .ack(2, 0, partition=1)
+            .send(3, partition=2)
+            .refuse(3, partition=2)
+            .final(0, 1)
+            .final(partition=1)
+            .position(0, partition=2)
+        ),
+        {Anomaly.LOST: 1},
     ),
 ]
