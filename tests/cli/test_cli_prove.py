@@ -1,16 +1,20 @@
-"""`holdfast prove` before anything is started: flags that a scenario has no use for, --list."""
+"""`holdfast prove` around its runs: flags that a scenario has no use for, --list, old runs."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.lab import scenarios
-from holdfast.lab.scenario import IDLE, SCENARIOS
+from holdfast.lab.journal import Exit
+from holdfast.lab.keeping import KEPT_MAX, VERDICT
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.prove import Outcome
+from holdfast.lab.scenario import IDLE, SCENARIOS, Scenario
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -62,3 +66,36 @@ def test_the_list_goes_alone(run: Run) -> None:
     rows = json.loads(run("prove", "--list", "--json").output)
     assert [row["name"] for row in rows] == list(SCENARIOS)
     assert all(row["summary"] for row in rows)
+
+
+def test_older_proofs_that_were_kept_are_removed_and_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what is removed is said. Method: a proof that can't begin, behind 21 that were kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("holdfast.lab.prove.prove", not_made)
+    proofs = tmp_path / "holdfast" / "proofs"
+    names = [f"add-broker-20260102-0304{second:02}-5" for second in range(KEPT_MAX + 1)]
+    for name in names:
+        (proofs / name).mkdir(parents=True)
+        (proofs / name / VERDICT).write_text('{"exit": 0}')
+    outcome = run("prove", "one-broker-down", "--output", str(tmp_path / "named"))
+    assert outcome.status == 2
+    assert "Removed" not in outcome.output
+    outcome = run("prove", "one-broker-down", "--json")
+    assert outcome.status == 2
+    assert json.loads(outcome.output)["exit"] == 2
+    assert f"Removed: {names[0]}. Of proofs that were kept the newest 20 stay." in outcome.errors
+    assert sorted(path.name for path in proofs.iterdir()) == names[1:]
+
+
+def not_made(scenario: Scenario, parameters: Parameters, directory: Path, **_more: Any) -> Outcome:
+    return Outcome(
+        scenario=scenario,
+        parameters=parameters,
+        exit=Exit.NOT_MADE,
+        verdict="It was not made.",
+        results=(),
+        directory=directory,
+        report=None,
+    )

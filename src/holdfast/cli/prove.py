@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -109,6 +109,9 @@ def prove(
             )
     except KeyboardInterrupt:
         raise InterruptedCommandError(kept_in(directory)) from None
+    if output is None:
+        for line in tidy():
+            say(line)
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:
@@ -160,13 +163,32 @@ def with_effect(values: dict[str, str]) -> dict[str, str]:
 def output_directory(output: Path | None, scenario: str) -> Path:
     """The folder that was asked for, or a new one under the user's state directory."""
     if output is None:
-        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        name = f"{scenario}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        return Path(state) / "holdfast" / "proofs" / name
+        from holdfast.lab.keeping import name_of  # noqa: PLC0415 - `--list` needs none of it
+
+        return proofs_directory() / name_of(scenario, os.getpid())
     directory = output.absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         fail(f"--output {directory}: it must be a new or an empty directory.")
     return directory
+
+
+def proofs_directory() -> Path:
+    """Where runs go that nobody has named a folder for."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "holdfast" / "proofs"
+
+
+def tidy() -> Iterator[str]:
+    """Remove older proofs that were kept; say what was removed."""
+    from holdfast.lab.keeping import KEPT_MAX, remove_old  # noqa: PLC0415 - as above
+
+    try:
+        gone = remove_old(proofs_directory())
+    except OSError as error:
+        yield f"Older proofs can't be removed: {error}."
+        return
+    if gone:
+        yield f"Removed: {', '.join(gone)}. Of proofs that were kept the newest {KEPT_MAX} stay."
 
 
 def command_line() -> str:
