@@ -94,6 +94,35 @@ def many_in_doubt(limit: int) -> Story:
 # Every anomaly that the judge must name, with its count; all others must be none.
 BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
     (
+        "a reader is given the log's records in order, one of them further behind",
+        lambda: three().read(0, 0).read(2, 1).final(0, 1, 2),
+        {Anomaly.DIVERGED: 1, Anomaly.VANISHED: 1, Anomaly.SKIPPED: 1},
+    ),
+    (
+        "a reader was given before the log's beginning what stands behind it",
+        lambda: in_doubt().read(0, 0).read(1, 1).final(0, 1, 2, begin=3),
+        {Anomaly.VANISHED: 2},
+    ),
+    (
+        "the last read is given what stands before its beginning",
+        lambda: two().read(0, 0, by="final").read(1, 1, by="final").end(1, 2),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "the last read is given all, in another order",
+        lambda: (
+            three()
+            .send(3)
+            .ack(3, 3)
+            .read(0, 0, by="final")
+            .read(2, 2, by="final")
+            .read(1, 1, by="final")
+            .read(3, 3, by="final")
+            .end(0, 4)
+        ),
+        {Anomaly.REORDERED: 1},
+    ),
+    (
         "an acknowledged record is not there",
         lambda: Story().send(0, 1).ack(0, 0).ack(1, 1).final(0),
         {Anomaly.LOST: 1},
@@ -1538,6 +1567,9 @@ GOOD: list[tuple[str, Callable[[], Story]]] = [
     )),
     ("a reader joins late", lambda: (
         Story().send(0, 1).ack(0, 0).ack(1, 1).position(1).read(1, 1).final(0, 1)
+    )),
+    ("below the committed end, which is not told each time", lambda: (
+        two().read(0, 0).read(1, 1, committed_end=2).final(0, 1)
     )),
     ("below the committed end", lambda: (
         Story().send(0).ack(0, 0).read(0, 0, committed_end=1).final(0)

@@ -133,8 +133,7 @@ def test_leaderless_time(
     moments: list[tuple[float, str, int]], leaderless: list[tuple[float, float]]
 ) -> None:
     checker = Checker()
-    for event in cluster(*moments, (50, "start", 9)):
-        checker.feed(event)
+    checker.feed(cluster(*moments, (50, "start", 9)))
     assert checker.finish().timeline.leaderless(("foo", 0)) == leaderless
 
 

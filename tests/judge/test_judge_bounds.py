@@ -6,7 +6,8 @@ Method: each refusal met once, and compared whole; each bound met exactly, and p
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import pytest
 from msgspec.structs import replace
@@ -25,8 +26,8 @@ from holdfast.judge.history import (
     decode_event,
     encode_event,
     merge,
-    read_blocks,
     read_events,
+    read_runs,
 )
 from holdfast.judge.partition import PartitionFold
 from holdfast.judge.sends import HistoryTooLargeError
@@ -139,6 +140,10 @@ def longest() -> bytes:
 
 
 Read = Callable[..., Iterator[Event]]
+
+
+def read_blocks(blocks: Iterable[bytes], source: str = "history") -> Iterator[Event]:
+    return chain.from_iterable(read_runs(blocks, source))
 
 
 @pytest.mark.parametrize("read", [read_events, read_blocks])

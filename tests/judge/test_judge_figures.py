@@ -11,9 +11,19 @@ import pytest
 from tests.judge.judge_stories import three
 
 from holdfast.judge.checker import judge
-from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
+from holdfast.judge.history import (
+    Acknowledged,
+    Event,
+    Fault,
+    IsrChange,
+    LeaderChange,
+    Note,
+    Refused,
+    Send,
+    Unknown,
+)
 from holdfast.judge.promise import promise_for
-from holdfast.judge.series import BUCKETS_MAX, Point, Sample, Series, percentile
+from holdfast.judge.series import BUCKETS_MAX, Point, Sample, Series, Step, percentile
 from holdfast.judge.timeline import Span, Timeline
 from holdfast.judge.verdict import Availability, Counts
 from holdfast.testing.histories import WALL_MS, Story
@@ -162,17 +172,33 @@ def latencies(p50: float, p99: float, most: float) -> dict[str, float]:
     return {"latency_ms_p50": p50, "latency_ms_p99": p99, "latency_ms_max": most}
 
 
+def sent(at_ms: float) -> Step:
+    return Send, at_ms, at_ms, P
+
+
+def acknowledged(key: tuple[str, int], at_ms: float, sent_ms: float) -> Step:
+    return Acknowledged, at_ms, sent_ms, key
+
+
+def refused(at_ms: float) -> Step:
+    return Refused, at_ms, at_ms, P
+
+
+def unknown(at_ms: float) -> Step:
+    return Unknown, at_ms, at_ms, P
+
+
 def test_points_show_each_slice_of_time() -> None:
     series = Series()
     assert series.points() == []
     for at_ms in (1000.0, 1000.0, 1099.0, 1100.0):
-        series.sent(at_ms)
-    series.acknowledged(P, 1050.0, 1000.0)
-    series.acknowledged(P, 1150.0, 1000.0)
-    series.acknowledged(Q, 1150.0, 1099.0)
-    series.refused(1300.0, is_certain=True)
-    series.refused(1399.0, is_certain=False)
-    series.refused(1320.0, is_certain=False)
+        series.take([sent(at_ms)])
+    series.take([acknowledged(P, 1050.0, 1000.0)])
+    series.take([acknowledged(P, 1150.0, 1000.0)])
+    series.take([acknowledged(Q, 1150.0, 1099.0)])
+    series.take([refused(1300.0)])
+    series.take([unknown(1399.0)])
+    series.take([unknown(1320.0)])
     assert series.points() == [
         point(1050.0, sent=30.0, acknowledged={P: 10.0}, **latencies(51.0, 150.0, 150.0)),
         point(1150.0, sent=10.0, acknowledged={P: 10.0, Q: 10.0}),
@@ -184,26 +210,26 @@ def test_points_show_each_slice_of_time() -> None:
 def test_slices_are_joined_when_there_are_too_many() -> None:
     series = Series()
     for number in range(BUCKETS_MAX):
-        series.sent(number * 100.0)
-        series.refused(number * 100.0, is_certain=False)
-        series.refused(number * 100.0, is_certain=True)
-        series.acknowledged(P, number * 100.0 + 1, number * 100.0)
+        series.take([sent(number * 100.0)])
+        series.take([unknown(number * 100.0)])
+        series.take([refused(number * 100.0)])
+        series.take([acknowledged(P, number * 100.0 + 1, number * 100.0)])
     assert (series.width_ms, len(series.points())) == (100.0, BUCKETS_MAX)
     assert series.points()[-1] == point(
         BUCKETS_MAX * 100.0 - 50.0,
         sent=10.0, refused=10.0, unknown=10.0, acknowledged={P: 10.0}, **latencies(1.0, 1.0, 1.0),
     )  # fmt: skip
-    series.sent(BUCKETS_MAX * 100.0)
+    series.take([sent(BUCKETS_MAX * 100.0)])
     assert (series.width_ms, len(series.points())) == (200.0, BUCKETS_MAX // 2 + 1)
     assert series.points()[0] == point(
         100.0,
         sent=10.0, refused=10.0, unknown=10.0, acknowledged={P: 10.0}, **latencies(1.0, 1.0, 1.0),
     )  # fmt: skip
     assert series.points()[-1] == point(BUCKETS_MAX * 100.0 + 100.0, sent=5.0)
-    series.sent(BUCKETS_MAX * 100.0 + 199.0)  # in the slice that was made last
-    series.sent(BUCKETS_MAX * 100.0 + 200.0)
+    series.take([sent(BUCKETS_MAX * 100.0 + 199.0)])  # in the slice that was made last
+    series.take([sent(BUCKETS_MAX * 100.0 + 200.0)])
     assert [each.sent for each in series.points()[-2:]] == [10.0, 5.0]
-    series.sent(BUCKETS_MAX * 800.0)  # four times as long at once
+    series.take([sent(BUCKETS_MAX * 800.0)])  # four times as long at once
     assert series.width_ms == 1600.0
     assert series.points()[-1] == point(BUCKETS_MAX * 800.0 + 800.0, sent=0.625)
 

@@ -4,6 +4,9 @@ else that isn't an event is refused with its place. Method: every kind of event 
 
 from __future__ import annotations
 
+import random
+from itertools import accumulate, chain
+
 import msgspec
 import pytest
 from msgspec.structs import fields, replace
@@ -16,7 +19,9 @@ from holdfast.judge.history import (
     Note,
     decode_event,
     encode_event,
+    in_runs,
     merge,
+    merge_runs,
     read_events,
 )
 
@@ -118,3 +123,22 @@ def test_merge_goes_by_the_clock_and_keeps_each_process_in_order() -> None:
     left = [note("a", 1.0), note("b", 3.0), note("c", 3.0)]
     fault = Fault(at_ms=2.0, wall_ms=1, process="lab", action="KILL", node=2)
     assert list(merge(left, [fault])) == [left[0], fault, left[1], left[2]]
+
+
+def test_merge_does_not_hang_on_how_the_histories_are_cut() -> None:
+    """Each event stands where the latest moment of its history so far does; then, as given."""
+    for seed in range(300):
+        chance = random.Random(seed)
+        histories = [
+            [note(f"{number}:{n}", float(chance.randrange(12))) for n in range(chance.randrange(9))]
+            for number in range(chance.randint(1, 4))
+        ]
+        placed = [
+            (latest_ms, number, n)
+            for number, history in enumerate(histories)
+            for n, latest_ms in enumerate(accumulate((event.at_ms for event in history), max))
+        ]
+        wanted = [histories[number][n] for _, number, n in sorted(placed)]
+        cut = [in_runs(history, chance.randint(1, 4)) for history in histories]
+        assert list(chain.from_iterable(merge_runs(*cut))) == wanted, f"seed {seed}"
+        assert list(merge(*histories)) == wanted, f"seed {seed}"

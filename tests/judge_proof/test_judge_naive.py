@@ -16,8 +16,8 @@ from tests.judge_proof.naive import naive
 from tests.judge_proof.proof import made
 from tests.judge_proof.soup import Soup, disagree, shortest, verdicts
 
-from holdfast.judge.checker import judge
-from holdfast.judge.history import Event, PartitionEvent
+from holdfast.judge.checker import Checker, judge
+from holdfast.judge.history import Event, PartitionEvent, in_runs
 from holdfast.judge.verdict import Anomaly
 
 CHUNK = 100
@@ -51,6 +51,20 @@ def test_both_find_the_same_in_made_runs(first: int) -> None:
             if partition.whole_read:
                 said = +Counter(partition.anomalies), not partition.undecided
                 assert naive(mine) == said, f"seed {seed}, P{partition.partition}"
+
+
+@pytest.mark.slow
+def test_the_evidence_does_not_hang_on_the_runs_in_which_events_come() -> None:
+    """Where nothing in a run is odd, deliveries are taken together; else one by one."""
+    histories: list[Sequence[Event]] = [Soup(seed).made() for seed in range(300)]
+    histories += [made(seed, steps=60).events for seed in range(30)]
+    for number, events in enumerate(histories):
+        told = judge(events)
+        for length in (1, 2, 5, 40):
+            checker = Checker()
+            for run in in_runs(events, length):
+                checker.feed(run)
+            assert checker.finish() == told, f"history {number} in runs of {length}"
 
 
 def test_senseless_histories_come_to_every_anomaly() -> None:

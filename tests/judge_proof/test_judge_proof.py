@@ -10,14 +10,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 from tests.judge_proof.__main__ import command
 from tests.judge_proof.plants import PLANTS
 from tests.judge_proof.proof import Case, differences, made
 
-from holdfast.judge.history import encode_event, read_blocks
+from holdfast.judge.history import encode_event, read_runs
 from holdfast.judge.verdict import Anomaly
 
 CHUNK = 30
@@ -66,4 +66,4 @@ def test_what_is_written_is_what_is_read() -> None:
             data = "".join(map(encode_event, mine)).encode() + encode_event(mine[0])[:-1].encode()
             cuts = sorted(chance.randrange(len(data)) for _ in range(chance.randint(1, 40)))
             blocks = [data[begin:end] for begin, end in pairwise([0, *cuts, len(data)])]
-            assert list(read_blocks(blocks)) == mine
+            assert list(chain.from_iterable(read_runs(blocks))) == mine

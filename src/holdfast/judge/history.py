@@ -10,14 +10,17 @@ histories that were written before can still be judged.
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, chain, islice
+from math import inf
 from typing import Annotated, ClassVar
 
 import msgspec
 
 LINE_BYTES_MAX = 1 << 20
 NO_TIMESTAMP = -1
+RUN_EVENTS = 4096  # that are handed on together
 
 Offset = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -259,7 +262,7 @@ def read_events(
         yield event
 
 
-def read_blocks(blocks: Iterable[bytes], source: str = "history") -> Iterator[Event]:
+def read_runs(blocks: Iterable[bytes], source: str = "history") -> Iterator[list[Event]]:
     """As `read_events`, of a file that comes in blocks, cut anywhere. Three times as fast."""
     rest, number = b"", 0
     for block in blocks:
@@ -274,41 +277,84 @@ def read_blocks(blocks: Iterable[bytes], source: str = "history") -> Iterator[Ev
         except DECODE_ERRORS:
             events = []
         if len(events) == count:
-            yield from events
+            yield events
         else:  # line by line, to say which
             each = (line + b"\n" for line in lines.split(b"\n"))
-            yield from read_events(each, source, number + 1)
+            yield from ([event] for event in read_events(each, source, number + 1))
         number += count
 
 
-def merge(*histories: Iterable[Event]) -> Iterator[Event]:
-    """All events by the monotonic clock; events of one process keep their order.
+def in_runs(events: Iterable[Event], length: int = RUN_EVENTS) -> Iterator[list[Event]]:
+    """Cut a history into runs."""
+    rest = iter(events)
+    while run := list(islice(rest, length)):
+        yield run
 
-    Events of one file often come in runs, so each is taken as far as the next file lets it.
-    """
-    heap: list[tuple[float, int, Event, Iterator[Event]]] = []
-    for number, history in enumerate(histories):
-        events = iter(history)
-        first = next(events, None)
-        if first is not None:
-            heap.append((first.at_ms, number, first, events))
-    heapq.heapify(heap)
-    while len(heap) > 1:
-        _, number, event, events = heap[0]
-        second = heap[1]
-        if len(heap) > 2 and heap[2] < second:  # of a heap the second is one of these
-            second = heap[2]
-        limit_ms, limit_number = second[0], second[1]
-        while True:
-            yield event
-            following = next(events, None)
-            if following is None:
-                heapq.heappop(heap)
-                break
-            event, at_ms = following, following.at_ms
-            if at_ms > limit_ms or (at_ms == limit_ms and number > limit_number):
-                heapq.heapreplace(heap, (at_ms, number, event, events))
-                break
-    for _, _, event, events in heap:
-        yield event
-        yield from events
+
+def merge(*histories: Iterable[Event]) -> Iterator[Event]:
+    """All events by the monotonic clock; events of one process keep their order."""
+    return chain.from_iterable(merge_runs(*map(in_runs, histories)))
+
+
+def merge_runs(*histories: Iterable[list[Event]]) -> Iterator[list[Event]]:
+    """As `merge`, of histories that come in runs; runs come out."""
+    sources = [_Source(iter(history)) for history in histories]
+    while True:
+        for source in sources:
+            source.fill()
+        end_ms = min((source.moments[-1] for source in sources if source.has_more), default=inf)
+        events: list[Event] = []
+        moments: list[float] = []
+        is_before = True  # no source whose next event may be of that moment, too
+        for source in sources:
+            is_before = source.take(end_ms, is_before, events, moments)
+        if not events:
+            return
+        # Of one moment, the first source's come first: so they stand, and sorting leaves them so.
+        order = sorted(range(len(events)), key=moments.__getitem__)
+        yield [events[index] for index in order]
+
+
+def later(one_ms: float, other_ms: float) -> float:
+    return other_ms if other_ms > one_ms else one_ms  # noqa: FURB136 - `max` takes three times as long
+
+
+class _Source:
+    """What was read of one history and is not merged yet."""
+
+    def __init__(self, runs: Iterator[list[Event]]) -> None:
+        self._runs = runs
+        self._events: list[Event] = []
+        self.moments: list[float] = []  # of each: the latest of all up to it, since order is kept
+        self._latest_ms = -inf
+        self.has_more = True
+
+    def fill(self) -> None:
+        """Read on where nothing is left."""
+        while not self._events and self.has_more:
+            run = next(self._runs, None)
+            if run is None:
+                self.has_more = False
+                return
+            moments = [event.at_ms for event in run]
+            if moments[0] < self._latest_ms or moments != sorted(moments):
+                moments[0] = max(moments[0], self._latest_ms)
+                moments = list(accumulate(moments, later))
+            self._latest_ms = moments[-1]
+            self._events, self.moments = run, moments
+
+    def take(
+        self, end_ms: float, may_equal: bool, events: list[Event], moments: list[float]
+    ) -> bool:
+        """Hand over what is certain to come before all that nobody has read yet.
+
+        That is what is before `end_ms`, and what is at it if no source before this one can have
+        more of that. Return whether it is so for the next one.
+        """
+        cut = bisect_right if may_equal else bisect_left
+        count = cut(self.moments, end_ms)
+        events += self._events[:count]
+        moments += self.moments[:count]
+        goes_on = self.has_more and self.moments[-1] == end_ms
+        del self._events[:count], self.moments[:count]
+        return may_equal and not goes_on

@@ -6,13 +6,12 @@ Owns what is kept of each event, and in which order the rules are asked. The rul
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from holdfast.judge.deliveries import Log, Reader, Records, WholeRead
+from holdfast.judge.deliveries import Columns, Log, Reader, Records, WholeRead
 from holdfast.judge.expiry import Cover, Expiries
 from holdfast.judge.findings import Findings
 from holdfast.judge.history import (
-    Acknowledged,
     DeleteRecords,
     DeletionRefused,
     Delivered,
@@ -31,11 +30,12 @@ from holdfast.judge.reader_rules import ReaderRules
 from holdfast.judge.replica_rules import ReplicaRules
 from holdfast.judge.replicas import ReplicaFiles
 from holdfast.judge.sends import Fate, Outcome, Sends
-from holdfast.judge.series import AvailabilityFold
+from holdfast.judge.series import AvailabilityFold, Step
 from holdfast.judge.sizes import Sizes
 from holdfast.judge.verdict import Anomaly, Counts, PartitionJudgement
 
 RECORDS_MAX = 20_000_000
+STEPS_MAX = 2048  # that wait to be counted together
 
 
 class PartitionFold:
@@ -44,6 +44,7 @@ class PartitionFold:
     def __init__(self, topic: str, partition: int, records_max: int = RECORDS_MAX) -> None:
         self.topic = topic
         self.partition = partition
+        self._key = (topic, partition)
         self._records_max = records_max
         self._sends = Sends(topic, partition, records_max)
         self._records = Records(self._sends)
@@ -52,28 +53,37 @@ class PartitionFold:
         self._expiries = Expiries(self._sends)
         self._leaders: dict[str, LeaderChange] = {}  # of the highest epoch, by who saw it
         self._availability = AvailabilityFold()
+        self._steps: list[Step] = []
         self._findings = Findings(topic, partition)
         self._undecided: list[str] = []
 
     # -- events, as they come ------------------------------------------------------------------
 
-    def send(self, send: Send) -> None:
+    def send(self, send: Send) -> Step:
         self._sends.add(send)
-        self._availability.sent(send.at_ms)
+        return self._step((Send, send.at_ms, send.at_ms, self._key))
 
-    def answer(self, outcome: Outcome) -> float:
-        """Take an outcome in; when its record was sent."""
+    def answer(self, outcome: Outcome) -> Step:
         sent_ms = self._sends.sent_ms[self._sends.answer(outcome)]
-        if type(outcome) is Acknowledged:
-            self._availability.acknowledged(outcome.at_ms, sent_ms)
-        else:
-            self._availability.refused(outcome.at_ms)
-        return sent_ms
+        return self._step((type(outcome), outcome.at_ms, sent_ms, self._key))
 
-    def deliver(self, delivered: Delivered) -> None:
-        reader = self._readers.get(delivered.process)
-        if reader is None:
-            reader = self._reader(delivered.process)
+    def _step(self, step: Step) -> Step:
+        self._steps.append(step)
+        if len(self._steps) >= STEPS_MAX:
+            self._availability.take(self._steps)
+            self._steps.clear()
+        return step
+
+    def laid_out(self, process: str, delivered: Sequence[Delivered]) -> Columns | None:
+        """Lay out what one reader was given, for `extend`. None: some of it is odd."""
+        return self._reader(process).laid_out(delivered, self._records)
+
+    def extend(self, process: str, columns: Columns, *, tells_timestamp: bool) -> None:
+        self._reader(process).extend(columns, tells_timestamp=tells_timestamp)
+
+    def deliver(self, delivered: Delivered, later: int) -> None:
+        """Take in a delivery behind which so many of the sends stood that are known by now."""
+        reader = self._reader(delivered.process)
         end = delivered.committed_end
         if (
             end is not None
@@ -88,7 +98,10 @@ class PartitionFold:
                 f"and was given {delivered.offset}"
             )
             self._findings.tell(Anomaly.REORDERED, text, delivered)
-        reader.add(delivered, self._records.code(delivered))
+        reader.add(delivered, self._records.code(delivered, len(self._sends) - later))
+
+    def hold(self, batch: ReplicaBatch) -> None:
+        self._replica(batch.node).add(batch)
 
     def note(self, event: PartitionEvent) -> None:
         """Take in what is rare. That there is any event says that the partition must be judged."""
@@ -98,8 +111,6 @@ class PartitionFold:
             self._reader(event.process).end(event)
         elif isinstance(event, Replica):
             self._replica(event.node).note(event)
-        elif isinstance(event, ReplicaBatch):
-            self._replica(event.node).add(event)
         elif isinstance(event, Retention | DeleteRecords | DeletionRefused):
             self._expiries.add(event)
         elif isinstance(event, LeaderChange):
@@ -133,6 +144,7 @@ class PartitionFold:
     # -- the verdict ---------------------------------------------------------------------------
 
     def finish(self) -> PartitionJudgement:
+        self._availability.take(self._steps)
         # By name, so that what is found does not hang on who wrote first.
         readers = [self._readers[process] for process in sorted(self._readers)]
         self._resolve_late_sends(readers)

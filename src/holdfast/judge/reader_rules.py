@@ -6,12 +6,14 @@ from array import array
 from collections.abc import Callable, Sequence
 from operator import lt
 
-from holdfast.judge.deliveries import Log, Reader, Records, WholeRead
+from holdfast.judge.deliveries import Log, Reader, Records, WholeRead, is_dense
 from holdfast.judge.expiry import Cover
 from holdfast.judge.findings import Findings
 from holdfast.judge.history import Position
 from holdfast.judge.sends import ABSENT, Fate, Sends
 from holdfast.judge.verdict import Anomaly
+
+PIECE = 4096  # deliveries that are compared at once
 
 
 class ReaderRules:
@@ -107,19 +109,8 @@ class ReaderRules:
             log = Log(longest, 0, len(longest), 0, 1 << 63)
         else:
             return {}
-        found = {}
-        for reader in self._readers:
-            strays = found[reader.process] = array("q")
-            codes, first = log.codes, log.dense_from
-            for index, (offset, code) in enumerate(zip(reader.offsets, reader.codes, strict=True)):
-                if first is not None:
-                    place = offset - first if 0 <= offset - first < len(codes) else -1
-                else:
-                    place = log.find(offset)
-                if place < 0 or codes[place] != code:
-                    strays.append(index)
         self._log = log
-        return found
+        return {reader.process: strays(log, reader) for reader in self._readers}
 
     def _judge_agreement(self) -> None:
         """One (epoch, offset) is one record.
@@ -285,3 +276,20 @@ class ReaderRules:
             else:
                 skipped.add(offset)
         return skipped
+
+
+def strays(log: Log, reader: Reader) -> array[int]:
+    """Return the indexes of a reader's deliveries that are not what stands in a log there."""
+    found = array("q")
+    codes, first = log.codes, log.dense_from
+    for begin in range(0, len(reader), PIECE):
+        offsets, given = reader.offsets[begin : begin + PIECE], reader.codes[begin : begin + PIECE]
+        if first is not None and first <= offsets[0] and is_dense(offsets):
+            place = offsets[0] - first
+            if codes[place : place + len(given)] == given:
+                continue  # as nearly all of it is
+        for index, (offset, code) in enumerate(zip(offsets, given, strict=True), start=begin):
+            place = log.find(offset)
+            if place < 0 or codes[place] != code:
+                found.append(index)
+    return found

@@ -6,9 +6,10 @@ Buckets start narrow and double in width whenever there would be more than BUCKE
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from holdfast.judge.history import Acknowledged, Event, Refused, Send
 from holdfast.judge.verdict import Availability
 
 BUCKET_MS = 100.0
@@ -16,6 +17,9 @@ BUCKETS_MAX = 2048
 LATENCIES_MAX = 200_000  # kept for percentiles; past it every second one is dropped
 PARTITIONS_MAX = 4096
 REST_MS = 1000.0  # who was refused and sends nothing for longer is at rest; a retry comes sooner
+
+# A send or its outcome: which kind, when, when the record was sent, and where to.
+Step = tuple[type[Event], float, float, tuple[str, int]]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -96,13 +100,9 @@ class Series:
         self.width_ms = BUCKET_MS
         self._begin_ms: float | None = None
         self._buckets: dict[int, Bucket] = {}
-        # The bucket that was asked for last, and what it covers: the next one is nearly always it.
-        self._last = Bucket()
-        self._last_from_ms = self._last_until_ms = 0.0
 
-    def _bucket(self, at_ms: float) -> Bucket:
-        if self._last_from_ms <= at_ms < self._last_until_ms:
-            return self._last
+    def _bucket(self, at_ms: float) -> tuple[Bucket, float, float]:
+        """Return the bucket of a moment, and from when until when it reaches."""
         if self._begin_ms is None:
             self._begin_ms = at_ms
         index = int((at_ms - self._begin_ms) // self.width_ms)
@@ -112,10 +112,8 @@ class Series:
                 self._widen()
                 index //= 2
             bucket = self._buckets.setdefault(index, Bucket())
-        self._last = bucket
-        self._last_from_ms = self._begin_ms + index * self.width_ms
-        self._last_until_ms = self._last_from_ms + self.width_ms
-        return bucket
+        from_ms = self._begin_ms + index * self.width_ms
+        return bucket, from_ms, from_ms + self.width_ms
 
     def _widen(self) -> None:
         self.width_ms *= 2
@@ -124,20 +122,34 @@ class Series:
             wide.setdefault(index // 2, Bucket()).absorb(self._buckets[index])
         self._buckets = wide
 
-    def sent(self, at_ms: float) -> None:
-        self._bucket(at_ms).sent += 1
-
-    def acknowledged(self, key: tuple[str, int], at_ms: float, sent_ms: float) -> None:
-        counted = self._bucket(at_ms).acknowledged
-        assert len(counted) <= PARTITIONS_MAX
-        counted[key] = counted.get(key, 0) + 1
-        self._bucket(sent_ms).latencies.add(at_ms - sent_ms)
-
-    def refused(self, at_ms: float, *, is_certain: bool) -> None:
-        if is_certain:
-            self._bucket(at_ms).refused += 1
-        else:
-            self._bucket(at_ms).unknown += 1
+    def take(self, steps: Iterable[Step]) -> None:
+        """Count what follows on what was taken before."""
+        # The next one is nearly always of the same bucket: what it covers is at hand. So is what
+        # that of the latest latency covers.
+        bucket = older = Bucket()
+        begin_ms = end_ms = older_begin_ms = older_end_ms = 0.0
+        for kind, at_ms, sent_ms, key in steps:
+            if not begin_ms <= at_ms < end_ms:
+                width_ms = self.width_ms
+                bucket, begin_ms, end_ms = self._bucket(at_ms)
+                if self.width_ms != width_ms:  # the other one is gone
+                    older_begin_ms = older_end_ms = 0.0
+            if kind is Send:
+                bucket.sent += 1
+            elif kind is Acknowledged:
+                counted = bucket.acknowledged
+                assert len(counted) <= PARTITIONS_MAX
+                counted[key] = counted.get(key, 0) + 1
+                if not older_begin_ms <= sent_ms < older_end_ms:
+                    width_ms = self.width_ms
+                    older, older_begin_ms, older_end_ms = self._bucket(sent_ms)
+                    if self.width_ms != width_ms:
+                        begin_ms = end_ms = 0.0
+                older.latencies.add(at_ms - sent_ms)
+            elif kind is Refused:
+                bucket.refused += 1
+            else:
+                bucket.unknown += 1
 
     def points(self) -> list[Point]:
         """Every bucket from the first to the last, empty ones included."""
@@ -182,40 +194,36 @@ class AvailabilityFold:
         self._last_ms = 0.0
         self._latencies = Sample()
 
-    def sent(self, at_ms: float) -> None:
-        if not self._outstanding and at_ms - self._last_ms > REST_MS:
-            self._close_gap(self._last_ms)
-            self._waiting_since = None
-        self._last_ms = at_ms
-        self._sent += 1
-        self._outstanding += 1
-        if self._waiting_since is None:
-            self._waiting_since = at_ms
+    def take(self, steps: Iterable[Step]) -> None:
+        """Take in what follows on what was taken before."""
+        outstanding, since, last_ms = self._outstanding, self._waiting_since, self._last_ms
+        for kind, at_ms, sent_ms, _ in steps:
+            if kind is Send:
+                if not outstanding and at_ms - last_ms > REST_MS:
+                    self._close_gap(since, last_ms)
+                    since = None
+                outstanding += 1
+                self._sent += 1
+                if since is None:
+                    since = at_ms
+            else:
+                outstanding -= 1
+                assert outstanding >= 0, "an outcome without its send"
+                if kind is Acknowledged:
+                    self._acknowledged += 1
+                    if since is not None and at_ms - since > self._gap_ms:
+                        self._close_gap(since, at_ms)
+                    since = at_ms if outstanding else None
+                    self._latencies.add(at_ms - sent_ms)
+            last_ms = at_ms
+        self._outstanding, self._waiting_since, self._last_ms = outstanding, since, last_ms
 
-    def acknowledged(self, at_ms: float, sent_ms: float) -> None:
-        self._last_ms = at_ms
-        self._outstanding -= 1
-        assert self._outstanding >= 0, "an outcome without its send"
-        self._acknowledged += 1
-        since = self._waiting_since
-        if since is not None and at_ms - since > self._gap_ms:
-            self._gap_ms, self._gap_at_ms = at_ms - since, since
-        self._waiting_since = at_ms if self._outstanding else None
-        self._latencies.add(at_ms - sent_ms)
-
-    def refused(self, at_ms: float) -> None:
-        """Take in an outcome that is none, or nobody knows."""
-        self._last_ms = at_ms
-        self._outstanding -= 1
-        assert self._outstanding >= 0, "an outcome without its send"
-
-    def _close_gap(self, at_ms: float) -> None:
-        since = self._waiting_since
+    def _close_gap(self, since: float | None, at_ms: float) -> None:
         if since is not None and at_ms - since > self._gap_ms:
             self._gap_ms, self._gap_at_ms = at_ms - since, since
 
     def finish(self) -> Availability:
-        self._close_gap(self._last_ms)
+        self._close_gap(self._waiting_since, self._last_ms)
         ordered = self._latencies.ordered()
         return Availability(
             sent=self._sent,

@@ -18,6 +18,7 @@ from holdfast.judge.history import (
 )
 
 DOWN_ACTIONS = frozenset({"KILL", "STOP", "exit"})  # after TERM a node serves on until it exits
+HURTS = (DOWN_ACTIONS | {"TERM"}) - {"exit"}  # done to a node; an exit is what TERM leads to
 UP_ACTIONS = frozenset({"start", "CONT"})
 DISK = "DISK"  # neither: a node that is dead loses a part of what it held
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.judge.history import Acknowledged, Event, Fault, Refused, Send, Unknown
-from holdfast.judge.timeline import DOWN_ACTIONS
+from holdfast.judge.timeline import HURTS
 from holdfast.judge.verdict import Anomaly, Judgement
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.scales import duration
 
 FAULTS_MAX = 12  # in the table
-HURTS = (DOWN_ACTIONS | {"TERM"}) - {"exit"}
 
 
 def lost_check(expected: int, judgement: Judgement) -> Check:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Fault
-from holdfast.judge.timeline import DISK, DOWN_ACTIONS, TopicPartition
+from holdfast.judge.timeline import DISK, HURTS, TopicPartition
 from holdfast.judge.verdict import Anomaly, Observed, PartitionJudgement
 from holdfast.lab.report.charts import lag_chart, latency, throughput
 from holdfast.lab.report.cluster_charts import cluster_state, node_state, strip
@@ -33,7 +33,7 @@ from holdfast.lab.report.values import Check, Lag, PartReport, ReportData
 from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
 REASONS_MAX = 8
-HURTS = (DOWN_ACTIONS | {"TERM", DISK}) - {"exit"}  # an exit is what SIGTERM leads to
+COUNTED = HURTS | {DISK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ def _unmarked(evidence: Evidence) -> str:
 
 def broken_on_purpose(faults: Iterable[Fault], also: str = "") -> str:
     """What was done to nodes, and `also` to others, in one line."""
-    hurts = Counter((fault.action, fault.node) for fault in faults if fault.action in HURTS)
+    hurts = Counter((fault.action, fault.node) for fault in faults if fault.action in COUNTED)
     if not hurts:
         return also or "no node was hurt"
     alike: dict[tuple[str, int], list[int]] = {}
