@@ -6,13 +6,15 @@ Method: the command line of both programs, up to the driver's own work.
 from __future__ import annotations
 
 import argparse
+import runpy
+import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
 import sqlalchemy as sql
 
-from holdfast.pipelines import ledger, lines
+from holdfast.pipelines import driver, ledger, lines
 
 REQUIRED = (
     *("--bootstrap-server", "localhost:9092", "--topic", "payments", "--database", "sqlite://"),
@@ -39,12 +41,13 @@ class Driver:
 def test_a_ledger_opens_the_accounts_that_it_was_told(
     arguments: tuple[str, ...], accounts: int, opening: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = Driver(ledger, monkeypatch)
+    started = Driver(ledger, monkeypatch)
     assert ledger.main([*REQUIRED, *arguments]) == STATUS
-    assert driver.options.topic == "payments"
-    assert driver.frame is ledger.frame
+    assert started.options.topic == "payments"
+    assert (started.options.accounts, started.options.opening) == (accounts, opening)
+    assert started.frame is ledger.frame
     with sql.create_engine("sqlite://").begin() as connection:
-        driver.recipe.prepare(connection)
+        started.recipe.prepare(connection)
         opened = connection.execute(sql.select(ledger.balances)).all()
     assert [tuple(row) for row in opened] == [
         (f"account-{number:03d}", opening, opening) for number in range(accounts)
@@ -52,11 +55,21 @@ def test_a_ledger_opens_the_accounts_that_it_was_told(
 
 
 def test_lines_are_written_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver(lines, monkeypatch)
+    started = Driver(lines, monkeypatch)
     assert lines.main(REQUIRED) == STATUS
-    assert driver.options.query == "books"
-    assert driver.frame is lines.frame
-    assert isinstance(driver.recipe, lines.Lines)
+    assert started.options.query == "books"
+    assert started.frame is lines.frame
+    assert isinstance(started.recipe, lines.Lines)
+
+
+@pytest.mark.parametrize("module", [ledger, lines])
+def test_a_recipe_is_a_program(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "run", lambda *_: STATUS)
+    monkeypatch.setattr(sys, "argv", ["recipe", *REQUIRED])
+    monkeypatch.delitem(sys.modules, module.__name__)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module(module.__name__, run_name="__main__")
+    assert end.value.code == STATUS
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,15 @@ def test_what_is_no_payment_is_set_aside(connection: Connection) -> None:
     assert [(row.offset, row.value) for row in kept] == [(n, b"v") for n in range(5)] + [(5, None)]
 
 
+def test_payments_and_what_is_none_go_apart(connection: Connection) -> None:
+    recipe = Ledger(accounts=2, opening=100)
+    recipe.prepare(connection)
+    recipe.write(connection, [payment(0, 0, 1, 30), payment(1, 0, 1, 0), payment(2, 1, 0, 10)])
+    assert standing(connection) == {"account-000": 80, "account-001": 120}
+    assert connection.scalars(sql.select(ledger.c.offset)).all() == [0, 2]
+    assert connection.scalars(sql.select(rejected.c.offset)).all() == [1]
+
+
 def test_lines_keep_their_text_and_their_place(connection: Connection) -> None:
     recipe = Lines()
     recipe.prepare(connection)
