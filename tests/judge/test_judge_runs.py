@@ -1,0 +1,35 @@
+"""Goal: a verdict does not hang on how many events come at once.
+
+Method: every history that was made by hand is judged in runs of several lengths; all that is found
+has to be the same, evidence, times and rates included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.judge.test_judge_edges import EDGES
+from tests.judge.test_judge_told import MADE
+
+from holdfast.judge.checker import Checker, Evidence
+from holdfast.judge.history import Event, in_runs
+from holdfast.testing.histories import Story
+
+STORIES: dict[str, Callable[[], Story]] = {**MADE, **{row[0]: row[1] for row in EDGES}}
+
+
+def judged(events: list[Event], length: int) -> Evidence:
+    checker = Checker()
+    for run in in_runs(events, length):
+        checker.feed(run)
+    checker.feed([])
+    return checker.finish()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_runs_of_any_length_give_one_verdict(name: str) -> None:
+    events = sorted(STORIES[name]().events, key=lambda event: event.at_ms)
+    alone = judged(events, 1)
+    for length in (2, 3, 5, 8, len(events) + 1):
+        assert judged(events, length) == alone, f"runs of {length}"
