@@ -7,9 +7,9 @@ Owns the bounds on its time and memory.
     python scripts/trial.py COPY
 
 It reads {"module": path below src, "tests": a file, "first": its tests that go before the others,
-"seconds_max": 20} a line, and answers {"noticed": what failed first, or null, "seconds": of
-processor time, "ran": the tests, "files": of the copy that they import or read}, or {"error": why
-nothing can be said}.
+"seconds_max": 20} a line, and answers {"noticed": what failed first}, or {"noticed": null,
+"seconds": of processor time, "ran": the tests, "files": of the copy that they import or read}, or
+{"error": why nothing can be said}.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class Trials:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         if self._told is not None:
-            shown = {"noticed": self._noticed, "ran": self._ran, "files": self._files()}
+            shown: dict[str, Any] = {"noticed": self._noticed}
+            if self._noticed is None:
+                shown |= {"ran": self._ran, "files": self._files()}
             os.write(self._told, json.dumps(shown).encode())
             os._exit(exitstatus)
 

@@ -6,12 +6,14 @@ what is counted and all that is told are compared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from tests.judge.judge_stories import anomalies
 
-from holdfast.judge.checker import judge
+from holdfast.judge.checker import Checker, Evidence, judge
+from holdfast.judge.history import Event, HistoryError, in_runs
 from holdfast.judge.verdict import Anomaly
 from holdfast.testing.histories import Story
 
@@ -184,3 +186,34 @@ def test_an_edge(story: Callable[[], Story], counted: dict[Anomaly, int], told: 
     events = sorted(story().events, key=lambda event: event.at_ms)
     (partition,) = judge(events).judgement.partitions
     assert [finding.text for finding in partition.findings] + list(partition.undecided) == told
+
+
+def judged(events: list[Event], length: int) -> Evidence:
+    """Judge a history that comes in runs."""
+    checker = Checker()
+    for run in in_runs(events, length):
+        checker.feed(run)
+    checker.feed([])
+    return checker.finish()
+
+
+@pytest.mark.parametrize(
+    ("story", "odd"),
+    [
+        (lambda: Story().send(0).ack(0, 1 << 64), -1),
+        (lambda: Story().send(0).read(0, 0).read(1 << 64, 0), -1),
+        (lambda: Story().batch(0, 0, 1 << 64), -1),
+        (lambda: Story().send(0, timestamp=1 << 64).ack(0, 0), 0),
+        (lambda: Story().send(0).read(0, 0, epoch=1 << 64).expect(), 1),
+    ],
+)
+@pytest.mark.parametrize("length", [1, 9])
+def test_a_number_that_is_too_large_is_told_with_its_event(
+    story: Callable[[], Story], odd: int, length: int
+) -> None:
+    events = story().events
+    with pytest.raises(HistoryError) as error:
+        judged(events, length)
+    left, _, right = str(error.value).partition("): ")
+    assert re.match(r"a number is too large \(.*too (big|large)", left)
+    assert right == str(events[odd])

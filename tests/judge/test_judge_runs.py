@@ -9,22 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.judge.test_judge_edges import EDGES
+from tests.judge.test_judge_edges import EDGES, judged
 from tests.judge.test_judge_told import MADE
 
-from holdfast.judge.checker import Checker, Evidence
-from holdfast.judge.history import Event, in_runs
 from holdfast.testing.histories import Story
 
 STORIES: dict[str, Callable[[], Story]] = {**MADE, **{row[0]: row[1] for row in EDGES}}
-
-
-def judged(events: list[Event], length: int) -> Evidence:
-    checker = Checker()
-    for run in in_runs(events, length):
-        checker.feed(run)
-    checker.feed([])
-    return checker.finish()
 
 
 @pytest.mark.parametrize("name", STORIES)

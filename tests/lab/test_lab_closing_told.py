@@ -153,8 +153,17 @@ def test_another_topic_is_read_under_its_own_name(run: Told) -> None:
         "timeout": 40.0 + 2 / 5_000,
         "end": ["0:2"],
     }
-    replicas = [(each.topic, each.node) for each in run.events() if isinstance(each, Replica)]
-    assert replicas == [("t", 0), ("t", 1), ("t", 1), ("other", 1)]
+    found = [each for each in run.events() if isinstance(each, Replica)]
+    assert [(each.topic, each.node, each.end) for each in found] == [
+        *(("t", 0, 3), ("t", 1, 3), ("t", 1, 5), ("other", 1, 2))
+    ]
+
+
+def test_a_replica_that_the_metadata_no_longer_name_is_no_end(run: Told) -> None:
+    run.write_all()
+    run.placement["t"] = {0: (0, 1, 2), 1: (1,)}
+    closing.conclude(run.as_run)
+    assert ("who holds t", "0:1:2, 1", "0:1, 1", False) in run.said
 
 
 def test_every_batch_of_every_replica_is_written_down(run: Told) -> None:
@@ -194,6 +203,15 @@ def test_replicas_that_end_apart_are_told_with_their_ends(run: Told) -> None:
 
 def test_a_replica_that_is_nowhere_ends_nowhere(run: Told) -> None:
     run.write("t-0", 0, 3)
+    run.write("t-1", 1, 5)
+    assert closing.settled_ends(run.as_run, "t") == {1: 5}
+    ends = "{0: {0: 3, 1: -1}, 1: {1: 5}}"
+    assert run.said[-1] == ("replicas of t", "end at one offset", ends, False)
+
+
+def test_a_replica_whose_files_are_damaged_ends_nowhere(run: Told) -> None:
+    run.write("t-0", 0, 3)
+    run.write("t-0", 1, 3).write_bytes(b"\0" * 16 + b"\7" + b"\0" * 100)
     run.write("t-1", 1, 5)
     assert closing.settled_ends(run.as_run, "t") == {1: 5}
     ends = "{0: {0: 3, 1: -1}, 1: {1: 5}}"
