@@ -1,6 +1,6 @@
 """A driver process that a test holds still: in the middle of a batch, or after a commit.
 
-`python held_driver.py DIRECTORY {rows|commit|-} DRIVER-OPTIONS...`. With `rows` a batch that has
+`python held_driver.py DIRECTORY {rows|commit} DRIVER-OPTIONS...`. With `rows` a batch that has
 read its rows waits for the file DIRECTORY/go before it hands them on; with `commit` every batch
 waits after the table's commit, before Spark knows. DIRECTORY/held is there while one waits.
 """

@@ -1,7 +1,8 @@
 """Goal: whatever dies, and whoever comes back from the dead, every record is in the table once.
 
-Method: real driver processes, held at the moment that matters, then SIGKILL or SIGSTOP; and the
-plain-append control, which has to fail under the same treatment.
+Method: real driver processes, held at the moment that matters, then SIGKILL or SIGSTOP; who takes
+over from them is a fresh query in the session that tests share; and the plain-append control, which
+has to fail under the same treatment.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sql
+from tests.pipelines.here import LinesHere
 
 from holdfast.cluster.processes import wait_until
 from holdfast.pipelines.driver import FENCED, STOPPED
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from tests.pipelines.conftest import Topics
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.serial]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 SCRIPT = Path(__file__).with_name("held_driver.py")
 WAIT_S_MAX = 240
@@ -73,12 +76,14 @@ class Driver:
 class Scene:
     """A topic of numbered lines, a database, a checkpoint, and drivers over them."""
 
-    def __init__(self, folder: Path, topics: Topics) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, topics: Topics) -> None:
+        self.spark = spark
         self.folder = folder
         self.topics = topics
         self.topic = topics.create(2)
         self.url = f"sqlite:///{folder}/table.db"
         self.drivers: list[Driver] = []
+        self.others: list[LinesHere] = []
         self._lines = 0
 
     def write(self, count: int) -> None:
@@ -87,22 +92,35 @@ class Scene:
             self.topics.write(self.topic, number % 2, [value])
         self._lines += count
 
-    def driver(self, where: str, *options: str, checkpoint: str = "checkpoint") -> Driver:
-        driver = Driver(
-            self.folder / f"driver-{len(self.drivers)}",
-            where,
-            *("--bootstrap-server", self.topics.bootstrap, "--topic", self.topic),
-            *("--database", self.url, "--checkpoint", str(self.folder / checkpoint)),
-            *("--query", "scene", "--trigger-ms", "100", *options),
-        )
+    def driver(self, where: str, *options: str) -> Driver:
+        """Start a driver that can be held and killed."""
+        folder = self.folder / f"driver-{len(self.drivers)}"
+        driver = Driver(folder, where, *self._words("checkpoint", options))
         self.drivers.append(driver)
         return driver
 
+    def here(self, *options: str, checkpoint: str = "checkpoint") -> LinesHere:
+        """Start what nobody kills."""
+        made = LinesHere(self.spark, self._words(checkpoint, options))
+        self.others.append(made)
+        return made
+
+    def _words(self, checkpoint: str, options: Sequence[str]) -> list[str]:
+        return [
+            *("--bootstrap-server", self.topics.bootstrap, "--topic", self.topic),
+            *("--database", self.url, "--checkpoint", str(self.folder / checkpoint)),
+            *("--query", "scene", "--trigger-ms", "100", *options),
+        ]
+
     def finish(self, *options: str) -> None:
-        """Read all that is there with a driver that nobody disturbs."""
-        driver = self.driver("-", "--once", *options)
-        assert driver.process.wait(WAIT_S_MAX) == STOPPED
-        driver.kill()
+        """Read all that is there now."""
+        assert self.here("--once", *options).follow() == STOPPED
+
+    def end(self) -> None:
+        for driver in self.drivers:
+            driver.kill()
+        for other in self.others:
+            other.end()
 
     def line_numbers(self) -> list[int]:
         engine = sql.create_engine(self.url)
@@ -113,11 +131,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, topics: Topics) -> Iterator[Scene]:
-    made = Scene(tmp_path, topics)
+def scene(spark: SparkSession, tmp_path: Path, topics: Topics) -> Iterator[Scene]:
+    made = Scene(spark, tmp_path, topics)
     yield made
-    for driver in made.drivers:
-        driver.kill()
+    made.end()
 
 
 def test_killed_between_the_tables_commit_and_sparks(scene: Scene) -> None:
@@ -162,7 +179,7 @@ def test_a_zombie_commits_nothing(scene: Scene) -> None:
     zombie = scene.driver("rows")
     wait(zombie.held, what="a batch that has read its rows")
     zombie.signal(signal.SIGSTOP)
-    successor = scene.driver("-", checkpoint="another checkpoint")
+    successor = scene.here(checkpoint="another checkpoint")
     wait(lambda: len(scene.line_numbers()) == 20, what="the successor's rows")
     scene.write(10)
     wait(lambda: len(scene.line_numbers()) == 30, what="the successor's further rows")
@@ -171,5 +188,5 @@ def test_a_zombie_commits_nothing(scene: Scene) -> None:
     assert zombie.process.wait(WAIT_S_MAX) == FENCED
     assert not any(event["rows"] for event in zombie.events("committed"))
     assert "was taken over" in str(zombie.events("failed"))
-    assert successor.process.poll() is None, "the successor goes on"
+    assert successor.query.isActive, "the successor goes on"
     assert scene.line_numbers() == list(range(30))

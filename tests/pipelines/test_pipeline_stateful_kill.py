@@ -1,21 +1,30 @@
 """Goal: a driver with state that is killed anywhere leaves what the next one needs.
 
 Method: real drivers, SIGKILL at a random moment and at each of the places where rows, offsets and
-Spark's commit could part; then the table against what plain Python makes of the log. The campaigns
-of `make soak` do the same for hours, with sessions and a join beside the windows.
+Spark's commit could part; a last life in the session that tests share; then the table against what
+plain Python makes of the log. The campaigns of `make soak` do the same for hours, with sessions and
+a join beside the windows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
+from tests.pipelines.here import StatefulHere
 
+from holdfast.lab import stateful_soak
 from holdfast.lab import stateful_truth as truth
-from holdfast.lab.stateful_soak import PLACES, Proof
+from holdfast.lab.stateful_soak import PLACES, Life, Proof
 from holdfast.lab.stateful_truth import Event
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_what_plain_python_makes_of_a_log() -> None:
@@ -52,9 +61,23 @@ def test_no_event_is_later_than_the_queries_wait_for() -> None:
     assert truth.events(7, 900, 3, 0) == made
 
 
+class ProofHere(Proof):
+    """The last life needs no process of its own: nobody kills it."""
+
+    spark: SparkSession
+
+    def life(self, *options: str, queries: Sequence[str] = ()) -> Life:
+        if "--once" not in options:
+            return super().life(*options, queries=queries)
+        with patch.object(stateful_soak, "Life", partial(StatefulHere, self.spark)):
+            return super().life(*options, queries=queries)
+
+
 @pytest.fixture
-def proof(bootstrap: str, tmp_path: Path) -> Iterator[Proof]:
-    made = Proof(tmp_path, bootstrap, f"sqlite:///{tmp_path}/{{query}}.db", ["windows"], seed=11)
+def proof(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Iterator[Proof]:
+    url = f"sqlite:///{tmp_path}/{{query}}.db"
+    made = ProofHere(tmp_path, bootstrap, url, ["windows"], seed=11)
+    made.spark = spark
     yield made
     made.end()
 
