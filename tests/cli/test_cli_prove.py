@@ -99,3 +99,35 @@ def not_made(scenario: Scenario, parameters: Parameters, directory: Path, **_mor
         directory=directory,
         report=None,
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [
+        ("default.replicaton.factor=3", " Did you mean default.replication.factor"),
+        ("group.initial.rebalance.delay.ms=1", ""),  # Kafka's, and nothing here heeds it
+        ("a.b=c", ""),
+    ],
+)
+def test_a_setting_without_effect_is_refused(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, advice: str
+) -> None:
+    """Goal: nothing is proven of a setting that no node heeds. Method: misspelt, idle, unknown."""
+    monkeypatch.setattr("holdfast.lab.prove.prove", not_made)
+    outcome = run("prove", "one-broker-down", "--config", setting, "--output", str(tmp_path))
+    assert (outcome.status, outcome.output) == (2, "")
+    name = setting.partition("=")[0]
+    nothing = f"--config {name}: it has no effect on a node, so nothing would be proven."
+    assert outcome.errors.startswith(f"holdfast prove: {nothing}{advice}")
+    assert ("Did you mean" in outcome.errors) == bool(advice)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_setting_with_effect_is_taken(run: Run, tmp_path: Path) -> None:
+    """Method: the next thing is refused, which is a folder that isn't empty."""
+    (tmp_path / "file").touch()
+    setting = "replica.lag.time.max.ms=5000"
+    outcome = run("prove", "one-broker-down", "--config", setting, "--output", str(tmp_path))
+    assert outcome.status == 2
+    assert "--config" not in outcome.errors
+    assert "it must be a new or an empty directory" in outcome.errors

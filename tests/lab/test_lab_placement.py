@@ -5,6 +5,7 @@ Method: as much of a run as making and moving a topic touches; a cluster whose a
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,6 +29,9 @@ class Placed:
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": dict(replicas)}
         self.failed: list[str] = []
         self.watched: Any = None
+        self.history: Any = None
+        self._changed: Any = None
+        self._reached: Any = None
         states = {p: SimpleNamespace(replicas=nodes) for p, nodes in replicas.items()}
         self.cluster = SimpleNamespace(partitions=lambda _topic: states)
 
@@ -66,6 +70,17 @@ def test_a_topic_that_the_cluster_places_has_as_many_copies_as_were_asked_for(
     assert Run.place_topic(cast("Run", run)) == replicas
     assert run.watched == replicas
     assert run.failed == failed
+
+
+def test_whoever_makes_a_topic_says_where_its_replicas_must_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Placed({})
+    run.history, run._changed = Path(), None
+    run._reached = lambda *_: True
+    monkeypatch.setattr("holdfast.lab.run.Observer", lambda *_: SimpleNamespace(start=list))
+    Run._watch(cast("Run", run), {0: [0, 1, 2], 1: [1, 2, 3]}, {})
+    assert run.placement == {"t": {0: (0, 1, 2), 1: (1, 2, 3)}}
 
 
 def test_whoever_moves_replicas_says_where_they_must_be(monkeypatch: pytest.MonkeyPatch) -> None:

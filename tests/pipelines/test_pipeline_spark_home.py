@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from holdfast.pipelines.spark_home import spark_home
+from holdfast.pipelines.spark_home import _link, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,15 @@ def test_a_home_that_the_user_names_is_taken(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_spark_is_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert spark_home({}, cache=tmp_path / "file" / "cache") == INSTALLED
+
+
+def test_whoever_comes_second_keeps_what_the_first_has_made(tmp_path: Path) -> None:
+    made = tmp_path / "spark-1" / "bin"
+    made.mkdir(parents=True)
+    with pytest.raises(OSError, match="not empty"):
+        _link(INSTALLED, made.parent)
+    assert list(tmp_path.iterdir()) == [made.parent]
+    assert list(made.parent.iterdir()) == [made]
 
 
 @pytest.mark.slow

@@ -66,9 +66,9 @@ class Observer:
     def avoid(self, node: int) -> None:
         """Do not ask this node: it is down or stopped."""
         self._down.add(node)
-        self._shown.pop(node, None)
 
     def allow(self, node: int) -> None:
+        """Ask it again; what it showed before says nothing of what it may show now."""
         self._shown.pop(node, None)
         self._down.discard(node)
 
