@@ -175,6 +175,13 @@ EDGES: list[tuple[str, Callable[[], Story], dict[Anomaly, int], list[str]]] = [
         {Anomaly.DIVERGED: 1},
         ["the leader epoch falls from 3 at offset 1 to 2 at 3"],
     ),
+    # -- readers ---------------------------------------------------------------------------------
+    (
+        "a refused record stands in the log with other bytes",
+        lambda: Story().send(0).refuse(0).read(0, 0, by="final", digest="x").end(0, 1),
+        {Anomaly.PHANTOM: 1, Anomaly.RESURRECTED: 1},
+        ["offset 0 holds p:0 with digest x, not d as was sent", "p:0 was refused; offset 0"],
+    ),
 ]
 
 
