@@ -6,9 +6,9 @@ Owns the bounds on its time and memory.
 
     python scripts/trial.py COPY
 
-It reads {"module": path below src, "tests": a file, "first": its tests that go before the others,
-"seconds_max": 20} a line, and answers {"noticed": what failed first}, or {"noticed": null,
-"seconds": of processor time, "ran": the tests, "files": of the copy that they import or read}, or
+It reads {"module": path below src, "tests": a file, "first": its tests that go before the rest,
+"seconds_max": of each test} a line. It answers {"noticed": what failed first}, {"noticed": null,
+"seconds": of processor time, "ran": tests, "files": of the copy that they import or read}, or
 {"error": why nothing can be said}.
 """
 
@@ -41,6 +41,7 @@ POLL_S: Final = 0.002
 # Trials run where others work, too: what takes long is told by the processor's time. The clock's
 # is for what waits for ever.
 WAITING: Final = 20  # times the processor's
+ALL_TESTS: Final = 5  # times what one may take
 TEST_WAITING_S: Final = 30
 SHARED: Final = ("confluent_kafka.admin", "hypothesis.strategies", "msgspec", "sqlalchemy")
 OPTIONS: Final = (
@@ -62,6 +63,7 @@ class Trials:
         self._place: dict[str, int] = {}
         self._ran: list[str] = []
         self._noticed: str | None = None
+        self._seconds_max = 0.0
         self._opened: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
@@ -80,7 +82,7 @@ class Trials:
                     if child == 0:
                         self._begin(session, task, os.dup(output.fileno()), os.dup(told.fileno()))
                         return
-                    answer = _answer(child, task["seconds_max"], output, told)
+                    answer = _answer(child, ALL_TESTS * task["seconds_max"], output, told)
             self._answers.write(json.dumps(answer) + "\n")
             self._answers.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -89,7 +91,9 @@ class Trials:
     def _begin(self, session: pytest.Session, task: dict[str, Any], output: int, told: int) -> None:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
-        whole = math.ceil(task["seconds_max"])
+        self._seconds_max = task["seconds_max"]
+        signal.signal(signal.SIGPROF, lambda *_: self._end(ENDLESS))
+        whole = math.ceil(ALL_TESTS * self._seconds_max)
         resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 5))
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -107,6 +111,14 @@ class Trials:
         items.sort(key=lambda item: self._place.get(item.nodeid, len(self._place)))
         self._ran = [item.nodeid for item in items]
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Any:
+        signal.setitimer(signal.ITIMER_PROF, self._seconds_max)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed and self._noticed is None:
             self._noticed = NOT_IMPORTED
@@ -118,11 +130,16 @@ class Trials:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         if self._told is not None:
-            shown: dict[str, Any] = {"noticed": self._noticed}
-            if self._noticed is None:
-                shown |= {"ran": self._ran, "files": self._files()}
-            os.write(self._told, json.dumps(shown).encode())
-            os._exit(exitstatus)
+            self._end(self._noticed, exitstatus)
+
+    def _end(self, noticed: str | None, exitstatus: int = PASSED) -> None:
+        """Be a child that has nothing more to do."""
+        assert self._told is not None
+        shown: dict[str, Any] = {"noticed": noticed}
+        if noticed is None:
+            shown |= {"ran": self._ran, "files": self._files()}
+        os.write(self._told, json.dumps(shown).encode())
+        os._exit(exitstatus)
 
     def _files(self) -> list[str]:
         """Return what was imported or read, by the paths in the copy."""
