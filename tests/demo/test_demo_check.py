@@ -24,6 +24,9 @@ from holdfast.judge.history import (
     Acknowledged,
     Delivered,
     Event,
+    Fault,
+    IsrChange,
+    LeaderChange,
     ReadEnd,
     Refused,
     Send,
@@ -32,7 +35,8 @@ from holdfast.judge.history import (
 )
 from holdfast.lab.demo.check import READER, check_demo
 from holdfast.lab.demo.events import line_record, payment, payment_record
-from holdfast.lab.demo.plan import DemoPlan
+from holdfast.lab.demo.plan import DemoPlan, Places
+from holdfast.lab.demo.report import report_data
 from holdfast.lab.demo.user_file import LinesDigest
 from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Exit, FolderError, Journal
 from holdfast.lab.report import Check, Table
@@ -669,3 +673,23 @@ def test_the_command_says_pass_fail_or_why_not(
 def test_a_demo_that_can_not_be_run_says_so(arguments: list[str], tmp_path: Path) -> None:
     output = [] if "--output" in arguments else ["--output", str(tmp_path / "run")]
     assert cli.run(["demo", *arguments, *output]) == 2
+
+
+def test_why_a_partition_stood_still_is_in_the_report(payments_run: Path) -> None:
+    """Method: an event waits for an ISR that names a node that is gone."""
+    place: dict[str, Any] = {"topic": "payments", "partition": 0}
+    stamp: dict[str, Any] = {"wall_ms": 0, "process": "lab"}
+    events = [
+        LeaderChange(at_ms=900.0, **stamp, **place, leader=0, epoch=0),
+        IsrChange(at_ms=901.0, **stamp, **place, isr=(0, 1), replicas=(0, 1)),
+        Fault(at_ms=902.0, **stamp, action="KILL", node=1),
+        Send(at_ms=1000.0, **stamp, **place, id="producer:999", digest="d", size=1),
+        Fault(at_ms=1500.0, **stamp, action="start", node=1),
+    ]
+    (payments_run / HISTORY / "lab.jsonl").write_text("".join(map(encode_event, events)))
+    seal(payments_run)
+    verdict = check_demo(payments_run)
+    (still,) = verdict.still
+    assert (still.begin_ms, still.end_ms, still.absent) == (1000.0, 1500.0, ((1, "KILL"),))
+    (part,) = report_data(Places(payments_run), verdict, "holdfast demo").parts
+    assert part.still == verdict.still

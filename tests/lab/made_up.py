@@ -22,6 +22,7 @@ from holdfast.judge.history import (
     Send,
 )
 from holdfast.lab.report import Check, Lag, PartReport, ReportData, Table
+from holdfast.lab.report.standstill import Standstill, Standstills
 
 BEGIN_MS, KILLED_MS, SESSION_MS, STARTED_MS, END_MS = 1000.0, 5000.0, 8000.0, 9000.0, 14000.0
 WALL_MS = 1_700_000_000_000
@@ -46,9 +47,20 @@ class MadeUp:
     def evidence(self) -> Evidence:
         return judge(sorted(self.events, key=lambda event: event.at_ms))
 
+    def still(self) -> tuple[Standstill, ...]:
+        """Where partitions with a leader stand still."""
+        found = Standstills()
+        for event in sorted(self.events, key=lambda event: event.at_ms):
+            found.feed(event)
+        return found.finish(max(event.at_ms for event in self.events))
+
 
 @cache
-def run(*, lost: int = 0, pause_ms: float = 40.0, isr_at_kill: bool = True) -> Evidence:
+def run(*, lost: int = 0) -> Evidence:
+    return story(lost=lost).evidence()
+
+
+def story(*, lost: int = 0, pause_ms: float = 40.0, isr_at_kill: bool = True) -> MadeUp:
     """Build the history; so many of P1's events, acknowledged just before the kill, are lost.
 
     `isr_at_kill`: the ISR still names the dead node until the session's end.
@@ -60,7 +72,7 @@ def run(*, lost: int = 0, pause_ms: float = 40.0, isr_at_kill: bool = True) -> E
     for partition, replicas in REPLICAS.items():
         _metadata(story, partition, replicas, SESSION_MS if isr_at_kill else KILLED_MS)
         _traffic(story, partition, replicas, lost if partition == 1 else 0, pause_ms)
-    return story.evidence()
+    return story
 
 
 def _metadata(story: MadeUp, partition: int, replicas: tuple[int, ...], shrunk_ms: float) -> None:
@@ -119,6 +131,7 @@ def report(*, lost: int = 0) -> ReportData:
                 headline="All is well.",
                 kept=not lost,
                 evidence=run(lost=lost),
+                still=story(lost=lost).still(),
                 checks=[
                     Check(name="1 is down", expected="leader 2", seen="leader none", kept=False),
                     Check(name="1 is back", expected="<whole>", seen="whole", kept=True),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.lab import made_up
 
 from holdfast import cli
 from holdfast.judge.history import encode_event
@@ -21,6 +22,8 @@ from holdfast.judge.series import PARTITIONS_MAX
 from holdfast.lab import folders
 from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Journal, write_manifest
 from holdfast.lab.parameters import Parameters
+from holdfast.lab.prove import judge_again
+from holdfast.lab.prove_report import report_of
 from holdfast.lab.report import Check, Table
 from holdfast.lab.scenario import load_scenario
 from holdfast.testing.histories import Story
@@ -443,3 +446,14 @@ def test_more_partitions_than_the_judge_holds_decide_nothing(
     folder = write_run(tmp_path / "run", {MAIN: story}, control=False)
     code, said = checked(folder, capsys)
     assert (code, "holds 4096 partitions" in said) == (2, True), said
+
+
+def test_why_a_partition_stood_still_is_in_the_report_of_a_folder(tmp_path: Path) -> None:
+    """Goal: what the history shows comes to the report. Method: a history in which one stands."""
+    story = made_up.story()
+    told = Story()
+    told.events = sorted(story.events, key=lambda event: event.at_ms)
+    outcome = judge_again(write_run(tmp_path / "run", {MAIN: told}))
+    (result,) = outcome.results
+    assert result.still == story.still() != ()
+    assert report_of(outcome, None, "holdfast prove").parts[0].still == result.still

@@ -25,12 +25,12 @@ from holdfast.lab.report.cluster_charts import LANES_MAX, cluster_state, strip
 from holdfast.lab.report.drawing import LAYOUTS, Drawing, Frame, Label, Lanes, beside, fitted
 from holdfast.lab.report.marks import marks_of, moment_of, not_marked
 from holdfast.lab.report.scene import Scene
-from holdfast.lab.report.standstill import standstills, where, why
+from holdfast.lab.report.standstill import explained, where, why
 from holdfast.lab.report.views import broken_on_purpose, scene_of
 
 
 def scene(evidence: Evidence, lag: Lag | None = None) -> Scene:
-    return scene_of(evidence, SETTINGS, lag, {"lost"})
+    return scene_of(evidence, lag, {"lost"})
 
 
 # -- axes --------------------------------------------------------------------------------------
@@ -182,73 +182,105 @@ def test_what_lies_apart_is_marked_apart() -> None:
 
 
 def test_a_partition_whose_isr_names_the_dead_stands_still_and_the_report_says_why() -> None:
-    (found,) = standstills(made_up.run(), SETTINGS)
+    (found,) = made_up.story().still()
     assert found.partition == ("foo", 0)  # P1 has no leader, P2 no replica on the dead node
     assert (found.leader, found.absent) == (0, ((1, "KILL"),))
-    assert found.begin_ms == pytest.approx(KILLED_MS, abs=101)
-    assert found.end_ms == pytest.approx(SESSION_MS, abs=101)
+    assert found.begin_ms == KILLED_MS + 20  # the first event that was sent into the silence
+    assert found.end_ms == SESSION_MS + 1  # the ISR has shrunk
     assert where(found, "P0", BEGIN_MS) == (
-        "P0: led by node 0, nothing acknowledged from 4.0 to 7.0 s (3.00 s), while the ISR named "
+        "P0: led by node 0, nothing acknowledged from 4.0 to 7.0 s (2.98 s), while the ISR named "
         "node 1, which had been killed."
     )
+    assert explained([found], SETTINGS) == [found]
     assert "broker.session.timeout.ms, here 3.00 s" in why(SETTINGS)
     assert "high watermark waits" in why(SETTINGS)
 
 
-@pytest.mark.parametrize(
-    ("settings", "evidence"),
-    [
-        ({**SETTINGS, "acks": "1"}, made_up.run()),
-        ({}, made_up.run()),
-        (SETTINGS, made_up.run(isr_at_kill=False)),
-    ],
-    ids=["acks=1", "nobody knows", "the ISR has shrunk at once"],
-)
-def test_where_another_reason_holds_nothing_is_explained(
-    settings: dict[str, str], evidence: Evidence
-) -> None:
-    assert standstills(evidence, settings) == []
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_long_run_says_as_much_as_a_short_one(hours: int) -> None:
+    """Method: hours of quiet before or after it, so that the points of the charts are wide."""
+    story = made_up.story()
+    far_ms = BEGIN_MS + hours * 3_600_000
+    story.of(Send, far_ms, 2, process="far", id="far:0", digest="d", size=1)
+    assert story.evidence().point_ms > SESSION_MS - KILLED_MS
+    assert story.still() == made_up.story().still()
+
+
+@pytest.mark.parametrize("settings", [{**SETTINGS, "acks": "1"}, {}], ids=["acks=1", "unknown"])
+def test_where_nobody_waits_for_the_dead_nothing_is_explained(settings: dict[str, str]) -> None:
+    assert not explained(made_up.story().still(), settings)
+
+
+def test_where_the_isr_shrinks_at_once_nothing_stands_still() -> None:
+    assert made_up.story(isr_at_kill=False).still() == ()
+
+
+def acknowledge(story: MadeUp, *moments: float) -> None:
+    """Let another client's events to P0 be acknowledged then."""
+    for number, at_ms in enumerate(moments):
+        story.of(Acknowledged, at_ms, 0, process="a", id=f"a:{number}", offset=10_000 + number)
 
 
 def test_a_partition_that_goes_on_does_not_stand_still() -> None:
-    evidence = made_up.run()
-    going_on = {("foo", partition): 50.0 for partition in range(3)}
-    points = tuple(replace(each, acknowledged=going_on) for each in evidence.points)
-    assert standstills(replace(evidence, points=points), SETTINGS) == []
+    story = made_up.story()
+    acknowledge(story, *range(int(KILLED_MS), int(SESSION_MS), 250))
+    assert story.still() == ()
 
 
 def test_a_standstill_that_one_client_breaks_with_acks_1_is_two() -> None:
-    evidence = made_up.run()
-    middle = (KILLED_MS + SESSION_MS) / 2
-    points = tuple(
-        replace(each, acknowledged={**each.acknowledged, ("foo", 0): 10.0})
-        if abs(each.at_ms - middle) <= 50
-        else each
-        for each in evidence.points
-    )
-    found = standstills(replace(evidence, points=points), SETTINGS)
-    assert [each.partition for each in found] == [("foo", 0)] * 2
-    assert found[0].end_ms < found[1].begin_ms
-    assert found[1].end_ms == pytest.approx(SESSION_MS, abs=101)
+    story = made_up.story()
+    middle_ms = (KILLED_MS + SESSION_MS) / 2
+    acknowledge(story, middle_ms)
+    first, second = story.still()
+    assert (first.partition, second.partition) == (("foo", 0), ("foo", 0))
+    assert first.end_ms == middle_ms
+    assert middle_ms < second.begin_ms <= middle_ms + 40
+    assert second.end_ms == SESSION_MS + 1
 
 
 def test_a_partition_to_which_nobody_writes_does_not_stand_still() -> None:
-    evidence = made_up.run()
-    others = tuple(
-        replace(each, acknowledged={("foo", 2): 50.0}) if each.acknowledged else each
-        for each in evidence.points
-    )
-    assert standstills(replace(evidence, points=others), SETTINGS) == []
+    story = made_up.story()
+    story.events = [
+        event for event in story.events if not (isinstance(event, Send) and event.partition == 0)
+    ]
+    assert story.still() == ()
 
 
-def test_a_standstill_ends_when_the_dead_is_back() -> None:
-    evidence = made_up.run()
-    killed, started = evidence.timeline.faults
+def test_whoever_is_answered_at_once_and_sends_seldom_does_not_wait() -> None:
+    story = made_up.story()
+    story.events = [
+        event
+        for event in story.events
+        if not (isinstance(event, Send | Acknowledged) and event.partition == 0)
+    ]
+    for number in range(6):
+        at_ms = KILLED_MS + 100 + 500 * number
+        story.of(Send, at_ms, 0, process="s", id=f"s:{number}", digest="d", size=1)
+        story.of(Acknowledged, at_ms + 3, 0, process="s", id=f"s:{number}", offset=number)
+    assert story.still() == ()
+
+
+@pytest.mark.parametrize("action", ["start", "CONT"])
+def test_a_standstill_ends_when_the_dead_is_back(action: str) -> None:
+    story = made_up.story()
     back_ms = KILLED_MS + 1000
-    faults = [killed, Fault(at_ms=back_ms, wall_ms=1, process="lab", action="start", node=1)]
-    timeline = replace(evidence.timeline, faults=[*faults, started])
-    (found,) = standstills(replace(evidence, timeline=timeline), SETTINGS)
-    assert found.end_ms == pytest.approx(back_ms, abs=101)
+    story.add(Fault, back_ms, "lab", action=action, node=1)
+    (found,) = story.still()
+    assert found.end_ms == back_ms
+
+
+def test_a_standstill_that_nothing_ends_lasts_as_long_as_the_run() -> None:
+    story = made_up.story()
+    story.events = [event for event in story.events if event.at_ms <= SESSION_MS - 500]
+    (found,) = story.still()
+    assert found.end_ms == max(event.at_ms for event in story.events)
+
+
+def test_a_standstill_ends_with_its_leader() -> None:
+    story = made_up.story()
+    story.add(Fault, SESSION_MS - 1000, "lab", action="KILL", node=0)
+    (found,) = story.still()
+    assert (found.leader, found.end_ms) == (0, SESSION_MS - 1000)
 
 
 # -- words and lanes ---------------------------------------------------------------------------

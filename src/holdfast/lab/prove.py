@@ -17,7 +17,7 @@ from holdfast.clients.admin import AdminError
 from holdfast.clients.driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.checker import Evidence
-from holdfast.judge.history import HistoryError
+from holdfast.judge.history import Event, HistoryError
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import Recoveries, expired_check, lost_check
 from holdfast.lab.evidence import evidence_of, history_files
@@ -36,6 +36,7 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove_report import report_of
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.page import write_report
+from holdfast.lab.report.standstill import Standstill, Standstills
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario, load_scenario
 
@@ -54,6 +55,7 @@ class PartResult:
     tables: tuple[Table, ...]
     broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
     history: Path
+    still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
 
     @property
@@ -261,8 +263,13 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
     paths = history_files(directory / HISTORY)
-    recoveries = Recoveries()
-    evidence = evidence_of(paths, recoveries.feed)
+    recoveries, standstills = Recoveries(), Standstills()
+
+    def also(event: Event) -> None:
+        recoveries.feed(event)
+        standstills.feed(event)
+
+    evidence = evidence_of(paths, also)
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
@@ -277,6 +284,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         tables=tuple(each for each in (*recorded.tables, table) if each is not None),
         broken=evidence.judgement.broken(base.promise.forbids),
         history=directory / HISTORY,
+        still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
     )
 

@@ -34,6 +34,7 @@ def _part(result: PartResult) -> PartReport:
         control=_control(result),
         as_it_must=result.as_it_must,
         evidence=result.evidence,
+        still=result.still,
         checks=result.checks,
         tables=result.tables,
         settings=result.parameters.shown(),

@@ -28,6 +28,7 @@ from holdfast.lab.journal import (
     read_manifest,
 )
 from holdfast.lab.report import Check, Table
+from holdfast.lab.report.standstill import Standstill, Standstills
 
 READER = "final"  # the process that reads everything back at the end of a run
 UNREAD = "the log was not read to its end"
@@ -46,6 +47,7 @@ class DemoVerdict:
     tables: tuple[Table, ...]
     undecided: str | None  # why nothing is proven even if nothing was seen broken
     broke_off: str | None  # None: the run came to its end
+    still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
 
     @property
     def promise(self) -> Promise:
@@ -129,7 +131,7 @@ def check_demo(directory: Path, password: str | None = None) -> DemoVerdict:
     if (directory / JOURNAL).exists():
         recorded = read_journal(directory, places.manifest)
     try:
-        evidence, log = _judge(places)
+        evidence, log, still = _judge(places)
         decided = evidence.judgement.decided and log.ends.keys() == set(range(plan.partitions))
         whole = decided and recorded.broke_off is None
         checks = [_log_check(evidence, plan, whole=whole, decided=decided)]
@@ -151,6 +153,7 @@ def check_demo(directory: Path, password: str | None = None) -> DemoVerdict:
         or (None if decided else _why_undecided(evidence))
         or found.unreadable,
         broke_off=recorded.broke_off,
+        still=still,
     )
 
 
@@ -161,13 +164,19 @@ def _why_undecided(evidence: Evidence) -> str:
     return judgement.undecided[0] if is_read and judgement.undecided else UNREAD
 
 
-def _judge(places: Places) -> tuple[Evidence, Log]:
-    """One pass over the history, for the judge and for the log's content."""
+def _judge(places: Places) -> tuple[Evidence, Log, tuple[Standstill, ...]]:
+    """One pass over the history, for the judge, for the log's content and for the report."""
     files = history_files(places.history)
     if not files:
         raise FolderError(f"There is no history in {places.history}.")
-    log = Log()
-    return evidence_of(files, log.feed), log
+    log, standstills = Log(), Standstills()
+
+    def also(event: Event) -> None:
+        log.feed(event)
+        standstills.feed(event)
+
+    evidence = evidence_of(files, also)
+    return evidence, log, standstills.finish(evidence.timeline.end_ms)
 
 
 def _sent(places: Places) -> Digests:

@@ -44,6 +44,7 @@ def report_data(places: Places, verdict: DemoVerdict, command: str) -> ReportDat
                 also_broken="SIGKILL of the Spark driver" if _driver_killed(verdict) else "",
                 text=_table_text(plan),
                 evidence=verdict.evidence,
+                still=verdict.still,
                 checks=verdict.checks,
                 lag=lag(places, verdict),
                 tables=verdict.tables,

@@ -7,13 +7,11 @@ does, when it has lagged for too long; until then the high watermark stands stil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.judge.checker import Evidence
-from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange
-from holdfast.judge.series import Point
-from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, Timeline, TopicPartition
+from holdfast.judge.history import Acknowledged, Event, Fault, IsrChange, LeaderChange, Send
+from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
 from holdfast.lab.report.scales import duration
 
 SHORT_MS = 300.0  # a standstill as short as that is not worth a word
@@ -25,6 +23,8 @@ LAG = "replica.lag.time.max.ms"
 class Standstill:
     """[begin_ms, end_ms) in which `leader` led `partition`, and nothing was acknowledged there.
 
+    It begins with the first event that was sent for which nobody had an answer.
+
     `absent`: those of the ISR that were down, each with what was done to it.
     """
 
@@ -35,85 +35,100 @@ class Standstill:
     absent: tuple[tuple[int, str], ...]
 
 
-def standstills(evidence: Evidence, settings: Mapping[str, str]) -> list[Standstill]:
-    """All of them, in the order of time; none unless acks=all."""
-    if settings.get("acks") != "all":
-        return []
-    found = []
-    for partition in evidence.timeline.partitions:
-        if not any(partition in point.acknowledged for point in evidence.points):
-            continue  # nobody writes there
-        for begin_ms, end_ms, leader, absent in _hindered(evidence.timeline, partition):
-            found += [
-                Standstill(
-                    partition=partition,
-                    begin_ms=silent_ms,
-                    end_ms=again_ms,
-                    leader=leader,
-                    absent=absent,
-                )
-                for silent_ms, again_ms in _silences(
-                    evidence.points, evidence.point_ms, partition, begin_ms, end_ms
-                )
-            ]
-    return sorted(found, key=lambda each: (each.begin_ms, each.partition))
+State = tuple[int, tuple[tuple[int, str], ...]]  # a leader, and who of its ISR is down
 
 
-def _hindered(
-    timeline: Timeline, partition: TopicPartition
-) -> Iterator[tuple[float, float, int, tuple[tuple[int, str], ...]]]:
-    """Stretches in which the leader is alive and the ISR names a node that is not."""
-    events: list[Event] = [
-        *timeline.leaders.get(partition, ()),
-        *timeline.isrs.get(partition, ()),
-        *timeline.faults,
-    ]
-    leader, isr = -1, frozenset[int]()
-    down: dict[int, str] = {}
-    since: float | None = None
-    state: tuple[int, tuple[tuple[int, str], ...]] = (-1, ())
-    for event in [*sorted(events, key=lambda each: each.at_ms), None]:
-        at_ms = timeline.end_ms if event is None else event.at_ms
-        if isinstance(event, LeaderChange):
-            leader = event.leader
+@dataclass(slots=True)
+class _Stretch:
+    """A time in which a leader is alive and its ISR names nodes that are not."""
+
+    state: State
+    silent_ms: float | None = None  # since when somebody has waited for an acknowledgement
+
+
+class Standstills:
+    """Finds all standstills. Fed with a whole history in the order of its clock, however long."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[TopicPartition, int] = {}
+        self._isrs: dict[TopicPartition, frozenset[int]] = {}
+        self._down: dict[int, str] = {}
+        self._hindered: dict[TopicPartition, _Stretch] = {}
+        self._found: list[Standstill] = []
+
+    def feed(self, event: Event) -> None:
+        kind = type(event)
+        if kind is Send or kind is Acknowledged:
+            if self._hindered:
+                self._take(event)  # type: ignore[arg-type]
+        elif isinstance(event, LeaderChange):
+            partition = (event.topic, event.partition)
+            self._leaders[partition] = event.leader
+            self._look(partition, event.at_ms)
         elif isinstance(event, IsrChange):
-            isr = frozenset(event.isr)
+            partition = (event.topic, event.partition)
+            self._isrs[partition] = frozenset(event.isr)
+            self._look(partition, event.at_ms)
         elif isinstance(event, Fault):
             if event.action in DOWN_ACTIONS:
-                down[event.node] = event.action
+                self._down[event.node] = event.action
             elif event.action in UP_ACTIONS:
-                down.pop(event.node, None)
-        absent = tuple((node, down[node]) for node in sorted(isr & down.keys()))
-        hindered = leader >= 0 and leader not in down and bool(absent)
-        now = (leader, absent) if hindered else (-1, ())
-        if event is not None and now == state:
-            continue
-        if since is not None and at_ms > since:
-            yield since, at_ms, *state
-        since, state = (at_ms if hindered else None), now
+                self._down.pop(event.node, None)
+            for partition in self._leaders:
+                self._look(partition, event.at_ms)
+
+    def finish(self, end_ms: float) -> tuple[Standstill, ...]:
+        """Return all of them, in the order of time; the history ends here."""
+        for partition in list(self._hindered):
+            self._close(partition, end_ms)
+        return tuple(sorted(self._found, key=lambda each: (each.begin_ms, each.partition)))
+
+    def _take(self, event: Send | Acknowledged) -> None:
+        partition = (event.topic, event.partition)
+        stretch = self._hindered.get(partition)
+        if stretch is None:
+            return
+        if isinstance(event, Acknowledged):
+            self._say(partition, stretch, event.at_ms)
+            stretch.silent_ms = None
+        elif stretch.silent_ms is None:
+            stretch.silent_ms = event.at_ms
+
+    def _look(self, partition: TopicPartition, at_ms: float) -> None:
+        """Begin or end a stretch where leader, ISR and the dead are not what they were."""
+        state = self._state(partition)
+        stretch = self._hindered.get(partition)
+        if stretch is not None and stretch.state != state:
+            self._close(partition, at_ms)
+            stretch = None
+        if stretch is None and state is not None:
+            self._hindered[partition] = _Stretch(state)
+
+    def _state(self, partition: TopicPartition) -> State | None:
+        leader = self._leaders.get(partition, -1)
+        isr = self._isrs.get(partition, frozenset())
+        absent = tuple((node, self._down[node]) for node in sorted(isr & self._down.keys()))
+        return (leader, absent) if leader >= 0 and leader not in self._down and absent else None
+
+    def _close(self, partition: TopicPartition, at_ms: float) -> None:
+        self._say(partition, self._hindered.pop(partition), at_ms)
+
+    def _say(self, partition: TopicPartition, stretch: _Stretch, at_ms: float) -> None:
+        """Note a silence that ends, if it was a long one."""
+        begin_ms = stretch.silent_ms
+        if begin_ms is None or at_ms - begin_ms < SHORT_MS:
+            return
+        leader, absent = stretch.state
+        self._found.append(
+            Standstill(
+                partition=partition, begin_ms=begin_ms, end_ms=at_ms, leader=leader, absent=absent
+            )
+        )
 
 
-def _silences(
-    points: Sequence[Point],
-    width_ms: float,
-    partition: TopicPartition,
-    begin_ms: float,
-    end_ms: float,
-) -> Iterator[tuple[float, float]]:
-    """Yield every long stretch in there in which events were sent and none was acknowledged."""
-    since = until = begin_ms
-    sent = 0.0
-    for point in points:
-        first, last = point.at_ms - width_ms / 2, point.at_ms + width_ms / 2
-        if begin_ms <= first and last <= end_ms and partition not in point.acknowledged:
-            since = first if not sent else since
-            until, sent = last, sent + point.sent
-            continue
-        if sent and until - since >= SHORT_MS:
-            yield since, until
-        sent = 0.0
-    if sent and until - since >= SHORT_MS:
-        yield since, until
+def explained(found: Sequence[Standstill], settings: Mapping[str, str]) -> Sequence[Standstill]:
+    """Return those that the dead explain: with fewer acks nobody waits for them."""
+    return found if settings.get("acks") == "all" else ()
 
 
 WORDS = {"KILL": "had been killed", "STOP": "had been stopped", "exit": "had left"}

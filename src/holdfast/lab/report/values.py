@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.judge.checker import Evidence
+from holdfast.lab.report.standstill import Standstill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class PartReport:
     text: str = ""  # what else is to be known, under the headline
     also_broken: str = ""  # on purpose, beside nodes: "SIGKILL of the Spark driver"
     evidence: Evidence | None = None
+    still: Sequence[Standstill] = ()
     checks: Sequence[Check] = ()
     lag: Lag | None = None
     tables: Sequence[Table] = ()

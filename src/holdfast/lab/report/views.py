@@ -17,7 +17,7 @@ from holdfast.lab.report.drawing import Frame
 from holdfast.lab.report.marks import marks_of, not_marked
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Scene
-from holdfast.lab.report.standstill import standstills, where, why
+from holdfast.lab.report.standstill import Standstill, explained, where, why
 from holdfast.lab.report.tables import (
     Found,
     Moment,
@@ -131,7 +131,8 @@ def part_views(data: ReportData) -> list[PartView]:
 
 def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]) -> PartView:
     part, judgement = view.report, evidence.judgement
-    scene = scene_of(evidence, part.settings, part.lag, forbidden)
+    still = explained(part.still, part.settings)
+    scene = scene_of(evidence, part.lag, forbidden, still)
     begin_ms = scene.frame.begin_ms
     return replace(
         view,
@@ -153,7 +154,10 @@ def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]
 
 
 def scene_of(
-    evidence: Evidence, settings: Mapping[str, str], lag: Lag | None, forbidden: Iterable[str]
+    evidence: Evidence,
+    lag: Lag | None,
+    forbidden: Iterable[str],
+    still: Sequence[Standstill] = (),
 ) -> Scene:
     """The time that all charts of a part share, and what is marked in all of them."""
     timeline = evidence.timeline
@@ -166,7 +170,7 @@ def scene_of(
         frame=frame,
         timeline=timeline,
         marks=marks_of(evidence.judgement, frame.end_ms - frame.begin_ms, forbidden),
-        standstills=standstills(evidence, settings),
+        standstills=still,
     )
 
 
