@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.judge.history import Acknowledged, Event, Fault, IsrChange, LeaderChange, Send
+from holdfast.judge.history import (
+    Acknowledged,
+    Delivered,
+    Event,
+    Fault,
+    IsrChange,
+    LeaderChange,
+    ReplicaBatch,
+    Send,
+)
 from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
 from holdfast.lab.report.scales import duration
 
@@ -58,6 +67,8 @@ class Standstills:
 
     def feed(self, event: Event) -> None:
         kind = type(event)
+        if kind is Delivered or kind is ReplicaBatch:
+            return  # by the million, and of no interest
         if kind is Send or kind is Acknowledged:
             if self._hindered:
                 self._take(event)  # type: ignore[arg-type]
