@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import cache_from_source
@@ -168,8 +168,8 @@ class Baseline:
 class Campaign:
     """Tries what is not known yet of each target, on so many copies at once.
 
-    A row holds for what its file of tests imports, `by`; for a survivor that is what all files of
-    the target import. So a new test ends what survivors' rows are worth, and no others'.
+    A row `holds` for what each file of tests that said it imports: the one that noticed, or all
+    those that did not. So a new test is asked of survivors alone, and nothing else is.
     """
 
     def __init__(
@@ -188,17 +188,22 @@ class Campaign:
         every = list(changes(target.module, text))
         baselines = self._baselines_of(target)
         holds = {test: self._fingerprint(one.files) for test, one in baselines.items()}
-        of_all = self._fingerprint(frozenset().union(*(one.files for one in baselines.values())))
-        keys = {change.key for change in every}
         known: dict[str, dict[str, Any]] = {}
+        passed: defaultdict[str, set[str]] = defaultdict(set)  # by key: who has not noticed it
         for row in self._results.rows:
-            if row["key"] in keys and row["holds"] == holds.get(row["by"], of_all):
+            held = {test for test, code in row["holds"].items() if holds.get(test) == code}
+            if row["noticed"] is None:
+                passed[row["key"]] |= held
+            elif held:
                 known[row["key"]] = row
-        self._caught.update(_catchers(known.values()))
+        for change in every:
+            if passed[change.key] >= holds.keys():
+                known[change.key] = {"key": change.key, "noticed": None}
         left = [change for change in every if change.key not in known]
-        self._say(f"{target.module}: {len(every)} changes, {len(known)} known")
-        for row in self._try(left, baselines):
-            self._results.add({**row, "holds": holds.get(row["by"], of_all)})
+        self._caught.update(_catchers(known.values()))
+        self._say(f"{target.module}: {len(every)} changes, {len(every) - len(left)} known")
+        for row in self._try(left, baselines, passed):
+            self._results.add({**row, "holds": {test: holds[test] for test in row["by"]}})
             known[row["key"]] = row
             if row["noticed"] is None:
                 self._say(f"  survived: {row['key']}")
@@ -229,7 +234,10 @@ class Campaign:
         return Baseline(files=frozenset(found["files"]), seconds_max=seconds_max)
 
     def _try(
-        self, left: Sequence[Change], baselines: dict[str, Baseline]
+        self,
+        left: Sequence[Change],
+        baselines: dict[str, Baseline],
+        passed: Mapping[str, set[str]],
     ) -> Iterator[dict[str, Any]]:
         free: SimpleQueue[Job] = SimpleQueue()
         for job in self._jobs:
@@ -238,7 +246,9 @@ class Campaign:
         def attempt(change: Change) -> dict[str, Any]:
             job = free.get()
             try:
-                row = self._attempt(job, change, baselines)
+                done = passed[change.key]
+                asked = {test: one for test, one in baselines.items() if test not in done}
+                row = self._attempt(job, change, asked)
             finally:
                 free.put(job)
             self._caught.update(_catchers([row]))
@@ -256,14 +266,14 @@ class Campaign:
                 ]
                 answer = job.attempt(change.module, test, caught, baselines[test].seconds_max)
                 if answer["noticed"] is not None:
-                    return {"key": change.key, "noticed": answer["noticed"], "by": test}
-        return {"key": change.key, "noticed": None, "by": None}
+                    return {"key": change.key, "noticed": answer["noticed"], "by": [test]}
+        return {"key": change.key, "noticed": None, "by": sorted(baselines)}
 
 
 def _catchers(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         if row["noticed"] is not None:
-            yield row["by"]
+            yield from row["by"]
             yield row["noticed"]
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from tests.judge.judge_stories import anomalies
+from tests.judge.judge_stories import anomalies, two
 
 from holdfast.judge.checker import Checker, Evidence, judge
 from holdfast.judge.history import Event, HistoryError, in_runs
@@ -181,6 +181,13 @@ EDGES: list[tuple[str, Callable[[], Story], dict[Anomaly, int], list[str]]] = [
         lambda: Story().send(0).refuse(0).read(0, 0, by="final", digest="x").end(0, 1),
         {Anomaly.PHANTOM: 1, Anomaly.RESURRECTED: 1},
         ["offset 0 holds p:0 with digest x, not d as was sent", "p:0 was refused; offset 0"],
+    ),
+    # -- replicas --------------------------------------------------------------------------------
+    (
+        "of two replicas that begin at one offset the one of the first node is named first",
+        lambda: two().final(0, 1).batch(2, 0, 1).batch(1, 0, 1, digest="c"),
+        {Anomaly.DIVERGED: 1},
+        ["offset 0: replicas 1 and 2 hold different bytes"],
     ),
 ]
 

@@ -135,7 +135,7 @@ def test_a_new_test_is_asked_of_survivors_alone(mutate: ModuleType, tmp_path: Pa
     (tmp_path / TESTS[1]).write_text(TOLD + NOTHING, encoding="utf-8")
     again = MadeUp({TESTS[1]: {"told": f"{TESTS[1]}::test_nothing"}})
     rows = run(mutate, tmp_path, again)
-    assert {function for function, _, _ in again.asked} == {"told"}
+    assert {(function, tests) for function, tests, _ in again.asked} == {("told", TESTS[1])}
     assert None not in rows.values()
 
     (tmp_path / TESTS[2]).write_text(NOTHING + NOTHING, encoding="utf-8")
