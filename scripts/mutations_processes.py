@@ -124,6 +124,39 @@ PROCESSES: tuple[Mutation, ...] = (
         'for each in value.split(",")[:1]]',
         tests=_TEST_CLOSING,
     ),
+    one(
+        "a read goes on where a replica was cut back",
+        "an end that is none",
+        "clients/replica_files.py",
+        "        return file.read(len(self._last)) == self._last\n",
+        "        return True\n",
+        tests=("tests/lab/test_lab_clients.py",),
+    ),
+    # -- what a run leaves behind ---------------------------------------------------------------
+    one(
+        "whoever was killed has left its processes",
+        "clients that send for ever",
+        "lab/guard.py",
+        "    end_marked(mark)\n",
+        "    assert mark\n",
+        tests=("tests/lab/test_lab_guard.py",),
+    ),
+    one(
+        "of old proofs the broken ones go, too",
+        "evidence is gone",
+        "lab/keeping.py",
+        'verdict.get("exit") == Exit.KEPT',
+        'verdict.get("exit") is not None',
+        tests=("tests/lab/test_lab_keeping.py",),
+    ),
+    one(
+        "the driver's arguments have the password",
+        "anybody can read it",
+        "lab/demo/spark.py",
+        "places.named(plan)",
+        "places.database(plan)",
+        tests=("tests/demo/test_demo_password.py",),
+    ),
     # -- what scenarios expect ------------------------------------------------------------------
     one(
         "a broker with an empty disk may lead",
