@@ -111,10 +111,11 @@ def test_what_is_read_before_it_was_sent_is_told_whatever_else_is_sent(behind: i
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_pieces_of_any_length_give_one_verdict(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_any_length_give_one_verdict(name: str) -> None:
     events = sorted(STORIES[name]().events, key=lambda event: event.at_ms)
     whole = judge(events)
-    for length in (1, 2, 3):
-        monkeypatch.setattr(reader_rules, "PIECE", length)
-        monkeypatch.setattr(partition, "STEPS_MAX", length)
-        assert judge(events) == whole
+    with pytest.MonkeyPatch.context() as patch:
+        for length in (1, 2, 3):
+            patch.setattr(reader_rules, "PIECE", length)
+            patch.setattr(partition, "STEPS_MAX", length)
+            assert judge(events) == whole
