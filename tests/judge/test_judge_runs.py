@@ -21,5 +21,5 @@ STORIES: dict[str, Callable[[], Story]] = {**MADE, **{row[0]: row[1] for row in 
 def test_runs_of_any_length_give_one_verdict(name: str) -> None:
     events = sorted(STORIES[name]().events, key=lambda event: event.at_ms)
     alone = judged(events, 1)
-    for length in (2, 3, 5, 8, len(events) + 1):
+    for length in (2, 3, len(events) + 1):
         assert judged(events, length) == alone, f"runs of {length}"
