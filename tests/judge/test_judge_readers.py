@@ -140,6 +140,23 @@ EDGES: list[tuple[str, Callable[[], Story], dict[Anomaly, int], list[str]]] = [
         {Anomaly.SKIPPED: 2},
         [f"a was not given offset {n}, and went on behind it" for n in (1, 3)],
     ),
+    (
+        "a reader that tells a timestamp once keeps it in evidence",
+        lambda: (
+            Story()
+            .send(0, timestamp=5)
+            .send(1)
+            .doubt(0)
+            .doubt(1)
+            .read(0, 0, timestamp=5)
+            .lead(1, 1)
+            .read(1, 1)
+            .read(1, 1, by="final")
+            .end(0, 2)
+        ),
+        {Anomaly.VANISHED: 1},
+        ["live read p:0 at offset 0; now nothing stands there"],
+    ),
 ]
 
 
