@@ -118,7 +118,7 @@ def test_the_active_controller_is_lost_and_clients_notice_nothing(
 
 def test_without_two_of_three_only_changes_of_metadata_stop() -> None:
     async def story(cluster: SimulatedCluster) -> None:
-        work = Workload(cluster)
+        work = Workload(cluster, pause_s=0.2)  # for a minute, and only that it goes on
         await work.start()
         await cluster.until(lambda: work.acknowledged > 20, "every producer has its id")
         first, second = cluster.controllers[:2]

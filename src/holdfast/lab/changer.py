@@ -17,7 +17,7 @@ from holdfast.lab.parameters import LabError
 
 TOPIC = "changes"
 KEY = "retention.ms"
-PAUSE_S = 0.02
+PAUSE_S = 0.05  # metadata may be changeable again for so long before it is seen
 # Longer than a broker tries to reach a controller: what ends a change is the cluster's own answer.
 ANSWER_S = 40.0
 UNDERWAY_MS = 50.0
