@@ -35,6 +35,10 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TRIAL: Final = ROOT / "scripts" / "trial.py"
 REASONS: Final = ROOT / "scripts" / "survivors.toml"
 COUNTS: Final = ROOT / "docs" / "design" / "mutation-counts.md"
+# Modules of the judge that take events in many at a time.
+TAKE_IN: Final = frozenset(
+    {"checker", "deliveries", "history", "partition", "reader_rules", "series"}
+)
 ANY: Final = "*"  # in place of a change: whatever survives in that function
 TOO_LONG: Final = 2  # of one test: times what all tests of its file take without a change
 SECONDS_MIN: Final = 3.0
@@ -57,11 +61,15 @@ class MutateError(Exception):
 def _targets() -> Iterator[Target]:
     # Not those that look for the judge's text: any change of it would fail them.
     found = (ROOT / "tests" / "judge").glob("test_*.py")
-    judge = tuple(
-        f"tests/judge/{path.name}" for path in sorted(found) if "mutants" not in path.name
-    )
+    judge = {
+        path.stem.removeprefix("test_judge_"): f"tests/judge/{path.name}" for path in sorted(found)
+    }
+    del judge["mutants"]
+    # How events are taken in is theirs, and not what is made of them.
+    taking_in = {judge.pop(name) for name in ("quick", "runs")}
     for path in sorted((ROOT / "src" / "holdfast" / "judge").glob("[a-z]*.py")):
-        yield Target(module=f"holdfast/judge/{path.name}", tests=judge)
+        more = taking_in if path.stem in TAKE_IN else set()
+        yield Target(module=f"holdfast/judge/{path.name}", tests=(*judge.values(), *sorted(more)))
     for name in ("aftermath", "closing", "wants"):
         every = sorted((ROOT / "tests" / "lab").glob(f"test_lab_{name}*.py"))
         yield Target(
