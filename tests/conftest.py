@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from tests.lanes import Lanes, cores
+
+import spark_classes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +28,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Lanes(config), "lanes")
-    os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).with_name("spark_conf")))
+    if "SPARK_CONF_DIR" not in os.environ:
+        os.environ |= spark_classes.for_tests()
     # Each of Spark's many Python processes imports numpy, which makes threads for nobody.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A shell's background job ignores SIGINT, and so would every process that a test interrupts.

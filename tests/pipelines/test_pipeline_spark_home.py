@@ -4,6 +4,7 @@ worker that says what it has imported.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
+import spark_classes
 from holdfast.pipelines.spark_home import _link, spark_home
 
 if TYPE_CHECKING:
@@ -59,3 +61,17 @@ def test_workers_import_what_is_installed(spark: SparkSession) -> None:
 
     (row,) = spark.range(1, numPartitions=1).mapInArrow(imported, "file string").collect()
     assert row.file == str(INSTALLED / "__init__.py")
+
+
+@pytest.mark.spark
+def test_classes_that_are_kept_are_taken(spark: SparkSession) -> None:
+    """Goal: the archive of `make test` serves: Java says nothing when it doesn't take it.
+
+    Method: what Java's process has mapped.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    process = Path("/proc", str(jvm.java.lang.ProcessHandle.current().pid()))
+    taken = str(spark_classes.ARCHIVE) in (process / "maps").read_text()
+    given = str(spark_classes.SETTINGS) in os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    assert taken == given, "it fits no longer: remove .venv/.classes"
