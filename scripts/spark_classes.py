@@ -95,8 +95,10 @@ def environment(properties: Path) -> dict[str, str]:
 
 
 def for_tests() -> dict[str, str]:
-    """Return the environment of tests, with the archive or without."""
-    return environment(SETTINGS) if SETTINGS.exists() else {"SPARK_CONF_DIR": str(CONF)}
+    """Return the environment of tests, with the archive of this very place or without."""
+    if SETTINGS.exists() and str(ARCHIVE) in SETTINGS.read_text():
+        return environment(SETTINGS)
+    return {"SPARK_CONF_DIR": str(CONF)}
 
 
 if __name__ == "__main__":
