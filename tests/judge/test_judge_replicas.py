@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.judge.judge_stories import anomalies, three, two
+from tests.judge.judge_stories import FUTURE_MS, anomalies, three, two
 from tests.judge.test_judge_edges import GONE, OPEN
 
 from holdfast.judge.checker import judge
@@ -166,6 +166,77 @@ EDGES: list[tuple[str, Callable[[], Story], dict[Anomaly, int], list[str]]] = [
         ),
         {},
         [],
+    ),
+    (
+        "retention by size was lifted at the moment at which what stands behind was sent",
+        lambda: (
+            two()
+            .retention(size=51)
+            .retention()
+            .send(2, skew=-1.0)
+            .ack(2, 2)
+            .final(1, 2, begin=1)
+            .batch(0, 1, 1, size=50)
+            .batch(0, 2, 2, size=50)
+        ),
+        {Anomaly.LOST: 1},
+        [NOT_ALLOWED],
+    ),
+    (
+        "of a batch that holds what nobody sent, nobody knows when that was",
+        lambda: (
+            Story()
+            .send(0, 2)
+            .ack(0, 0)
+            .ack(2, 2)
+            .retention(size=150)
+            .retention()
+            .final(9, 2, begin=1)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2, size=50)
+        ),
+        {Anomaly.PHANTOM: 1},
+        ["offset 1 holds p:9, which nobody sent here", OPEN.format(1, GONE)],
+    ),
+    (
+        "of a batch that holds what nobody acknowledged, nobody knows when that was sent",
+        lambda: (
+            Story()
+            .send(0, 1, 2)
+            .ack(0, 0)
+            .doubt(1)
+            .ack(2, 2)
+            .retention(size=150)
+            .retention()
+            .replica(0, 0, 3)
+            .batch(0, 0, 0)
+            .batch(0, 1, 1)
+            .batch(0, 2, 2, size=50)
+            .replica(1, 1, 3)
+            .batch(1, 1, 1)
+            .batch(1, 2, 2, size=50)
+        ),
+        {},
+        [NOT_READ, OPEN.format(1, "replicas begin later than another")],
+    ),
+    (
+        "a replica begins later, the first that it lacks is not due, and nobody reads to the end",
+        lambda: (
+            Story()
+            .send(0, timestamp=FUTURE_MS)
+            .send(1, 2, timestamp=1)
+            .ack(0, 0)
+            .ack(1, 1)
+            .ack(2, 2)
+            .retention(ms=0)
+            .replica(0, 0, 3)
+            .batch(0, 0, 1)
+            .batch(0, 2, 2)
+            .replica(1, 2, 3)
+            .batch(1, 2, 2)
+        ),
+        {Anomaly.DIVERGED: 1},
+        ["replica 1 begins at offset 2, the log at 0, and nothing allows that", NOT_READ],
     ),
 ]
 
