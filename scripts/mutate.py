@@ -199,6 +199,8 @@ class Campaign:
         known: dict[str, dict[str, Any]] = {}
         passed: defaultdict[str, set[str]] = defaultdict(set)  # by key: who has not noticed it
         for row in self._results.rows:
+            if not isinstance(row.get("holds"), dict):
+                continue  # of an older version of this
             held = {test for test, code in row["holds"].items() if holds.get(test) == code}
             if row["noticed"] is None:
                 passed[row["key"]] |= held
