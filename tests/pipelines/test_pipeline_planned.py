@@ -6,10 +6,13 @@ Method: checkpoints as Spark 4 writes them, by hand.
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
+from holdfast.pipelines import planned
 from holdfast.pipelines.offsets import Partition, Position, to_text
 from holdfast.pipelines.planned import (
     Checkpoint,
@@ -150,3 +153,13 @@ def test_a_path_may_end_with_a_slash_and_a_broken_entry_is_named(folder: Path) -
     words = r"holdfast \(.*\); the sink can't tell what its batches cover$"
     with pytest.raises(PlanError, match=words):
         Checkpoint(str(folder)).batch(1)
+
+
+def test_a_checkpoint_of_this_machine_needs_no_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.delitem(sys.modules, planned.__name__)
+    found = runpy.run_module(planned.__name__, run_name="planned", alter_sys=True)
+    (tmp_path / "metadata").write_text('{"id":"x"}')
+    assert found["Checkpoint"](str(tmp_path)).id() == "x"

@@ -99,3 +99,13 @@ def test_a_recipe_says_how_it_is_started(
     assert text.startswith(f"usage: python -m {module.__name__} [-h] --bootstrap-server ")
     assert f" {what} options: -h, --help " in text
     assert text.endswith(own)
+
+
+@pytest.mark.parametrize("module", [ledger, lines])
+def test_tables_are_there_for_others_who_have_no_spark(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.delitem(sys.modules, module.__name__)
+    found = runpy.run_module(module.__name__, run_name="tables")
+    assert found["metadata"].tables.keys() == module.metadata.tables.keys()
