@@ -20,10 +20,11 @@ KEEP = 2
 
 
 def proof(root: Path, second: int, code: object = 0, name: str = "one-broker-down") -> Path:
-    """Make the folder of a run that began in this second."""
+    """Make the folder of a run that began and ended in this second."""
     path = root / f"{name}-20260102-0304{second:02d}-77"
     (path / "main").mkdir(parents=True)
     (path / keeping.VERDICT).write_text(json.dumps({"exit": code}))
+    os.utime(path / keeping.VERDICT, (second, second))
     return path
 
 
@@ -39,6 +40,15 @@ def test_of_what_was_kept_the_newest_stay(tmp_path: Path) -> None:
     assert left(tmp_path) == new
     assert keeping.remove_old(tmp_path, KEEP) == []
     assert keeping.remove_old(tmp_path / "nothing", KEEP) == []
+
+
+def test_a_long_run_does_not_go_at_its_own_end(tmp_path: Path) -> None:
+    """Others began behind it and ended before it."""
+    long = proof(tmp_path, 1)
+    others = [proof(tmp_path, second) for second in (2, 3)]
+    os.utime(long / keeping.VERDICT, (4, 4))
+    assert keeping.remove_old(tmp_path, KEEP) == [others[0].name]
+    assert long.exists()
 
 
 def test_what_was_not_kept_stays(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from holdfast.lab.journal import Exit
 
 KEPT_MAX = 20
 VERDICT = "verdict.json"
-_NAME = re.compile(r"[a-z-]+-(\d{8}-\d{6})-(\d+)")
+_NAME = re.compile(r"[a-z-]+-\d{8}-\d{6}-\d+")
 _REMOVED = ".removed-"  # begins the name of what is being removed: half of it proves nothing
 
 
@@ -42,7 +42,7 @@ def remove_old(proofs: Path, keep: int = KEPT_MAX) -> list[str]:
             shutil.rmtree(left)
     found = sorted(_kept(proofs), reverse=True)
     gone = []
-    for _, _, path in reversed(found[keep:]):
+    for _, path in reversed(found[keep:]):
         aside = path.with_name(_REMOVED + path.name)
         with suppress(FileNotFoundError):  # as above
             path.rename(aside)
@@ -51,14 +51,17 @@ def remove_old(proofs: Path, keep: int = KEPT_MAX) -> list[str]:
     return gone
 
 
-def _kept(proofs: Path) -> Iterator[tuple[str, int, Path]]:
-    """Yield when, by which process and where: every run that was kept and that nobody uses."""
+def _kept(proofs: Path) -> Iterator[tuple[int, Path]]:
+    """Yield when it ended and where: every run that was kept and that nobody uses.
+
+    A name says when a run began: by that a long one would go at its own end, behind short ones.
+    """
     for path in proofs.iterdir():
-        named = _NAME.fullmatch(path.name)
-        if named is None or path.is_symlink() or not path.is_dir():
+        if not _NAME.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
             continue
         if _is_kept(path) and not _runs(path):
-            yield named[1], int(named[2]), path
+            with suppress(FileNotFoundError):  # as above
+                yield (path / VERDICT).stat().st_mtime_ns, path
 
 
 def _is_kept(path: Path) -> bool:
