@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +53,20 @@ def test_all_that_bears_the_mark_ends_and_nothing_else() -> None:
     finally:
         another.close()
     assert list(marked(another.environment[MARK])) == []
+
+
+def test_of_a_run_within_a_run_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a file in the folder where it is started keep its guard from its work."""
+    (tmp_path / "signal.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    outer = Guard()
+    with monkeypatch.context() as within:
+        within.setenv(MARK, outer.environment[MARK])
+        inner = Guard()
+    with started(inner.environment) as child:
+        outer.close()
+        inner.close()
+        assert list(marked(inner.environment[MARK])) == []
+        assert child.wait() == -signal.SIGKILL

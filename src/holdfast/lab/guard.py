@@ -33,12 +33,16 @@ class Guard:
         """Start it. OSError when that can't be done."""
         mark = uuid.uuid4().hex
         self.environment: Mapping[str, str] = {MARK: mark}  # for all that the run starts
+        # Of another run, which may have started this one, it bears no mark: it is still needed
+        # when that run's guard has ended this run's process. With -P no file of the folder that
+        # somebody stands in is taken for a module of Python's.
+        ours = {name: value for name, value in os.environ.items() if name != MARK}
         self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-            [sys.executable, "-m", "holdfast.lab.guard", mark],
+            [sys.executable, "-P", "-m", "holdfast.lab.guard", mark],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": python_path()},
+            env={**ours, "PYTHONPATH": python_path()},
             start_new_session=True,
         )
 
