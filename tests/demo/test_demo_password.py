@@ -88,7 +88,7 @@ def test_a_database_that_can_only_be_told_by_its_url_is_refused() -> None:
     assert "s3cret" not in str(refused.value)
     assert parted("mysql+pymysql://ann@db.example/ledger")[1] is None
     assert parted("sqlite:///a.db") == ("sqlite:///a.db", None)
-    with pytest.raises(LabError, match="--database nonsense"):
+    with pytest.raises(LabError, match="--database: it is no URL"):
         parted("nonsense")
 
 
@@ -105,3 +105,19 @@ def test_a_check_says_that_it_may_need_the_password(
     why = table.check_tables(database, plan, table.Model(whole=True)).unreadable
     assert why is not None
     assert "PGPASSWORD" not in why
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg//ann:s3cret@db/ledger",
+        "postgresql+psycopg://ann:s3cret@db:54x/ledger",
+        "nobody://ann:s3cret@db/ledger",
+        "postgresql+psycopg://ann@db/ledger?password=s3cret&password=s3cret",
+        "postgresql+psycopg://ann@db/ledger?sslpassword=s3cret",
+    ],
+)
+def test_a_password_that_can_not_be_parted_is_not_repeated(url: str) -> None:
+    with pytest.raises(LabError, match="--database") as refused:
+        parted(url)
+    assert "s3cret" not in str(refused.value)

@@ -19,13 +19,24 @@ CLIENTS = frozenset({"psycopg", "psycopg2"})  # those that know it
 
 
 def parted(database: str) -> tuple[str, str | None]:
-    """Return a URL without its password, and that. LabError: it is none, or can't do without."""
+    """Return a URL without its password, and that. LabError: it is none, or can't do without.
+
+    Of what can't be read as a URL nothing is repeated: any part of it may be the password.
+    """
     try:
         url = sql.make_url(database)
-    except SQLAlchemyError as error:
-        raise LabError(f"--database {database}: {error}") from error
+        driver = url.get_driver_name()
+    except (SQLAlchemyError, ValueError):
+        raise LabError(
+            "--database: it is no URL of a database, as postgresql+psycopg://user@host/name is."
+        ) from None
     said = url.query.get("password")
-    password = url.password or (said if isinstance(said, str) else None)
+    if isinstance(said, tuple) or "sslpassword" in url.query:
+        raise LabError(
+            "--database: it has two passwords, or that of a key, which would stand in the run's "
+            "files."
+        )
+    password = url.password or said
     if password is None:
         return database, None
     bare = sql.URL.create(
@@ -37,7 +48,7 @@ def parted(database: str) -> tuple[str, str | None]:
         query={name: value for name, value in url.query.items() if name != "password"},
     )
     text = bare.render_as_string(hide_password=False)
-    if url.get_driver_name() not in CLIENTS:
+    if driver not in CLIENTS:
         raise LabError(
             f"--database {text}: its password would stand in the run's files. Only "
             "postgresql+psycopg:// can be told it otherwise."
