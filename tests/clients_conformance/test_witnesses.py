@@ -123,6 +123,36 @@ def read_to_end(target: Target, topic: str, path: Path) -> Reading:
     return options
 
 
+def test_a_partition_that_never_tells_its_end_hides_no_other(
+    target: Target, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    """Partition 0 holds nothing, while its replicas are said to end at 1. It is not whole either.
+
+    Seen to fail: with all the time spent on the one that is asked first.
+    """
+    topic, path = new_topic(), tmp_path / "end.jsonl"
+    with Driver(target.bootstrap) as driver:
+        admin.place_topic(driver, topic, 2, target.brokers)
+    with Recorder(tmp_path / "sent.jsonl", "sent") as recorder:
+        client = RawProducer(target.bootstrap, topic, recorder)
+        assert isinstance(client.send(1, "k"), Acknowledged)
+        client.close()
+    options = Reading(
+        bootstrap=target.bootstrap,
+        topic=topic,
+        history=path,
+        process="end",
+        partitions=(0, 1),
+        ends=((0, 1), (1, 1)),
+        until_end=True,
+        timeout_s=4.0,
+    )
+    with Recorder(path, "end") as recorder:
+        assert not VerifiableConsumer(options, recorder).run()
+    assert [each.partition for each in events(path) if isinstance(each, Delivered)] == [1]
+    assert [each.partition for each in events(path) if isinstance(each, ReadEnd)] == [1]
+
+
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_what_was_sent_is_read_back_with_its_timestamps_and_headers(
     target: Target, new_topic: Callable[[], str], tmp_path: Path, kind: str

@@ -78,6 +78,7 @@ class VerifiableConsumer:
         self._next: dict[int, int] = {}
         self._at_eof: set[int] = set()
         self._lost: set[int] = set()  # partitions whose position the cluster no longer knows
+        self._untold: list[int] = []  # partitions of which the cluster never said where they end
         self._stopping = False
 
     def stop(self, *_: object) -> None:
@@ -96,15 +97,9 @@ class VerifiableConsumer:
         """Read. False: the end was not reached in time."""
         options = self._options
         deadline = time.monotonic() + options.timeout_s
-        for partition in options.partitions:
-            begin = self._find_begin(partition, deadline)
-            if begin is None:
-                return False
-            self._next[partition] = begin
-            # Where it begins was asked for, but for a read to wherever there is no more.
-            self._position(partition, begin, "beginning", told=not options.until_eof)
-        self._recorder.flush()
-        self._assign()
+        self._begin(deadline)
+        if self._untold and not options.until_end:
+            return False
         done = False
         while not self._stopping:
             for message in self._consumer.consume(BATCH, POLL_S):
@@ -117,17 +112,40 @@ class VerifiableConsumer:
                 if done or time.monotonic() >= deadline:
                     break
         self._consumer.close()
-        return done or not (options.until_end or options.until_eof)
+        return (done and not self._untold) or not (options.until_end or options.until_eof)
 
-    def _find_begin(self, partition: int, deadline: float) -> int | None:
-        """Where to begin. Under min ISR the end can't be asked for, so it is only when needed."""
-        if self._options.until_eof:
-            return 0
-        ends = self._ask_ends(partition, deadline)
-        if ends is None:
-            return None
-        self._ends[partition] = ends
-        return ends[0]
+    def _begin(self, deadline: float) -> None:
+        """Find where each partition begins, asking in turn those that have not told.
+
+        A read to the end asks for half of its time. Of who tells nothing no end is ever said; the
+        others are read all the same, for what is lost there must not stay unseen.
+        """
+        last = (time.monotonic() + deadline) / 2 if self._options.until_end else deadline
+        silent = list(self._options.partitions)
+        while silent and not self._stopping and time.monotonic() < last:
+            asked, silent = silent, []
+            for number, partition in enumerate(asked):
+                share_s = max(0.0, last - time.monotonic()) / (len(asked) - number)
+                if not self._has_begun(partition, time.monotonic() + share_s):
+                    silent.append(partition)
+        self._untold = silent
+        self._recorder.flush()
+        self._assign()
+
+    def _has_begun(self, partition: int, deadline: float) -> bool:
+        """Whether it is known where to begin. Under min ISR the end is asked for only if needed."""
+        begin = 0
+        if not self._options.until_eof:
+            ends = self._ask_ends(partition, deadline)
+            if ends is None:
+                return False
+            self._ends[partition] = ends
+            begin = ends[0]
+        self._next[partition] = begin
+        # Where it begins was asked for, but for a read to wherever there is no more.
+        told = not self._options.until_eof
+        self._position(partition, begin, "beginning", told=told)
+        return True
 
     def _assign(self) -> None:
         self._consumer.assign([self._at(number, self._next[number]) for number in self._next])
