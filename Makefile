@@ -60,11 +60,12 @@ test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \
 		$(BIN)/pytest -m apache $(ARGS)
 
-check: $(VENV)/.dev ## format, lint, types, imports
+check: $(VENV)/.dev ## format, lint, types, imports, dead code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 
 format: $(VENV)/.dev ## let ruff write what it can
 	$(BIN)/ruff check --fix .

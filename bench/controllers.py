@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from engines import ALERT, KAFKA, free_port
-from holdfast.clients.driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.cluster import LocalCluster, quorum
 from holdfast.cluster.plan import LOCAL_PROFILE
-from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from holdfast.wire.administration import AdminError, create_topic
 
 NAME = "SIGKILL of the active controller of three"
 CONTROLLERS = (100, 101, 102)
@@ -197,16 +197,16 @@ def _next(addresses: list[tuple[str, int]], before: quorum.QuorumState) -> bool:
 def _create(bootstrap: str, number: int, created: list[float]) -> None:
     """Create one topic, as often as it takes."""
     deadline = time.monotonic() + _BOUND_S
-    topic = CreatableTopic(name=f"after-{number}", num_partitions=1, replication_factor=1)
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    asked = create_topic(f"after-{number}", partitions=1, replication_factor=1, timeout_ms=30_000)
     while time.monotonic() < deadline:
         try:
             with Driver(bootstrap, timeout_s=35) as driver:
-                (result,) = driver.send(request).topics
+                driver.perform(asked)
         except DriverError:
             time.sleep(_POLL_S)
+        except AdminError:
             continue
-        if not result.error_code:
+        else:
             created.append(time.monotonic())
             return
 

@@ -15,15 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.clients.driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.cluster.local import LocalCluster
-from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from holdfast.wire.administration import AdminError, create_topic, delete_topic
 
 ROOT = Path(__file__).resolve().parent.parent
 KAFKA = str(ROOT / "scripts" / "apache" / "kafka.sh")
@@ -118,32 +112,23 @@ class Cluster:
         self.directory = directory / f"{self.name}-{self.brokers}"
 
     def create(self, topic: str, partitions: int) -> list[Target]:
-        configs = [CreatableTopicConfig(name="min.insync.replicas", value="2")]
-        request = CreateTopicsRequest(
-            timeout_ms=30000,
-            topics=[
-                CreatableTopic(
-                    name=topic,
-                    num_partitions=partitions,
-                    replication_factor=self.brokers,
-                    configs=configs if self.brokers > 2 else [],
-                )
-            ],
+        asked = create_topic(
+            topic,
+            partitions=partitions,
+            replication_factor=self.brokers,
+            configs={"min.insync.replicas": "2"} if self.brokers > 2 else None,
+            timeout_ms=30_000,
         )
         with Driver(self.bootstrap) as driver:
-            (result,) = driver.send(request).topics
-            if result.error_code:
-                code = ErrorCode(result.error_code).name
-                raise RuntimeError(f"{self.name}: {topic}: {code} {result.error_message}")
+            try:
+                driver.perform(asked)
+            except AdminError as error:
+                raise RuntimeError(f"{self.name}: {error}") from error
             return self._targets(driver, topic, partitions)
 
     def delete(self, topic: str) -> None:
         with Driver(self.bootstrap) as driver:
-            driver.send(
-                DeleteTopicsRequest(
-                    topics=[DeleteTopicState(name=topic)], topic_names=[topic], timeout_ms=30000
-                )
-            )
+            driver.send(delete_topic(topic, 30_000).message)
 
     def _targets(self, driver: Driver, topic: str, partitions: int) -> list[Target]:
         deadline = time.monotonic() + _START_S

@@ -18,7 +18,7 @@ from typing import cast
 
 from crc32c import crc32c
 
-PRODUCE, FETCH = 0, 1
+PRODUCE = 0  # whatever else comes is taken for a Fetch
 _BUFFER_BYTES = 64 * 1024
 _FRAME_BYTES_MAX = 100 * 1024 * 1024
 

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.checkpoints import MetaProperties, write_meta_properties
 from holdfast.log.directories import LogDirectories
@@ -23,15 +24,6 @@ from holdfast.wire.batch import Record, build_batch
 ROUNDS = 5
 VOLUME = 128 << 20
 READ_BYTES = 1 << 20
-
-
-class Intervals:
-    log_retention_check_interval_ms = 300_000
-    log_initial_task_delay_ms = 30_000
-    log_flush_offset_checkpoint_interval_ms = 60_000
-    log_flush_start_offset_checkpoint_interval_ms = 60_000
-    replica_high_watermark_checkpoint_interval_ms = 5_000
-    producer_id_expiration_ms = 86_400_000
 
 
 def measured(work: Callable[[], int]) -> tuple[float, float, int]:
@@ -90,10 +82,8 @@ async def bench(root: str) -> None:
     settings = TopicSettings()
     runtime.disk.make_directories(root)
     write_meta_properties(runtime.disk, root, properties)
-    directories = LogDirectories(
-        runtime, [root], node_id=1, cluster_id=None, intervals=Intervals(),
-        settings_for=lambda _: settings,
-    )  # fmt: skip
+    node = NodeSettings(node_id=1, log_dirs=(root,), metadata_log_dir="")
+    directories = LogDirectories(runtime, node, lambda _: settings)
     directories.load()
     print("CPU us of one operation: append to a bare file, to the log; read of 1 MB; of one batch")
     for number, size in enumerate((130, 1_000, 16_000, 100_000, 1_000_000)):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engines import ALERT, Apache, ApacheThree, HoldfastThree, free_port
-from holdfast.clients.driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages.produce import (
     PartitionProduceData,

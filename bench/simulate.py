@@ -17,9 +17,9 @@ import sys
 import time
 from dataclasses import dataclass
 
-from holdfast.testing.client import ClusterClient
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

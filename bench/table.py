@@ -41,6 +41,10 @@ def render(report: dict[str, Any]) -> str:
         for name, engines in sorted(measured.items(), key=lambda case: _standing(case[1])):
             lines += [_row(cells) for cells in _rows(name, engines)]
         lines += ["", _RATIOS, ""]
+        lines += [
+            f"Not warm when it was measured, so worse than it is: {each}."
+            for each in report.get("still_warming", ())
+        ]
     others = {name: engines for name, engines in cases.items() if name not in measured}
     if others:
         lines += [_row(["moment", "engine", "measured"]), _row(["--"] * 3)]
@@ -59,7 +63,7 @@ def _conditions(report: dict[str, Any]) -> str:
     return (
         f"{machine['cpus']} CPUs, Python {machine['python']}, load average before the run"
         f" {load:.1f}; {report['rounds']} rounds, each case loaded for {report['warm_s']:g} s on"
-        f" each engine before the first; took {report['took_s']} s."
+        f" each engine before the first, or longer until it was warm; took {report['took_s']} s."
     )
 
 

@@ -70,13 +70,14 @@ def _targets() -> Iterator[Target]:
     for path in sorted((ROOT / "src" / "holdfast" / "judge").glob("[a-z]*.py")):
         more = taking_in if path.stem in TAKE_IN else set()
         yield Target(module=f"holdfast/judge/{path.name}", tests=(*judge.values(), *sorted(more)))
-    for name in ("aftermath", "closing", "wants"):
+    for place in ("aftermath", "steps/closing", "steps/wants"):
+        name = place.rpartition("/")[2]
         every = sorted((ROOT / "tests" / "lab").glob(f"test_lab_{name}*.py"))
         yield Target(
-            module=f"holdfast/lab/{name}.py", tests=tuple(f"tests/lab/{one.name}" for one in every)
+            module=f"holdfast/lab/{place}.py", tests=tuple(f"tests/lab/{one.name}" for one in every)
         )
     demo = ("tests/demo/test_demo_verdict.py", "tests/demo/test_demo_check.py")
-    yield Target(module="holdfast/lab/demo/check.py", tests=demo)
+    yield Target(module="holdfast/lab/demo/demo_check.py", tests=demo)
     start = "tests/pipelines/test_pipeline_"
     for name, tests in {
         "offsets": ("offsets", "limit"),

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from mutation import Edit, Mutation, one
 
-REPLICATION = "core/replication.py"
-ELECTIONS = "core/elections.py"
-PARTITION = "node/partition.py"
-FETCHER = "node/fetcher.py"
-FETCH = "node/api/fetch.py"
+REPLICATION = "core/replica/replication.py"
+ELECTIONS = "core/controller/elections.py"
+PARTITION = "node/broker/replica.py"
+LEADING = "node/broker/leading_replica.py"
+FOLLOWING = "node/broker/following_replica.py"
+FETCHER = "node/broker/leader_fetcher.py"
+READERS = "node/api/fetch_readers.py"
 RECOVERY = "log/recovery.py"
 LOG = "log/log.py"
-QUORUM = "core/quorum.py"
+QUORUM = "core/quorum/voter.py"
 
 NODES: tuple[Mutation, ...] = (
     # -- a leader, and what it counts -----------------------------------------------------------
     one(
         "a new leader does not enter its epoch",
         "KIP-279, KAFKA-6361",
-        PARTITION,
-        "        self.log.start_epoch(decided.leader_epoch)\n",
+        LEADING,
+        "        log.start_epoch(decided.leader_epoch)\n",
         "",
     ),
     one(
@@ -77,7 +79,7 @@ NODES: tuple[Mutation, ...] = (
                 "        return self.broker_epoch in (-1, self.registered_epoch)\n",
             ),
             Edit(
-                "core/isr.py",
+                "core/controller/isr_changes.py",
                 "    if broker is None or not state.may_lead(partition, member.broker_id):\n",
                 "    if broker is None:\n",
             ),
@@ -88,13 +90,14 @@ NODES: tuple[Mutation, ...] = (
         "KAFKA-20634, rules: produce.md#acknowledgement",
         PARTITION,
         "            return ErrorCode.NOT_LEADER_OR_FOLLOWER\n"
-        "        return self.leader.acknowledgement(required)\n",
-        "            return ErrorCode.NONE\n        return self.leader.acknowledgement(required)\n",
+        "        return self.leading.state.acknowledgement(required)\n",
+        "            return ErrorCode.NONE\n"
+        "        return self.leading.state.acknowledgement(required)\n",
     ),
     one(
         "a duplicate is acknowledged before it is committed",
         "Redpanda 3039",
-        PARTITION,
+        LEADING,
         "Appended(ErrorCode.NONE, first, stamp, first + last_offset_delta + 1)\n",
         "Appended(ErrorCode.NONE, first, stamp, last_offset_delta * 0)\n",
     ),
@@ -102,64 +105,61 @@ NODES: tuple[Mutation, ...] = (
     one(
         "consumers see what is not committed",
         "rules: fetch.md#readable-end",
-        FETCH,
-        "        return partition.log.end if self._replica is not None else"
-        " partition.high_watermark\n",
-        "        return partition.log.end\n",
+        READERS,
+        "Seen(log, log.high_watermark, ",
+        "Seen(log, log.end, ",
     ),
     # -- a follower -------------------------------------------------------------------------------
     one(
         "followers truncate to their high watermark",
         "KIP-101, KAFKA-1211",
         PARTITION,
-        "        if leader_epoch != self.leader_epoch:\n"
-        '            logger.info("%s: follows %d in epoch %d", self, leader_id, leader_epoch)\n',
-        "        if leader_epoch != self.leader_epoch:\n"
-        "            if self.log is not None:\n"
-        "                self.truncate_to(self.log.high_watermark)\n",
+        "        return self.following\n",
+        "            self.following.truncate_to(self.log.high_watermark)\n"
+        "        return self.following\n",
     ),
     one(
         "the rest of a diverging answer is taken in",
         "KAFKA-14704",
         FETCHER,
-        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n",
-        '            partition.append_fetched(memoryview(b""), data.high_watermark, 0)\n'
-        "            partition.truncate_for(diverging.epoch, diverging.end_offset)\n",
+        "            replica.truncate_for(diverging.epoch, diverging.end_offset)\n",
+        '            replica.append_fetched(memoryview(b""), data.high_watermark, 0)\n'
+        "            replica.truncate_for(diverging.epoch, diverging.end_offset)\n",
     ),
     one(
         "a fetch does not say its last epoch",
         "KAFKA-15510",
         FETCHER,
-        "                    last_fetched_epoch=partition.log.latest_epoch,\n",
+        "                    last_fetched_epoch=log.latest_epoch,\n",
         "                    last_fetched_epoch=-1,\n",
     ),
     one(
         "stale answers are applied",
         "rules: replication.md#stale-answers",
         FETCHER,
-        "        if not self._is_assigned(following) or _log_end(following) != asked_at:\n",
-        "        if partition.log is None or partition.leader is not None:\n",
+        "        if not self._is_assigned(following) or following.replica.log.end != asked_at:\n",
+        "        if not following.replica.is_current:\n",
     ),
     one(
         "followers truncate one record too far",
         "KIP-101",
-        PARTITION,
+        FOLLOWING,
         "            target = min(own.end, end)\n",
         "            target = max(0, min(own.end, end) - 1)\n",
     ),
     one(
         "followers take the leader's end for their own epoch's",
         "KIP-279",
-        PARTITION,
+        FOLLOWING,
         "            target = own.end  # an epoch that the leader lacks: ask again from there\n",
         "            target = end\n",
     ),
     one(
         "a follower's high watermark is its log end",
         "rules: replication.md#what-an-answer-brings",
-        PARTITION,
-        "        committed = min(leader_high_watermark, self.log.end)\n",
-        "        committed = self.log.end\n",
+        FOLLOWING,
+        "        committed = min(leader_high_watermark, log.end)\n",
+        "        committed = log.end\n",
     ),
     # -- the log ----------------------------------------------------------------------------------
     one(
@@ -182,7 +182,7 @@ NODES: tuple[Mutation, ...] = (
         "batches are not checked after a crash",
         "rules: log.md#recovery",
         RECOVERY,
-        "        if not _crc_matches(files, segment.log_path, position, header, data, at):\n",
+        "        if not _crc_is_right(files, segment.log_path, position, header, data, at):\n",
         "        if header.size < 0:\n",
     ),
     one(
@@ -253,7 +253,7 @@ NODES: tuple[Mutation, ...] = (
     one(
         "an unclean shutdown is taken for a clean one",
         "KIP-966, last replica standing",
-        "core/brokers.py",
+        "core/controller/broker_sessions.py",
         "lost=state.elr_enabled and not clean",
         "lost=state.elr_enabled and not clean and epoch < 0",
     ),
@@ -261,13 +261,13 @@ NODES: tuple[Mutation, ...] = (
         "who was eligible stays so for ever",
         "KIP-966",
         ELECTIONS,
-        "    if min_insync is None or len(isr) >= min(min_insync, len(members.replicas)):\n",
-        "    if min_insync is None:\n",
+        "        if min_insync is None or len(isr) >= min(min_insync, len(members.replicas)):\n",
+        "        if min_insync is None:\n",
     ),
     one(
         "an old ISR replaces a newer one",
         "rules: replication.md#refusing-an-isr",
-        "core/isr.py",
+        "core/controller/isr_changes.py",
         "    if wanted.partition_epoch < partition.partition_epoch:\n"
         "        return ErrorCode.INVALID_UPDATE_VERSION\n",
         "",
@@ -275,7 +275,7 @@ NODES: tuple[Mutation, ...] = (
     one(
         "a broker is fenced and stays in its ISRs",
         "KIP-841",
-        "core/brokers.py",
+        "core/controller/broker_sessions.py",
         "        *leave_all(state, broker.broker_id),\n"
         "        BrokerRegistrationChangeRecord(\n"
         "            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE\n",
@@ -318,12 +318,15 @@ NODES: tuple[Mutation, ...] = (
             Edit(
                 QUORUM,
                 "            return self.voted == candidate\n"
+                "        # A log that is behind ours may lack what is committed.\n"
                 "        return log_end >= self.log_end\n",
                 "            return self.voted == candidate\n        return True\n",
             ),
             Edit(
                 QUORUM,
-                "            return False\n        return log_end >= self.log_end\n",
+                "            return False\n"
+                "        # A log that is behind ours may lack what is committed.\n"
+                "        return log_end >= self.log_end\n",
                 "            return False\n        return True\n",
             ),
         ),
@@ -339,10 +342,10 @@ NODES: tuple[Mutation, ...] = (
     one(
         "an empty replica begins at the leader's high watermark",
         "the loss of a log's beginning",
-        PARTITION,
+        FOLLOWING,
         "        if len(records):\n            self._make_room_for(records)\n",
-        "        if not self.log.end and leader_high_watermark:\n"
-        "            self.log.reset_to(leader_high_watermark)\n"
+        "        if not log.end and leader_high_watermark:\n"
+        "            log.reset_to(leader_high_watermark)\n"
         "            records = records[:0]\n"
         "        if len(records):\n            self._make_room_for(records)\n",
     ),
@@ -350,23 +353,23 @@ NODES: tuple[Mutation, ...] = (
         "who is behind the leader's log begins at its end",
         "auto.offset.reset",
         FETCHER,
-        "                partition.reset_to(start)\n",
-        "                partition.reset_to(end)\n",
+        "                replica.reset_to(start)\n",
+        "                replica.reset_to(end)\n",
     ),
     one(
         "an empty voter begins at the leader's high watermark",
         "the loss of a log's beginning",
-        "node/quorum_fetch.py",
+        "node/quorum/voter_fetcher.py",
         "        elif found.records:\n",
-        "        elif not member.log.end and found.high_watermark > 0:\n"
-        "            member.log.restart_at(found.high_watermark)\n"
-        "            member.log_changed()\n"
+        "        elif not log.end and found.high_watermark > 0:\n"
+        "            log.restart_at(found.high_watermark)\n"
+        "            follower.log_changed()\n"
         "        elif found.records:\n",
     ),
     one(
         "a header's largest timestamp is believed",
         "records without timestamps are from 1970",
-        "node/validation.py",
+        "node/broker/append_validation.py",
         "    largest = largest_timestamp(base_timestamp, max_timestamp)\n",
         "    largest = max_timestamp\n",
     ),
@@ -388,15 +391,15 @@ NODES: tuple[Mutation, ...] = (
         "retention by size takes one segment too many",
         "retention.bytes",
         "log/retention.py",
-        "    left = size - segment.size\n",
-        "    left = size\n",
+        "    left = extent.size - segment.size\n",
+        "    left = extent.size\n",
     ),
     one(
         "DeleteRecords takes all of the batch",
         "KIP-107",
-        PARTITION,
-        "            if log.advance_start(wanted):\n",
-        "            if log.advance_start(wanted + 3):\n",
+        LEADING,
+        "            log.advance_start(wanted)\n",
+        "            log.advance_start(wanted + 3)\n",
     ),
     # -- too rare for random faults; each has a test of its own -----------------------------------
     Mutation(
@@ -439,15 +442,15 @@ NODES: tuple[Mutation, ...] = (
                 "        return self.eligible\n",
             ),
             Edit(
-                "core/isr.py",
+                "core/controller/isr_changes.py",
                 "    return member.broker_epoch in (UNCHECKED_EPOCH, broker.epoch)\n",
                 "    return True\n",
             ),
             Edit(
-                FETCH,
-                "    if broker_epoch != -1 and registered is not None and broker_epoch <"
+                READERS,
+                "        if broker_epoch != -1 and registered is not None and broker_epoch <"
                 " registered.epoch:\n",
-                "    if registered is None and broker_epoch < -1:\n",
+                "        if registered is None and broker_epoch < -1:\n",
             ),
         ),
         tests=(

@@ -134,8 +134,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: of a partition that is half there all rows are taken",
         "doubles rows after a lost checkpoint",
         SINK,
-        '            & (frame["offset"] >= move.begin)\n',
-        '            & (frame["offset"] >= move.start)\n',
+        '        & (frame["offset"] >= move.begin)\n',
+        '        & (frame["offset"] >= move.start)\n',
         tests=(
             f"{_TESTS}sink.py::test_of_a_lost_checkpoints_batches_only_what_is_missing_is_written",
         ),

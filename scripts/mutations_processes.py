@@ -9,7 +9,7 @@ from mutation import Mutation, one
 
 _PROCESSES = "cluster/processes.py"
 _PORTS = "cluster/ports.py"
-_CLOSING = "lab/closing.py"
+_CLOSING = "lab/steps/closing.py"
 
 _TEST_PROCESSES = ("tests/cluster/test_cluster_processes.py",)
 _TEST_PORTS = ("tests/cluster/test_cluster_ports.py",)
@@ -38,16 +38,16 @@ PROCESSES: tuple[Mutation, ...] = (
         "a zombie is alive",
         "a fault that was not made",
         _PROCESSES,
-        '    if letter in "ZXx":',
-        '    if letter in "Xx":',
+        '    **dict.fromkeys("ZXx", State.DEAD),',
+        '    **dict.fromkeys("Xx", State.DEAD),',
         tests=_TEST_PROCESSES,
     ),
     one(
         "a stopped process runs",
         "a fault that was not made",
         _PROCESSES,
-        '    elif letter in "Tt":\n',
-        '    elif letter in "t":\n',
+        '    **dict.fromkeys("Tt", State.STOPPED),',
+        '    **dict.fromkeys("t", State.STOPPED),',
         tests=_TEST_PROCESSES,
     ),
     one(

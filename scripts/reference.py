@@ -11,7 +11,7 @@ from holdfast.config.key import INT_MAX, LONG_MAX, Key, Update
 from holdfast.config.registry import NODE, TOPIC
 from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
 from holdfast.config.topic_keys import SYNONYMS
-from holdfast.node.api import APIS
+from holdfast.node.door.api_table import APIS, ON_BROKER, ON_CONTROLLER, Api, Role
 from holdfast.wire.messages import api_name
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -33,26 +33,32 @@ def protocol() -> str:
     lines = [
         "# Protocol",
         "",
-        "Written by `make docs` from the table in `src/holdfast/node/api`; don't edit it.",
+        "Written by `make docs` from the table in `src/holdfast/node/door`; don't edit it.",
         "A node advertises what stands here. It speaks Kafka's wire protocol; the versions are",
         "Kafka's. A forwarded request travels from the broker to the controller in an Envelope.",
         "Produce is advertised from 0, as Apache Kafka does, for old clients that look at it;",
         "batches of format 2 alone are taken, so 3 is the lowest version that is served.",
         "",
-        "| key | API | brokers, for clients | controller | |",
-        "|--|--|--|--|--|",
+        "The fifth column is what an authorizer is asked; a principal that may not is refused.",
+        "",
+        "| key | API | brokers, for clients | controller | takes | |",
+        "|--|--|--|--|--|--|",
     ]
-    for api in sorted(APIS):
-        note = "forwarded" if api.forwarded else ""
+    for api in APIS:
+        note = "forwarded" if Role.FORWARDING in api.role else ""
         if api.module == "fetch_metadata_log":
             note = "the metadata log, for brokers"
-        cells = (str(api.key), api_name(api.key), _range(api.broker), _range(api.controller), note)
-        lines.append(_row(*cells))
+        served = f"{api.versions[0]} to {api.versions[1]}"
+        sides = [served if api.role & side else "" for side in (ON_BROKER, ON_CONTROLLER)]
+        lines.append(_row(str(api.key), api_name(api.key), *sides, _need(api), note))
     return "\n".join(lines) + "\n"
 
 
-def _range(versions: tuple[int, int] | None) -> str:
-    return f"{versions[0]} to {versions[1]}" if versions else ""
+def _need(api: Api) -> str:
+    if api.need is None:
+        return "nothing"
+    operation, kind = (each.name.replace("_", " ").capitalize() for each in api.need)
+    return f"{operation} on {kind.lower()}"
 
 
 def configuration() -> str:

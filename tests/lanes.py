@@ -150,7 +150,8 @@ class Lanes:
 
     def pytest_unconfigure(self) -> None:
         if self.worker is None:
-            shutil.rmtree(self._groups.parent)
+            # A child of this process that pytest ended has removed it as well.
+            shutil.rmtree(self._groups.parent, ignore_errors=True)
 
     # -- what is said at the end ---------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clients.driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cluster.local import LocalCluster
-from holdfast.core.features import ELIGIBLE_LEADER_REPLICAS
-from holdfast.node.bootstrap import bootstrap_file
+from holdfast.node.controller.bootstrap_checkpoint import bootstrap_file
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.config.describe import ConfigSource, describe_broker, describe_topic
 from holdfast.config.registry import NODE
 from holdfast.config.retired import has_no_effect
-from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from holdfast.wire.administration import create_topic
 from holdfast.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -67,8 +67,7 @@ def described(apache_kafka: str, kind: int, name: str) -> dict[str, DescribeConf
 
 def test_topic_keys(apache_kafka: str) -> None:
     with Driver(apache_kafka) as driver:
-        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        assert not driver.send(CreateTopicsRequest(topics=[topic])).topics[0].error_code
+        driver.perform(create_topic("t", partitions=1, replication_factor=1))
         driver.leader("t", 0, refresh=True)
     theirs = described(apache_kafka, TOPIC_RESOURCE, "t")
     ours = {entry.name: entry for entry in describe_topic()}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.clients.driver import Driver
-from holdfast.node.api import BROKER
+from holdfast.clients.blocking_driver import Driver
+from holdfast.node.door.api_table import BROKER
 from holdfast.wire.messages import api_name
 from holdfast.wire.messages.api_versions import ApiVersionsRequest
 
@@ -31,4 +31,4 @@ def test_our_versions_are_kafkas(apache_kafka: str) -> None:
         api_name(key): (theirs[key][0], LOWER_MAXIMUM.get(key, theirs[key][1])) for key in BROKER
     }
 
-    assert {api_name(key): api.broker for key, api in BROKER.items()} == expected
+    assert {api_name(key): api.versions for key, api in BROKER.items()} == expected

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import cli
-from holdfast.clients import admin, reassigning
-from holdfast.clients.driver import Driver
+from holdfast.clients import reassigning
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import wait_until
+from holdfast.wire.administration import create_topic
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 BOUND_S = 60.0
@@ -58,7 +59,7 @@ def test_kafkas_tool_moves_our_partitions(
 ) -> None:
     servers = cluster.bootstrap_servers
     with Driver(servers) as driver:
-        admin.create_topic(driver, "moved", {0: [0, 1], 1: [1, 2]})
+        driver.perform(create_topic("moved", assignment={0: [0, 1], 1: [1, 2]}))
     until_known(servers, "moved")
     topics, move = tmp_path / "topics", tmp_path / "move"
     topics.write_text('{"version":1,"topics":[{"topic":"moved"}]}')
@@ -102,7 +103,7 @@ def test_kafkas_tool_deletes_our_records(
 ) -> None:
     servers = cluster.bootstrap_servers
     with Driver(servers) as driver:
-        admin.create_topic(driver, "deleted", {0: [0, 1, 2]})
+        driver.perform(create_topic("deleted", assignment={0: [0, 1, 2]}))
     until_known(servers, "deleted")
     load = ("--topic", "deleted", "--num-records", "50", "--record-size", "10")
     produced = subprocess.run(
@@ -121,7 +122,7 @@ def test_our_commands_on_apache_kafka(
     apache_kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Driver(apache_kafka) as driver:
-        admin.create_topic(driver, "theirs", {0: [0]})
+        driver.perform(create_topic("theirs", assignment={0: [0]}))
     until_known(apache_kafka, "theirs")
 
     def run(*arguments: str) -> tuple[int, str]:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.local import LocalCluster
-from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from holdfast.wire.administration import create_topic
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 
@@ -32,10 +32,7 @@ def cluster(kafka_tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         cluster.start()
         with Driver(cluster.bootstrap_servers) as driver:
             for number in range(8):
-                topic = CreatableTopic(
-                    name=f"topic-{number}", num_partitions=2, replication_factor=1
-                )
-                assert driver.send(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+                driver.perform(create_topic(f"topic-{number}", partitions=2, replication_factor=1))
         yield cluster
 
 

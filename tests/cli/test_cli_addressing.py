@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import CommandError
-from holdfast.cli.addressing import addressed
+from holdfast.cli.exit_status import CommandError
+from holdfast.cli.local.addressing import addressed
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import State
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from holdfast.cli.quorum import metadata_quorum
+from holdfast.cluster.quorum import QuorumState, RefusedError
+from holdfast.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 
 Run = Callable[..., Any]
 
@@ -64,6 +70,54 @@ def test_a_broker_is_no_controller(run: Run, bootstrap: str) -> None:
     outcome = run("metadata-quorum", *flags, "describe", "--status")
     assert (outcome.status, outcome.output) == (2, "")
     assert "--bootstrap-server" in outcome.errors
+
+
+def test_any_controller_shows_the_way(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one controller may be named, whichever it is. Method: the standby one of two.
+
+    Seen to fail: all but the active one ended it with NOT_LEADER_OR_FOLLOWER.
+    """
+    told = DescribeClusterResponse(
+        controller_id=101,
+        cluster_id="c",
+        brokers=[
+            DescribeClusterBroker(broker_id=100, host="a", port=1),
+            DescribeClusterBroker(broker_id=101, host="b", port=2),
+        ],
+    )
+    state = QuorumState(leader=101, epoch=7, high_watermark=9, voters=(), observers=())
+
+    def described(_host: str, port: int, **_times: float) -> QuorumState:
+        if port != 2:
+            raise RefusedError("NOT_LEADER_OR_FOLLOWER")
+        return state
+
+    driver = nullcontext(SimpleNamespace(send=lambda _request: told))
+    monkeypatch.setattr(metadata_quorum, "connected", lambda _whom: driver)
+    monkeypatch.setattr(metadata_quorum, "describe", described)
+    outcome = run("metadata-quorum", "--bootstrap-controller", "a:1", "describe", "--status")
+    assert (outcome.status, outcome.errors) == (0, "")
+    assert "LeaderId:               101\n" in outcome.output
+
+
+def test_who_waited_in_vain_is_not_followed_by_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no controller is one wait, not one a broker. Method: every answer takes too long.
+
+    Seen to fail: three brokers were asked for half a minute each.
+    """
+    asked: list[int] = []
+
+    def refused(_host: str, port: int, **_times: float) -> None:
+        asked.append(port)
+        raise RefusedError("REQUEST_TIMED_OUT")
+
+    monkeypatch.setattr(metadata_quorum, "describe", refused)
+    monkeypatch.setattr(metadata_quorum, "LONG_S", -1.0)
+    outcome = run("metadata-quorum", "--bootstrap-server", "a:1,b:2,c:3", "describe", "--status")
+    assert (outcome.status, asked) == (1, [1])
+    assert "REQUEST_TIMED_OUT" in outcome.errors
 
 
 def test_a_broker_that_lives_is_not_unregistered(run: Run, bootstrap: str) -> None:

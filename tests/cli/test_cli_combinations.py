@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.models import OptionInfo
 
-from holdfast.cli import cat, configs, delete_records, reassign, table, topics
+from holdfast.cli import command_table as table
+from holdfast.cli import configs, delete_records
+from holdfast.cli.cat import cat_command as cat
 from holdfast.cli.quick import _names, _parameters
+from holdfast.cli.reassignment import reassign_partitions as reassign
+from holdfast.cli.topics import topics_command as topics
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.features import METADATA_VERSIONS, Feature, described, level_text, outcome_text
+from holdfast.cli.features import METADATA_VERSIONS, described, level_text, outcome_text
+from holdfast.wire.administration import Feature
 
 Run = Callable[..., Any]
 ELR = "eligible.leader.replicas.version"

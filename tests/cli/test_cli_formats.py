@@ -7,10 +7,16 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from holdfast.cli import CommandError, cat_format, cat_modes, configs, leader_election, topics
-from holdfast.cli.admin import ConfigEntry, Partition, ResourceType, Topic
-from holdfast.cli.topics_format import Filters, describe, to_json
+from holdfast.cli import configs, delete_records, leader_election
+from holdfast.cli.cat import cat_format, cat_modes
+from holdfast.cli.exit_status import CommandError
+from holdfast.cli.topics import topics_command as topics
+from holdfast.cli.topics.topics_format import Filters, describe, to_json
+from holdfast.clients.topic_descriptions import Partition, Topic
+from holdfast.wire.administration import ConfigEntry
+from holdfast.wire.structs import ResourceType
 
 ID = "Sf_cm9TuQFKzZ7nOlFz8ZA"
 
@@ -151,13 +157,44 @@ def test_a_setting_is_shown_as_kafka_configs_does() -> None:
     assert configs.title(kind, "1", everything=True) == "All configs for broker 1 are:"
 
 
+def test_who_answers_and_serves_no_clients() -> None:
+    """Goal: a controller's address is not told as one where nobody is. Method: librdkafka's codes.
+
+    Seen to fail: "nobody answers there" of a controller that had answered.
+    """
+    settings = {"bootstrap.servers": "c:1"}
+    refused = KafkaException(KafkaError(KafkaError._UNSUPPORTED_FEATURE))
+    assert "Is it a controller?" in str(cat_modes.unreachable(settings, refused))
+    silent = KafkaException(KafkaError(KafkaError._TRANSPORT))
+    assert "-b c:1: nobody answers there" in str(cat_modes.unreachable(settings, silent))
+
+
+def test_offsets_of_a_file(tmp_path: Path) -> None:
+    """Goal: records go where the file says, or stay. Method: an offset, then no whole numbers.
+
+    Seen to fail: 99.9 deleted what lies before 99, and true what lies before 1.
+    """
+    path = tmp_path / "offsets.json"
+    for text, wanted in (("3", 3), ("-1", -1), ("99.9", None), ("true", None), ("null", None)):
+        entry = f'{{"topic": "t", "partition": 0, "offset": {text}}}'
+        path.write_text(f'{{"partitions": [{entry}]}}')
+        if wanted is not None:
+            assert delete_records.read_offsets(path) == {("t", 0): wanted}
+            continue
+        with pytest.raises(CommandError, match="--offset-json-file"):
+            delete_records.read_offsets(path)
+
+
 def test_partitions_of_a_file(tmp_path: Path) -> None:
     """Goal: kafka-leader-election's file. Method: a good one, then damaged ones."""
     path = tmp_path / "partitions.json"
     entries = [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 2}]
     path.write_text(json.dumps({"partitions": entries}))
     assert leader_election.read_partitions(path) == {"t": [0, 2]}
-    for text in ("", "[]", "{}", '{"partitions": [{"topic": "t"}]}', '{"partitions": []}'):
+    shape = {"topic": "t", "partition": 0}
+    cut = [json.dumps({"partitions": [shape | {"partition": each}]}) for each in (0.5, True)]
+    none = ("", "[]", "{}", '{"partitions": [{"topic": "t"}]}', '{"partitions": []}')
+    for text in (*none, *cut):
         path.write_text(text)
         with pytest.raises(CommandError, match="--path-to-json-file"):
             leader_election.read_partitions(path)

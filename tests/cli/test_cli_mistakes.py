@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cli import CommandError, options
-from holdfast.cli.options import connected, did_you_mean, listed, target
+from holdfast.cli import shared_options as options
+from holdfast.cli.exit_status import CommandError
+from holdfast.cli.shared_options import connected, did_you_mean, listed, target
 from holdfast.cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ NOBODY = "127.0.0.1:1"
         ("kafka-topics --list", "topics"),
         ("stop", "holdfast down"),
         ("console-consumer", "holdfast cat -C"),
+        ("elect-leaders", "leader-election"),
+        ("reassign --list", "reassign-partitions"),
+        ("leader", "leader-election"),
         ("metadata-quorum descirbe", "describe"),
         ("topics --lst", "--list"),
         ("up --brokrs 3", "--brokers"),

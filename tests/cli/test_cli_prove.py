@@ -12,8 +12,8 @@ import pytest
 from holdfast.lab import scenarios
 from holdfast.lab.journal import Exit
 from holdfast.lab.keeping import KEPT_MAX, VERDICT
+from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.prove import Outcome
 from holdfast.lab.scenario import IDLE, SCENARIOS, Scenario
 
 if TYPE_CHECKING:
@@ -87,6 +87,22 @@ def test_older_proofs_that_were_kept_are_removed_and_named(
     assert json.loads(outcome.output)["exit"] == 2
     assert f"Removed: {names[0]}. Of proofs that were kept the newest 20 stay." in outcome.errors
     assert sorted(path.name for path in proofs.iterdir()) == names[1:]
+
+
+def test_what_a_run_came_to_is_said_before_older_ones_are_removed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: Ctrl-C while they are removed, which may take long."""
+
+    def interrupted(_: Path) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("holdfast.lab.prove.prove", not_made)
+    monkeypatch.setattr("holdfast.lab.keeping.remove_old", interrupted)
+    outcome = run("prove", "one-broker-down", "--json")
+    assert outcome.status != 0
+    assert json.loads(outcome.output)["exit"] == 2
 
 
 def not_made(scenario: Scenario, parameters: Parameters, directory: Path, **_more: Any) -> Outcome:

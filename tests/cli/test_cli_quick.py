@@ -8,7 +8,9 @@ from typing import Annotated
 import pytest
 import typer
 
-from holdfast.cli import COMMANDS, quick, table
+from holdfast.cli import command_table as table
+from holdfast.cli import quick
+from holdfast.cli.command_table import COMMANDS
 
 
 def command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.cli.quorum_format import replication_lines, status_lines
+from holdfast.cli.quorum.quorum_format import replication_lines, status_lines
 from holdfast.cluster.quorum import QuorumReplica, QuorumState
 
 LEADER = QuorumReplica(

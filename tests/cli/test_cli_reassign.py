@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.clients import admin, reassigning
-from holdfast.clients.driver import Driver
+from holdfast.clients import reassigning
+from holdfast.clients.administration import configs_of
+from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import wait_until
+from holdfast.wire.administration import create_topic, reassignments
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages import produce as producing
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from holdfast.wire.structs import ResourceType
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.process
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP_3")  # brokers 0, 1 and 2 of any Kafka
 BOUND_S = 30.0
+NO_RATE = 2**63 - 1
 ONCE = '{"topic":"t","partition":0,"replicas":[0]}'
 TWICE = f'{{"partitions":[{ONCE},{ONCE}]}}'
 PREFIX = f"move-{os.getpid()}"
@@ -54,7 +60,7 @@ def driver(brokers: str) -> Iterator[Driver]:
 def made(driver: Driver, name: str, *replicas: list[int]) -> str:
     """Create a topic with these replicas and wait until every broker's metadata has it."""
     topic = f"{PREFIX}-{name}"
-    admin.create_topic(driver, topic, dict(enumerate(replicas)))
+    driver.perform(create_topic(topic, assignment=dict(enumerate(replicas))))
     wait_until(
         lambda: all(has(driver, node, topic) for node in driver.nodes()) or None,
         timeout_s=BOUND_S,
@@ -173,6 +179,97 @@ def test_a_broker_is_emptied(run: Run, brokers: str, driver: Driver) -> None:
     unknown = run(*at, "--topic", topic, "--remove-broker", "2", "--remove-broker", "9")
     assert unknown.status == 1
     assert "no broker 9 is alive" in unknown.errors
+
+
+@pytest.mark.slow
+def test_who_arrives_first_leaves_the_others_their_throttle(
+    run: Run, brokers: str, driver: Driver, tmp_path: Path
+) -> None:
+    """Goal: what still moves stays throttled. Method: one move is slow, others arrive beside it.
+
+    Seen to fail: the first who had arrived, and --verify, took the rate off all brokers, and a
+    second move of a topic took the first one's partitions off its list.
+    """
+    at = ["reassign-partitions", "--bootstrap-server", brokers]
+    slow, quick = made(driver, "slow", [0], [0]), made(driver, "quick", [0])
+    for _ in range(4):  # a megabyte goes in one answer, whatever the throttle says
+        produce(driver, slow, 1, size=900_000)
+    first = ["--reassignment-json-file", written(tmp_path / "first", {(slow, 0): [1]})]
+    assert run(*at, *first, "--execute", "--throttle", "1").status == 0
+    second = ["--reassignment-json-file", written(tmp_path / "second", {(slow, 1): [2]})]
+    begun = run(*at, *second, "--execute", "--additional", "--throttle", "1")
+    assert begun.status == 0, begun.errors
+    until_throttled(driver, slow, "0:0,1:0", "0:1,1:2", 1)
+    until_held(driver, slow, [1, 0], [2])
+    verified = run(*at, *second, "--verify")
+    assert verified.status == 0, verified.output
+    assert "Throttles stay on" in verified.output
+    purpose = ["--topic", quick, "--replication-factor", "2", "--additional", "--throttle", "1"]
+    arrived = run(*at, *purpose)
+    assert arrived.status == 0, arrived.errors
+    assert "Throttles stay on" in arrived.output
+    until_throttled(driver, slow, "0:0,1:0", "0:1,1:2", 1)
+    assert run(*at, *first, "--verify").status == 1
+    assert run(*at, "--cancel").status == 0
+    until_throttled(driver, slow, "", "", NO_RATE)
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_move_outlives_restarts(tmp_path: Path) -> None:
+    """Goal: who waits for hours does not give up, and leave a throttle on, for one lost look.
+
+    Method: both brokers die while the command waits for a slow move, and come back: it looks
+    several times meanwhile. Seen to fail: the first look without an answer ended the command.
+    """
+    with LocalCluster.create(tmp_path, brokers=2, controllers=1, port=0) as cluster:
+        cluster.start()
+        with Driver(cluster.bootstrap_servers) as driver:
+            topic = made(driver, "outlives", [0])
+            for _ in range(4):
+                produce(driver, topic, 1, size=900_000)
+            at = ["reassign-partitions", "--bootstrap-server", cluster.bootstrap_servers]
+            what = ["--topic", topic, "--replication-factor", "2", "--throttle", "1"]
+            with subprocess.Popen(
+                [sys.executable, "-m", "holdfast.cli", *at, *what],
+                stdout=subprocess.PIPE,
+                text=True,
+            ) as command:
+                assert command.stdout is not None
+                for line in command.stdout:
+                    if "have arrived" in line:
+                        break
+                for broker in (0, 1):
+                    cluster.kill(broker)
+                with pytest.raises(DriverError):
+                    driver.perform(reassignments())
+                for broker in (0, 1):
+                    cluster.start_node(broker)
+                reassigning.set_rates(driver, [0, 1], 1 << 30)
+                said = command.stdout.read()
+            assert command.returncode == 0, said
+            assert "Done" in said
+            until_throttled(driver, topic, "", "", NO_RATE)
+
+
+def until_throttled(driver: Driver, topic: str, leader: str, follower: str, rate: int) -> None:
+    """Wait until the broker that is asked has heard of it: the controller knows first."""
+    wanted = {"leader": leader, "follower": follower, "rate": str(rate)}
+    wait_until(
+        lambda: throttled(driver, topic) == wanted or None,
+        timeout_s=BOUND_S,
+        what=f"{wanted} of {topic}",
+    )
+
+
+def throttled(driver: Driver, topic: str) -> dict[str, str | None]:
+    """What of a topic is throttled, and the rate at broker 0."""
+    of_topic, of_broker = (ResourceType.TOPIC, topic), (ResourceType.BROKER, "0")
+    lists, rates = (
+        {each.name: each.value for each in configs_of(driver, kind, [name])[name]}
+        for kind, name in (of_topic, of_broker)
+    )
+    leader, follower = (lists[key] for key in reassigning.REPLICAS)
+    return {"leader": leader, "follower": follower, "rate": rates.get(reassigning.RATES[0])}
 
 
 @pytest.mark.slow
@@ -298,6 +395,7 @@ def test_mistakes_are_told(run: Run, brokers: str, arguments: list[str], said: s
         ('{"partitions":[]}', "names no partition"),
         ('{"partitions":[{"topic":"t","partition":0}]}', "is wanted"),
         (TWICE, "t-0 twice"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":[1.5]}]}', "is wanted"),
         ('{"partitions":[{"topic":"t","partition":0,"replicas":[0],"log_dirs":["/d"]}]}',
          "a broker chooses the directory itself"),
     ],

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from holdfast.cli.status_table import _summary, render
+from holdfast.cli.local.status_table import _summary, render
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import __version__
-from holdfast.cli import COMMANDS, CommandError, options
+from holdfast.cli import shared_options as options
+from holdfast.cli.command_table import COMMANDS
+from holdfast.cli.exit_status import CommandError
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -44,6 +46,17 @@ def test_each_command_explains_itself(run: Run, name: str) -> None:
     outcome = run(name, "--help")
     assert outcome.status == 0
     assert f"holdfast {name}" in outcome.output
+
+
+@pytest.mark.parametrize("line", ["", "topics", "features", "features describe", "prove", "cat"])
+def test_a_flag_is_shown_without_a_value(run: Run, line: str) -> None:
+    """Goal: nobody is led to type `--json true`, which is refused. Method: help of each kind.
+
+    Seen to fail: "<bool>" stood behind every flag.
+    """
+    output = run(*line.split(), "--help").output
+    assert "--help" in output
+    assert "bool" not in output
 
 
 def test_a_cluster_that_is_not_there(run: Run, tmp_path: Path) -> None:
@@ -120,7 +133,7 @@ def test_starting_loads_little() -> None:
     """Goal: `up` starts nodes before anything slow is loaded. Method: what is in sys.modules."""
     program = (
         "import sys\n"
-        "from holdfast.cli import quick, table\n"
+        "from holdfast.cli import command_table as table, quick\n"
         "assert quick.values_of(table.function_named('up'), ['--detach']) is not None\n"
         "slow = {'rich', 'pydantic', 'confluent_kafka', 'asyncio', 'holdfast.wire'}\n"
         "print(sorted(slow & sys.modules.keys()))\n"

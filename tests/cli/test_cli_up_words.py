@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.up import _announce
+from holdfast.cli.local.up import _announce
 from holdfast.cluster import LocalCluster
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from holdfast.clients.driver import (
+from holdfast.clients.blocking_driver import (
     AnswerLostError,
     AnswerTimeoutError,
     Driver,
@@ -24,7 +24,8 @@ from holdfast.clients.driver import (
     UnsupportedError,
     parse_addresses,
 )
-from holdfast.wire.frame import FrameReader, RequestHeader, decode_request, encode_response
+from holdfast.wire.frame import FRAME_SIZE_MAX, RequestHeader, decode_request, encode_response
+from holdfast.wire.frame_buffer import FrameBuffer
 from holdfast.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from holdfast.wire.messages.create_topics import CreateTopicsRequest
 from holdfast.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -74,7 +75,7 @@ class Node:
             self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
-        reader = FrameReader()
+        reader = FrameBuffer(FRAME_SIZE_MAX)
         with connection:
             while True:
                 try:
@@ -275,7 +276,7 @@ def test_requests_go_to_whom_they_are_for(nodes: Callable[[int], Node]) -> None:
         assert (driver.leader("t", 0), driver.leader("t", 1)) == (1, 2)
         assert driver.topic_id("t") == b"t..............."
         asked = len(brokers[0].asked)
-        driver.send_to_leader(ListOffsetsRequest(), "t", 0)
+        driver.send(ListOffsetsRequest(), node=driver.leader("t", 0))
         driver.send(ListOffsetsRequest(), node=2)
         driver.send(ListOffsetsRequest(), node="controller")
         assert len(brokers[0].asked) == asked, "what is remembered is not asked for"

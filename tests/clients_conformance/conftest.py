@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import LocalCluster
 
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")

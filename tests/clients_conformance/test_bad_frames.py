@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.clients.driver import Driver, parse_addresses
+from holdfast.clients.blocking_driver import Driver, parse_addresses
 from holdfast.cluster.processes import resident_bytes, wait_until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import crc32c
 import pytest
 
-from holdfast.clients.driver import AnswerLostError, Driver
+from holdfast.clients.blocking_driver import AnswerLostError, Driver
 from holdfast.wire.batch_header import batches
 from holdfast.wire.batch_records import Record, build_batch
 from holdfast.wire.errors import ErrorCode

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from holdfast.clients import admin
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.processes import wait_until
+from holdfast.wire.administration import create_topic
 
 if TYPE_CHECKING:
     from tests.clients_conformance.conftest import Target
@@ -24,7 +24,7 @@ BOUND_S = 30.0
 def filled(target: Target, topic: str) -> None:
     with Driver(target.bootstrap) as driver:
         node = min(driver.nodes())
-        admin.create_topic(driver, topic, {0: sorted(driver.nodes())})
+        driver.perform(create_topic(topic, assignment={0: sorted(driver.nodes())}))
         wait_until(
             lambda: driver.metadata([topic]).topics[0].error_code == 0 or None,
             timeout_s=BOUND_S,

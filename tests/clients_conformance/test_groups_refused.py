@@ -72,6 +72,21 @@ def test_librdkafka_gives_its_user_the_error(
     consumer.close()
 
 
+def test_who_assigns_partitions_without_an_offset_is_told(
+    target: Target, new_topic: Callable[[], str]
+) -> None:
+    """Goal: an error, not a dead process. Method: an offset is asked of the group, as by default.
+
+    Seen to fail: librdkafka crashed, and Python with it, where OffsetFetch was not served.
+    """
+    name = topic_with_records(target, new_topic())
+    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "g"})
+    consumer.assign([TopicPartition(name, 0)])
+    (message,) = polled(consumer, 1)
+    assert WORDS in message.error().str()
+    consumer.close()
+
+
 def test_who_assigns_partitions_notices_nothing(
     target: Target, new_topic: Callable[[], str]
 ) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from holdfast.clients import admin
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import LocalCluster
-from holdfast.core.read_replica import RACK_AWARE
+from holdfast.config.node_keys import RACK_AWARE
+from holdfast.wire.administration import create_topic
 
 kafka = pytest.importorskip("kafka")
 
@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def create(cluster: LocalCluster, topic: str) -> None:
     """Broker 0 leads; 1, in rack b, and 2, in rack c, follow."""
     with Driver(cluster.bootstrap_servers) as driver:
-        admin.create_topic(driver, topic, {0: [0, 1, 2]})
+        driver.perform(create_topic(topic, assignment={0: [0, 1, 2]}))
 
 
 def produce(cluster: LocalCluster, topic: str, first: int, count: int) -> None:

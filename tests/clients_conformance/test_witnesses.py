@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +20,16 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from holdfast.clients import admin
-from holdfast.clients.driver import Driver
-from holdfast.clients.payload import digest_of, value_for
-from holdfast.clients.raw_consumer import RawConsumer
-from holdfast.clients.raw_producer import RawProducer
-from holdfast.clients.recorder import Recorder
-from holdfast.clients.verifiable_consumer import Options as Reading
-from holdfast.clients.verifiable_consumer import VerifiableConsumer
-from holdfast.clients.verifiable_producer import Options as Sending
-from holdfast.clients.verifiable_producer import VerifiableProducer
+from holdfast.clients.administration import all_have
+from holdfast.clients.blocking_driver import Driver
+from holdfast.clients.workload.payload import digest_of, value_for
+from holdfast.clients.workload.raw_consumer import RawConsumer
+from holdfast.clients.workload.raw_producer import RawProducer
+from holdfast.clients.workload.recorder import Recorder
+from holdfast.clients.workload.verifiable_consumer import Options as Reading
+from holdfast.clients.workload.verifiable_consumer import VerifiableConsumer
+from holdfast.clients.workload.verifiable_producer import Options as Sending
+from holdfast.clients.workload.verifiable_producer import VerifiableProducer
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.checker import judge
 from holdfast.judge.history import (
@@ -43,6 +44,8 @@ from holdfast.judge.history import (
     read_events,
 )
 from holdfast.judge.verdict import Observed
+from holdfast.wire import administration
+from holdfast.wire.administration import delete_records
 
 if TYPE_CHECKING:
     from tests.clients_conformance.conftest import Target
@@ -66,9 +69,22 @@ def delivered(path: Path) -> list[int]:
     return [each.offset for each in events(path) if isinstance(each, Delivered)]
 
 
+def place(
+    driver: Driver,
+    topic: str,
+    partitions: int,
+    copies: int,
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    asked = administration.create_topic(
+        topic, partitions=partitions, replication_factor=copies, configs=configs
+    )
+    driver.perform(asked)
+
+
 def make(target: Target, topic: str, configs: Mapping[str, str] | None = None) -> None:
     with Driver(target.bootstrap) as driver:
-        admin.place_topic(driver, topic, 1, target.brokers, configs)
+        place(driver, topic, 1, target.brokers, configs)
 
 
 def send(target: Target, topic: str, path: Path, timestamp: int | None) -> list[Event]:
@@ -132,11 +148,17 @@ def test_a_partition_that_never_tells_its_end_hides_no_other(
     """
     topic, path = new_topic(), tmp_path / "end.jsonl"
     with Driver(target.bootstrap) as driver:
-        admin.place_topic(driver, topic, 2, target.brokers)
-    with Recorder(tmp_path / "sent.jsonl", "sent") as recorder:
-        client = RawProducer(target.bootstrap, topic, recorder)
-        assert isinstance(client.send(1, "k"), Acknowledged)
-        client.close()
+        place(driver, topic, 2, target.brokers)
+    with (
+        Recorder(tmp_path / "sent.jsonl", "sent") as recorder,
+        closing(RawProducer(target.bootstrap, topic, recorder)) as client,
+    ):
+        # A new topic's leader may hear of it a moment later: it refuses, and this client asks once.
+        wait_until(
+            lambda: isinstance(client.send(1, "k"), Acknowledged),
+            timeout_s=BOUND_S,
+            what="a record to be acknowledged",
+        )
     options = Reading(
         bootstrap=target.bootstrap,
         topic=topic,
@@ -163,19 +185,20 @@ def test_what_was_sent_is_read_back_with_its_timestamps_and_headers(
     with Driver(target.bootstrap) as driver:
         nodes = driver.nodes()
         wait_until(
-            lambda: admin.all_have(driver, nodes, topic, {"message.timestamp.type": kind}),
+            lambda: all_have(driver, nodes, topic, {"message.timestamp.type": kind}),
             timeout_s=BOUND_S,
             what="every broker to have heard of it",
         )
-        assert not admin.all_have(driver, nodes, topic, {"message.timestamp.type": "Other"})
+        assert not all_have(driver, nodes, topic, {"message.timestamp.type": "Other"})
     stamps = (None, NO_TIMESTAMP, 5, 1_700_000_000_000)
     for number, timestamp in enumerate(stamps):
         send(target, topic, tmp_path / f"p{number}.jsonl", timestamp)
-        with Recorder(tmp_path / f"q{number}.jsonl", f"q{number}") as recorder:
-            client = RawProducer(target.bootstrap, topic, recorder, timestamp=timestamp)
+        with (
+            Recorder(tmp_path / f"q{number}.jsonl", f"q{number}") as recorder,
+            closing(RawProducer(target.bootstrap, topic, recorder, timestamp=timestamp)) as client,
+        ):
             for _ in range(COUNT):
                 assert isinstance(client.send(0, "k"), Acknowledged)
-            client.close()
     total = 2 * COUNT * len(stamps)
     read_raw(target, topic, tmp_path / "raw.jsonl", total - 1)
     read_to_end(target, topic, tmp_path / "end.jsonl")
@@ -223,7 +246,7 @@ def test_readers_tell_what_they_were_told_from_what_they_wished(
     topic = new_topic()
     sent(target, topic, tmp_path / "p.jsonl")
     with Driver(target.bootstrap) as driver:
-        admin.delete_records(driver, {(topic, 0): BEGIN})
+        driver.perform(delete_records(topic, 0, BEGIN), node=driver.leader(topic, 0))
 
     read_raw(target, topic, tmp_path / "raw.jsonl", COUNT - 1)
     assert positions(tmp_path / "raw.jsonl") == [(0, False), (BEGIN, True)]

@@ -1,4 +1,4 @@
-"""The hand-written Metadata of waiting, held against our table-driven codec."""
+"""Waiting asks for Metadata over a plain socket, and takes strangers and cuts for what they are."""
 
 from __future__ import annotations
 

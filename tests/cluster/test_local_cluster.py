@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.waiting import live_brokers, wait_for_isr, wait_for_leader, wait_for_live_brokers
 
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import ClusterError, LocalCluster, layout
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import State
-from holdfast.wire.messages import create_topics
+from holdfast.wire.administration import create_topic
 
 pytestmark = pytest.mark.serial
 ALL = (0, 1, 2, 100, 101, 102)
@@ -27,19 +28,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def create(cluster: LocalCluster, name: str, assignments: dict[int, list[int]]) -> None:
-    topic = create_topics.CreatableTopic(
-        name=name,
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=[
-            create_topics.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
-            for index, brokers in assignments.items()
-        ],
-    )
-    request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+    asked = create_topic(name, assignment=assignments, timeout_ms=20_000)
     with Driver(cluster.bootstrap_servers) as driver:
-        (result,) = driver.send(request, node="controller").topics
-    assert result.error_code == 0, result.error_message
+        driver.perform(asked, node="controller")
 
 
 def test_all_nodes_serve_once_it_has_started(cluster: LocalCluster) -> None:
@@ -49,7 +40,7 @@ def test_all_nodes_serve_once_it_has_started(cluster: LocalCluster) -> None:
         (number, State.RUNNING, True) for number in ALL
     ]
     assert all(found.resident_bytes for found in seen.nodes)
-    assert cluster.live_brokers() == {0, 1, 2}
+    assert live_brokers(cluster) == {0, 1, 2}
     assert seen.running
 
 
@@ -57,14 +48,14 @@ def test_all_nodes_serve_once_it_has_started(cluster: LocalCluster) -> None:
 def test_a_crash_and_a_return(cluster: LocalCluster) -> None:
     """Goal: kill, waits and start tell the truth. Method: SIGKILL a leader, bring it back."""
     create(cluster, "crash", {0: [1, 2, 0], 1: [2, 0, 1]})
-    cluster.wait_for_leader("crash", 0, leader=1)
-    cluster.wait_for_isr("crash", 0, [0, 1, 2])
+    wait_for_leader(cluster, "crash", 0, leader=1)
+    wait_for_isr(cluster, "crash", 0, [0, 1, 2])
     cluster.kill(1)
     assert cluster.state(1) is State.DEAD
-    after = cluster.wait_for_leader("crash", 0, other_than=1)
+    after = wait_for_leader(cluster, "crash", 0, other_than=1)
     assert after.leader in {0, 2}
-    cluster.wait_for_isr("crash", 0, [0, 2])
-    cluster.wait_for_live_brokers([0, 2])
+    wait_for_isr(cluster, "crash", 0, [0, 2])
+    wait_for_live_brokers(cluster, [0, 2])
     status = cluster.status()
     assert status.under_replicated == 2
     assert not status.nodes[1].serving
@@ -73,7 +64,7 @@ def test_a_crash_and_a_return(cluster: LocalCluster) -> None:
     before = cluster.node(1)
     cluster.start_node(1)
     assert cluster.node(1).process != before.process
-    cluster.wait_for_isr("crash", 0, [0, 1, 2])
+    wait_for_isr(cluster, "crash", 0, [0, 1, 2])
     with pytest.raises(ClusterError, match="runs already"):
         cluster.start_node(1)
 
@@ -82,12 +73,12 @@ def test_a_crash_and_a_return(cluster: LocalCluster) -> None:
 def test_a_controlled_shutdown(cluster: LocalCluster) -> None:
     """Goal: TERM waits until the node has handed over. Method: the leader's, then its return."""
     create(cluster, "term", {0: [2, 0, 1]})
-    cluster.wait_for_isr("term", 0, [0, 1, 2])
+    wait_for_isr(cluster, "term", 0, [0, 1, 2])
     cluster.kill(2, "TERM")
-    state = cluster.wait_for_leader("term", 0, other_than=2)
+    state = wait_for_leader(cluster, "term", 0, other_than=2)
     assert 2 not in state.isr
     cluster.start_node(2)
-    cluster.wait_for_isr("term", 0, [0, 1, 2])
+    wait_for_isr(cluster, "term", 0, [0, 1, 2])
 
 
 @pytest.mark.slow
@@ -97,9 +88,9 @@ def test_a_frozen_node(cluster: LocalCluster) -> None:
     assert cluster.state(0) is State.STOPPED
     with pytest.raises(ClusterError, match="--signal CONT"):
         cluster.start_node(0)
-    cluster.wait_for_live_brokers([1, 2])
+    wait_for_live_brokers(cluster, [1, 2])
     cluster.kill(0, "CONT")
-    cluster.wait_for_live_brokers([0, 1, 2])
+    wait_for_live_brokers(cluster, [0, 1, 2])
 
 
 def test_a_second_start_is_refused(cluster: LocalCluster) -> None:
@@ -124,13 +115,13 @@ def test_down_and_up_again_with_the_same_data(tmp_path: Path) -> None:
     with LocalCluster.create(tmp_path, brokers=1, combined=True, port=0) as cluster:
         cluster.start()
         create(cluster, "kept", {0: [0]})
-        cluster.wait_for_leader("kept", 0, leader=0)
+        wait_for_leader(cluster, "kept", 0, leader=0)
         assert cluster.down() == []
         assert not cluster.status().running
         assert cluster.down() == []
         cluster.configure({"num.partitions": "3"})
         again = LocalCluster.resume(tmp_path)
-        again.wait_for_leader("kept", 0, leader=0)
+        wait_for_leader(again, "kept", 0, leader=0)
         assert again.cluster_id == cluster.cluster_id
 
 
@@ -140,12 +131,12 @@ def test_a_cluster_moves_to_other_ports(tmp_path: Path) -> None:
     with LocalCluster.create(tmp_path, brokers=2, port=0) as cluster:
         cluster.start()
         create(cluster, "moved", {0: [0, 1]})
-        cluster.wait_for_isr("moved", 0, [0, 1])
+        wait_for_isr(cluster, "moved", 0, [0, 1])
         cluster.down()
         cluster.move(free_run())
         cluster.start()
-        cluster.wait_for_isr("moved", 0, [0, 1])
-        cluster.wait_for_leader("moved", 0)
+        wait_for_isr(cluster, "moved", 0, [0, 1])
+        wait_for_leader(cluster, "moved", 0)
 
 
 def free_run() -> int:

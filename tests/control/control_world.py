@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.node.controller import Controller
-from holdfast.testing.client import ClusterClient, RetryError
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.node.controller.controller import Controller
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient, RetryError
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from holdfast.wire.messages.create_topics import CreateTopicsRequest, new_topic
 from holdfast.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -50,11 +50,7 @@ def leads(cluster: SimulatedCluster) -> bool:
 
 def creation(*names: str, partitions: int = 1, factor: int = 3) -> CreateTopicsRequest:
     return CreateTopicsRequest(
-        topics=[
-            CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
-            for name in names
-        ],
-        timeout_ms=5000,
+        topics=[new_topic(name, partitions, factor) for name in names], timeout_ms=5000
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.control.control_world import METADATA_FILE, play
 
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from holdfast.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from tests.control.control_world import leads
 
-from holdfast.node.channel import (
+from holdfast.node.broker.controller_channel import (
     WAITING_MAX,
     ControllerAddress,
     ControllerChannel,
     ControllerUnavailableError,
 )
-from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.messages.describe_cluster import DescribeClusterRequest
 
 HERE = ControllerAddress(CONTROLLER, "controller", CONTROLLER_PORT)

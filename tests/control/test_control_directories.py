@@ -10,14 +10,14 @@ import asyncio
 
 import pytest
 
-from holdfast.core.features import ELIGIBLE_LEADER_REPLICAS
-from holdfast.core.image import NO_LEADER, Partition
-from holdfast.testing.client import ClusterClient
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.disk import MemoryDisk
-from holdfast.testing.runtime import World
+from holdfast.core.metadata.image import NO_LEADER, Partition
+from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 UNCLEAN = 1
 

@@ -11,7 +11,7 @@ import asyncio
 
 from tests.control.control_world import controller, creation, play
 
-from holdfast.testing.cluster import SimulatedCluster
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
 
 

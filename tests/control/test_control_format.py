@@ -9,13 +9,19 @@ import pytest
 from tests.control.control_world import CLUSTER_ID
 
 from holdfast.config.node import NodeSettings
-from holdfast.core.features import BOOTSTRAP, ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from holdfast.core.metadata.feature_levels import BOOTSTRAP
 from holdfast.log.checkpoints import read_meta_properties
-from holdfast.node.bootstrap import BOOTSTRAP_FILE, bootstrap_levels
-from holdfast.node.format import FormatError, format_directories, random_cluster_id
-from holdfast.node.metadata_log import MetadataLogError
-from holdfast.testing.disk import MemoryDisk
-from holdfast.testing.runtime import SeededRandom
+from holdfast.node.controller.bootstrap_checkpoint import BOOTSTRAP_FILE, bootstrap_levels
+from holdfast.node.controller.storage_format import (
+    Beginning,
+    FormatError,
+    format_directories,
+    random_cluster_id,
+)
+from holdfast.node.metadata.metadata_log import MetadataLogError
+from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.testing.ground.runtime import SeededRandom
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
 
 OFF = {ELIGIBLE_LEADER_REPLICAS: 0}
 SETTINGS = NodeSettings(node_id=3, log_dirs=("/x/a", "/x/b"), metadata_log_dir="/y/m")
@@ -87,12 +93,12 @@ def test_strangers_are_refused_even_then(node_id: int, cluster_id: str, text: st
 def test_a_controller_may_begin_with_other_features() -> None:
     disk = _disk()
     assert bootstrap_levels(disk, SETTINGS) == BOOTSTRAP, "not formatted: the usual ones"
-    format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, features=OFF)
+    format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, Beginning(OFF))
     assert bootstrap_levels(disk, SETTINGS) == {METADATA_VERSION: BOOTSTRAP[METADATA_VERSION]}
     path = f"{SETTINGS.metadata_log_dir}/{BOOTSTRAP_FILE}"
     for spoilt in range(0, disk.size(path), 7):
         damaged = _disk()
-        format_directories(damaged, SeededRandom(1), SETTINGS, CLUSTER_ID, features=OFF)
+        format_directories(damaged, SeededRandom(1), SETTINGS, CLUSTER_ID, Beginning(OFF))
         damaged.corrupt(path, spoilt, b"\xee")
         with pytest.raises(MetadataLogError, match=BOOTSTRAP_FILE):
             bootstrap_levels(damaged, SETTINGS)
@@ -105,5 +111,5 @@ def test_a_controller_may_begin_with_other_features() -> None:
 def test_features_that_are_not_there_are_refused(features: dict[str, int], says: str) -> None:
     disk = _disk()
     with pytest.raises(FormatError, match=says):
-        format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, features=features)
+        format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, Beginning(features))
     assert not disk.exists(SETTINGS.metadata_log_dir), "nothing was written"

@@ -3,9 +3,10 @@
 Goal: with eligible leader replicas and min.insync.replicas=2 nothing acknowledged is lost; without
 them, or with 1, it is, and the loss is seen. Method: the ISR is shrunk to its leader by cutting the
 links to its followers; then its machine loses power and with it all that was not synced. The whole
-node runs, on virtual time. Seen to fail: with `_eligible` in `core.elections` returning nobody the
-first test loses values; with `lost` left out of `core.brokers.register` the last takes 0 for whole.
-Rules: losses.md#the-last-replica-standing, elections.md#proof-of-a-clean-stop.
+node runs, on virtual time. Seen to fail: with `_eligible` in `core.controller.elections` returning
+nobody the first test loses values; with `lost` left out of
+`core.controller.broker_sessions.register` the last takes 0 for whole. Rules:
+losses.md#the-last-replica-standing, elections.md#proof-of-a-clean-stop.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import asyncio
 import pytest
 from tests.control.control_world import controller
 
-from holdfast.core.features import ELIGIBLE_LEADER_REPLICAS
-from holdfast.core.image import NO_LEADER, Partition, RecoveryState
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.core.metadata.image import NO_LEADER, Partition, RecoveryState
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.records.metadata import PartitionChangeRecord
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 ALL = (0, 1, 2)
 

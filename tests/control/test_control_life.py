@@ -22,15 +22,16 @@ from tests.control.control_world import (
 from tests.core.control_kit import Cluster
 
 from holdfast.config.node import NodeSettings
-from holdfast.node.format import format_directories
-from holdfast.node.metadata_log import MetadataLogError, check_metadata_log
+from holdfast.node.controller.storage_format import format_directories
+from holdfast.node.metadata.metadata_damage import check_metadata_log
+from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.node.node import Node
 from holdfast.runtime.dial import dial
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.client import ClusterClient
-from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
-from holdfast.testing.disk import DiskFault, MemoryDisk
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient
+from holdfast.testing.simulated_cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
@@ -207,7 +208,7 @@ def test_a_broker_whose_place_was_taken_registers_again() -> None:
         assert cluster.image.brokers[2].epoch > answer.broker_epoch
         broker = cluster.nodes[2].broker
         assert broker is not None
-        assert broker.broker_epoch == cluster.image.brokers[2].epoch
+        assert broker.registration.epoch == cluster.image.brokers[2].epoch
         await cluster.until(
             lambda: set(cluster.image.topics["t"].partitions[0].isr) == {0, 1, 2}, "in sync again"
         )

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from tests.control.control_world import creation
 
-from holdfast.core.image import PartitionKey
-from holdfast.node.partitions import SLICE
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.core.metadata.image import PartitionKey
+from holdfast.node.broker.replicas import SLICE
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 COUNT = 4 * SLICE

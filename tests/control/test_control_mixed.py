@@ -12,18 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cluster.waiting import live_brokers, wait_for_leader
 
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
+from holdfast.wire.administration import create_topic
 from holdfast.wire.batch import Record, build_batch
-from holdfast.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
@@ -68,12 +64,6 @@ def _snapshots(directory: Path) -> list[Path]:
     return sorted(directory.rglob("0*-0*.checkpoint"))
 
 
-def _create(cluster: LocalCluster, topic: CreatableTopic) -> None:
-    with Driver(cluster.bootstrap_servers) as driver:
-        response = driver.send(CreateTopicsRequest(topics=[topic]))
-        assert response.topics[0].error_code == 0, response
-
-
 def _append(driver: Driver, topic: str, partition: int, count: int) -> tuple[int, int]:
     """One batch with acks=all; the error code and base offset of the answer."""
     batch = build_batch([Record(None, str(n).encode(), 1) for n in range(count)])
@@ -98,10 +88,9 @@ def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
         cluster.start()
         ours = cluster.broker_ids[0]
         for number in range(8):
-            _create(
-                cluster,
-                CreatableTopic(name=f"before-{number}", num_partitions=3, replication_factor=1),
-            )
+            asked = create_topic(f"before-{number}", partitions=3, replication_factor=1)
+            with Driver(cluster.bootstrap_servers) as driver:
+                driver.perform(asked)
         wait_until(
             lambda: _snapshots(tmp_path / "ours"),
             timeout_s=PATIENCE_S,
@@ -112,25 +101,17 @@ def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
             Driver(cluster.bootstrap_servers) as driver,
         ):
             wait_until(
-                lambda: THEIRS in (cluster.live_brokers() or ()),
+                lambda: THEIRS in live_brokers(cluster),
                 timeout_s=PATIENCE_S,
                 what="Kafka to be unfenced",
             )
             # The log's beginning is gone: what Kafka knows of it, it has from our snapshot.
             assert _snapshots(tmp_path / "theirs")
-            topic = CreatableTopic(
-                name="mixed",
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=[
-                    CreatableReplicaAssignment(partition_index=0, broker_ids=[THEIRS, ours]),
-                    CreatableReplicaAssignment(partition_index=1, broker_ids=[ours, THEIRS]),
-                ],
-                configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
-            )
-            _create(cluster, topic)
+            placed = {0: [THEIRS, ours], 1: [ours, THEIRS]}
+            configs = {"min.insync.replicas": "2"}
+            driver.perform(create_topic("mixed", assignment=placed, configs=configs))
             for partition, leader in ((0, THEIRS), (1, ours)):
-                cluster.wait_for_leader("mixed", partition)
+                wait_for_leader(cluster, "mixed", partition)
                 assert driver.leader("mixed", partition) == leader
                 assert _append(driver, "mixed", partition, 10) == (0, 0)
                 assert _append(driver, "mixed", partition, 10) == (0, 10)
@@ -138,7 +119,7 @@ def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
             kafka.wait(timeout=PATIENCE_S)
             assert wait_until(
                 lambda: all(
-                    cluster.wait_for_leader("mixed", partition).isr == (ours,)
+                    wait_for_leader(cluster, "mixed", partition).isr == (ours,)
                     for partition in (0, 1)
                 ),
                 timeout_s=PATIENCE_S,

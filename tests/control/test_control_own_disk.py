@@ -24,14 +24,15 @@ from tests.log.log_kit import (
 )
 
 from holdfast.config.node import NodeSettings
-from holdfast.core.state import Decision
+from holdfast.core.controller.decisions import Decision
 from holdfast.log.directories import LogDirectories
 from holdfast.log.epochs import EpochEnd
-from holdfast.node.metadata_log import MetadataLog, MetadataLogError, check_metadata_log
+from holdfast.node.metadata.metadata_damage import check_metadata_log
+from holdfast.node.metadata.metadata_log import MetadataLog, MetadataLogError
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.disk import DiskFault, MemoryDisk, Operation
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk, Operation
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.records.metadata import NoOpRecord
 

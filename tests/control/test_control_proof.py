@@ -12,8 +12,8 @@ import asyncio
 import pytest
 from tests.control.control_world import play
 
-from holdfast.core.image import RecoveryState
-from holdfast.testing.cluster import BROKER_PORT, CONTROLLER, SimulatedCluster
+from holdfast.core.metadata.image import RecoveryState
+from holdfast.testing.simulated_cluster import BROKER_PORT, CONTROLLER, SimulatedCluster
 
 
 @pytest.mark.parametrize("obstacle", ["controller", "port"])

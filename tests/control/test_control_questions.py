@@ -12,11 +12,11 @@ import pytest
 from tests.control.control_world import controller, creation, described, play
 
 from holdfast.node.api.fetch_metadata_log import _Reader
-from holdfast.node.context import AllowAll, Operation, RequestContext, ResourceType
-from holdfast.node.forward import decode_principal, encode_principal
-from holdfast.node.metadata_log import decode_batches
+from holdfast.node.api.forward import decode_principal, encode_principal
+from holdfast.node.door.request_context import AllowAll, Operation, RequestContext, ResourceType
+from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.runtime.dial import dial
-from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
+from holdfast.testing.simulated_cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.frame import decode_response
@@ -377,7 +377,7 @@ class _Guard(AllowAll):
     ) -> bool:
         if operation is Operation.CLUSTER_ACTION:
             return True
-        self.seen.append((context.principal, context.client_host, name))
+        self.seen.append((context.principal, context.client.host, name))
         return kind is ResourceType.TOPIC and name.startswith("alice")
 
 

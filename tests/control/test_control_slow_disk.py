@@ -12,8 +12,8 @@ import asyncio
 import pytest
 from tests.control.control_world import controller, creation, play
 
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.ground.worker import MemoryWorker
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ import pytest
 from tests.log.log_kit import open_directories, virtual
 
 from holdfast.config.node import NodeSettings
-from holdfast.core.state import RECORDS_PER_REQUEST_MAX
-from holdfast.node import metadata_log
-from holdfast.node.metadata_log import CommittedBatch, MetadataLog, decode_batches
+from holdfast.core.controller.decisions import RECORDS_PER_REQUEST_MAX
+from holdfast.node.metadata import metadata_log
+from holdfast.node.metadata.metadata_log import CommittedBatch, MetadataLog, decode_batches
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.batch import batches
 from holdfast.wire.records.metadata import NoOpRecord

@@ -10,18 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.config.node import NodeSettings
-from holdfast.core.brokers import expire_sessions, heartbeat, register
-from holdfast.core.features import (
-    BOOTSTRAP,
-    ELIGIBLE_LEADER_REPLICAS,
-    SUPPORTED,
-    bootstrap_records,
-)
-from holdfast.core.image import ImageDelta, Partition
-from holdfast.core.isr import alter_partition
-from holdfast.core.state import ControllerState, Decision
-from holdfast.core.topics import create_topics
-from holdfast.node.metadata_log import record_version
+from holdfast.core.controller.broker_sessions import expire_sessions, heartbeat, register
+from holdfast.core.controller.decisions import ControllerState, Decision
+from holdfast.core.controller.isr_changes import alter_partition
+from holdfast.core.controller.topic_changes import create_topics
+from holdfast.core.metadata.feature_levels import BOOTSTRAP, SUPPORTED, bootstrap_records
+from holdfast.core.metadata.image import ImageDelta, Partition
 from holdfast.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -36,8 +30,6 @@ from holdfast.wire.messages.broker_heartbeat import (
 from holdfast.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Feature,
-    Listener,
 )
 from holdfast.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -47,6 +39,8 @@ from holdfast.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from holdfast.wire.records import decode_record, encode_record
+from holdfast.wire.structs import RegisteredEndpoint, RegisteredFeature
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 CLUSTER_ID = "S6zsVBQdQz6WrYmHb7WaQQ"
 CONTROLLER_ID = 100
@@ -90,10 +84,7 @@ class Cluster:
 
     def apply(self, decision: Decision) -> Any:
         if decision.records:
-            records = [
-                decode_record(encode_record(record, record_version(record)))
-                for record in decision.records
-            ]
+            records = [decode_record(encode_record(record)) for record in decision.records]
             last = self.state.image.offset + len(records)
             self.deltas.append(self.state.apply(records, offset=last, epoch=1))
         return decision.response
@@ -106,9 +97,11 @@ class Cluster:
             "broker_id": broker_id,
             "cluster_id": CLUSTER_ID,
             "incarnation_id": identity(broker_id, self.incarnations.get(broker_id, 1)),
-            "listeners": [Listener(name="PLAINTEXT", host="127.0.0.1", port=9092 + broker_id)],
+            "listeners": [
+                RegisteredEndpoint(name="PLAINTEXT", host="127.0.0.1", port=9092 + broker_id)
+            ],
             "features": [
-                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                RegisteredFeature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in SUPPORTED.items()
             ],
             "rack": None,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.core.control_kit import Cluster, identity
 
-from holdfast.core.image import RecoveryState
+from holdfast.core.metadata.image import RecoveryState
 from holdfast.wire.errors import ErrorCode
 
 E = ErrorCode

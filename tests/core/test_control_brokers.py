@@ -10,12 +10,12 @@ from __future__ import annotations
 import pytest
 from tests.core.control_kit import SESSION_MS, Cluster, identity
 
-from holdfast.core.brokers import (
+from holdfast.core.controller.broker_sessions import (
     PRODUCER_ID_BLOCK,
     allocate_producer_ids,
     next_expiry_ms,
 )
-from holdfast.core.state import ControllerState
+from holdfast.core.controller.decisions import ControllerState
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 

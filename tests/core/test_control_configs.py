@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 from tests.core.control_kit import CONTROLLER_ID, Cluster
 
-from holdfast.core.configs import Operation, alter_configs, incremental_alter_configs
-from holdfast.core.image import ResourceType
+from holdfast.core.controller.config_changes import (
+    alter_configs,
+    incremental_alter_configs,
+)
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import alter_configs as legacy
 from holdfast.wire.messages.incremental_alter_configs import (
@@ -17,9 +19,10 @@ from holdfast.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from holdfast.wire.structs import ConfigOperation, ResourceType
 
 E = ErrorCode
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 Change = tuple[int, str, str | None]
 
 
@@ -118,7 +121,7 @@ def test_a_list_that_was_never_set_begins_with_what_it_inherits() -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
 def test_a_list_that_nobody_has_set_begins_with_its_default(
-    kind: int, name: str, key: str, operation: Operation
+    kind: int, name: str, key: str, operation: ConfigOperation
 ) -> None:
     """Goal: no topic stops to expire since a list was taken for empty. Method: each scope."""
     cluster = _cluster()

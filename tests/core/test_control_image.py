@@ -8,11 +8,10 @@ from __future__ import annotations
 import pytest
 from tests.core.control_kit import identity
 
-from holdfast.core.image import (
+from holdfast.core.metadata.image import (
     LEADER_UNCHANGED,
     MetadataImage,
     RecoveryState,
-    ResourceType,
     changed_partition,
 )
 from holdfast.wire.records.metadata import (
@@ -29,6 +28,7 @@ from holdfast.wire.records.metadata import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from holdfast.wire.structs import ResourceType
 
 TOPIC = identity(1, 0xA0)
 

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.core.control_kit import Cluster
 
-from holdfast.core.brokers import expire_sessions
-from holdfast.core.configs import incremental_alter_configs
-from holdfast.core.elections import balance, elect_leaderless
-from holdfast.core.image import NO_LEADER, Partition, RecoveryState
-from holdfast.core.leadership import elect_leaders
-from holdfast.core.state import Decision
+from holdfast.core.controller.asked_elections import elect_leaders
+from holdfast.core.controller.broker_sessions import expire_sessions
+from holdfast.core.controller.config_changes import incremental_alter_configs
+from holdfast.core.controller.decisions import Decision
+from holdfast.core.controller.elections import balance, elect_leaderless
+from holdfast.core.metadata.image import NO_LEADER, Partition, RecoveryState
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest
 from holdfast.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tests.core.control_kit import Cluster, identity
 
-from holdfast.core.disks import assign_replicas
-from holdfast.core.reassignment import alter_partition_reassignments
+from holdfast.core.controller.reassignment import alter_partition_reassignments
+from holdfast.core.controller.replica_directories import assign_replicas
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.placement import PlacementError, Site, place
+from holdfast.core.controller.placement import PlacementError, Site, place
 
 
 @st.composite

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.core.control_kit import Cluster, identity
 
-from holdfast.core.state import Refusal
-from holdfast.core.topics import create_partitions, create_topics, delete_topics
+from holdfast.core.controller.topic_changes import create_partitions, create_topics, delete_topics
+from holdfast.core.refusal import Refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_partitions import (
     CreatePartitionsAssignment,

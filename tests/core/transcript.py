@@ -11,18 +11,18 @@ from typing import Any
 
 from tests.core.control_kit import Cluster, identity
 
-from holdfast.core.brokers import unregister_broker
-from holdfast.core.configs import incremental_alter_configs
-from holdfast.core.disks import assign_replicas
-from holdfast.core.elections import Election, balance, elect_leaderless
-from holdfast.core.feature_updates import UpgradeType, update_features
-from holdfast.core.image import Broker, Partition
-from holdfast.core.leadership import elect_leaders
-from holdfast.core.reassignment import (
+from holdfast.core.controller.asked_elections import elect_leaders
+from holdfast.core.controller.broker_sessions import unregister_broker
+from holdfast.core.controller.config_changes import incremental_alter_configs
+from holdfast.core.controller.decisions import Decision
+from holdfast.core.controller.elections import Election, balance, elect_leaderless
+from holdfast.core.controller.feature_updates import update_features
+from holdfast.core.controller.reassignment import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
-from holdfast.core.state import Decision
+from holdfast.core.controller.replica_directories import assign_replicas
+from holdfast.core.metadata.image import Broker, Partition
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -43,7 +43,11 @@ from holdfast.wire.messages.incremental_alter_configs import (
 )
 from holdfast.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
-from holdfast.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from holdfast.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpgradeType,
+)
 
 RULE = "----"
 KINDS = {"topic": 2, "broker": 4, "cluster": 4}

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sql
 from confluent_kafka import Consumer, TopicPartition
 
-from holdfast.lab.demo.plan import PARTITIONS
+from holdfast.lab.demo.demo_plan import PARTITIONS
 from holdfast.pipelines import fence
 from holdfast.pipelines.driver import add_options, say, say_committed
 from holdfast.pipelines.fence import open_engine

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import sqlalchemy as sql
 
-from holdfast.lab.closing import replica_directory
 from holdfast.lab.demo.steps import Scene
+from holdfast.lab.steps.closing import replica_directory
 from holdfast.wire.batch import BatchHeader, batches, build_batch, read_header, read_records
 
 RECORD, PREFIX, KEY = 0, 1, 2  # the partitions in which each of these is planted

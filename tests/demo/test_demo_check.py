@@ -10,16 +10,20 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import socket
+import struct
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from tests.judge.histories import Story
 
 from holdfast import cli
-from holdfast.clients.payload import digest_of, id_of
-from holdfast.clients.verifiable_producer import Record
+from holdfast.clients.workload.payload import digest_of, id_of
+from holdfast.clients.workload.verifiable_producer import Record
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -33,16 +37,15 @@ from holdfast.judge.history import (
     Unknown,
     encode_event,
 )
-from holdfast.lab.demo.check import READER, check_demo
+from holdfast.lab.demo.demo_check import READER, check_demo
+from holdfast.lab.demo.demo_plan import DemoPlan, Places
+from holdfast.lab.demo.demo_report import report_data
 from holdfast.lab.demo.events import line_record, payment, payment_record
-from holdfast.lab.demo.plan import DemoPlan, Places
-from holdfast.lab.demo.report import report_data
 from holdfast.lab.demo.user_file import LinesDigest
 from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Exit, FolderError, Journal
 from holdfast.lab.report import Check, Table
 from holdfast.pipelines import fence, ledger, lines
 from holdfast.pipelines.fence import open_engine
-from holdfast.testing.histories import Story
 
 COUNT = 30
 
@@ -236,10 +239,10 @@ def test_clean_runs_pass(payments_run: Path) -> None:
 def test_a_clean_run_of_lines_passes(
     lines_run: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    assert check_demo(lines_run).kept
+    assert check_demo(lines_run).exit.kept
     moved = tmp_path_factory.mktemp("elsewhere") / "moved"
     lines_run.rename(moved)
-    assert check_demo(moved).kept
+    assert check_demo(moved).exit.kept
     moved.rename(lines_run)
 
 
@@ -675,8 +678,8 @@ def test_a_demo_that_can_not_be_run_says_so(arguments: list[str], tmp_path: Path
     assert cli.run(["demo", *arguments, *output]) == 2
 
 
-def test_why_a_partition_stood_still_is_in_the_report(payments_run: Path) -> None:
-    """Method: an event waits for an ISR that names a node that is gone."""
+def stand_still(directory: Path, until: Fault) -> None:
+    """Let an event of partition 0 wait for an ISR that names a node that is gone."""
     place: dict[str, Any] = {"topic": "payments", "partition": 0}
     stamp: dict[str, Any] = {"wall_ms": 0, "process": "lab"}
     events = [
@@ -684,12 +687,52 @@ def test_why_a_partition_stood_still_is_in_the_report(payments_run: Path) -> Non
         IsrChange(at_ms=901.0, **stamp, **place, isr=(0, 1), replicas=(0, 1)),
         Fault(at_ms=902.0, **stamp, action="KILL", node=1),
         Send(at_ms=1000.0, **stamp, **place, id="producer:999", digest="d", size=1),
-        Fault(at_ms=1500.0, **stamp, action="start", node=1),
+        until,
     ]
-    (payments_run / HISTORY / "lab.jsonl").write_text("".join(map(encode_event, events)))
-    seal(payments_run)
+    (directory / HISTORY / "lab.jsonl").write_text("".join(map(encode_event, events)))
+    seal(directory)
+
+
+def start(node: int, at_ms: float) -> Fault:
+    return Fault(at_ms=at_ms, wall_ms=0, process="lab", action="start", node=node)
+
+
+def test_why_a_partition_stood_still_is_in_the_report(payments_run: Path) -> None:
+    stand_still(payments_run, start(1, 1500.0))
     verdict = check_demo(payments_run)
     (still,) = verdict.still
     assert (still.begin_ms, still.end_ms, still.absent) == (1000.0, 1500.0, ((1, "KILL"),))
     (part,) = report_data(Places(payments_run), verdict, "holdfast demo").parts
     assert part.still == verdict.still
+
+
+def test_a_partition_that_stands_still_does_so_to_the_end(payments_run: Path) -> None:
+    """Method: the last that is seen is the start of another node."""
+    stand_still(payments_run, start(2, 9000.0))
+    (still,) = check_demo(payments_run).still
+    assert (still.begin_ms, still.end_ms) == (1000.0, 9000.0)
+
+
+def test_the_databases_password_is_the_one_that_is_told(payments_run: Path) -> None:
+    """Method: a server that asks for a password as PostgreSQL does, and then hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        manifest = json.loads((payments_run / MANIFEST).read_text())
+        host, port = server.getsockname()
+        database = f"postgresql+psycopg://user@{host}:{port}/db?sslmode=disable&gssencmode=disable"
+        plan = {**manifest["plan"], "database": database}
+        (payments_run / MANIFEST).write_text(json.dumps({**manifest, "plan": plan}))
+        seal(payments_run)
+        told: list[bytes] = []
+
+        def ask() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)  # who wants which database
+                connection.sendall(b"R" + struct.pack("!ii", 8, 3))  # its password in clear text
+                told.append(connection.recv(4096))
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        assert check_demo(payments_run, "seven seas").undecided is not None
+        asking.join(10)
+    assert told == [b"p" + struct.pack("!i", 15) + b"seven seas\0"]

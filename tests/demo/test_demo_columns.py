@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.judge.history import Delivered, HistoryError
-from holdfast.lab.demo.check import READER, Log
-from holdfast.lab.demo.columns import PLACES_MAX, Digests, Places
+from holdfast.lab.demo.columns import PLACES_MAX, Digests, SeenPlaces
+from holdfast.lab.demo.demo_check import READER, Log
 from holdfast.lab.demo.events import event_id, event_number
 
 EVENTS = 20_000
@@ -39,7 +39,7 @@ def delivered(offset: int, digest: str = "0000002a") -> Delivered:
 
 @pytest.mark.slow
 def test_a_log_takes_some_bytes_an_event() -> None:
-    log, seen = Log(), Places(3)
+    log, seen = Log(), SeenPlaces(3)
     tracemalloc.start()
     try:
         for offset in range(EVENTS):
@@ -70,7 +70,7 @@ def test_digests_are_what_was_set_last(pairs: list[tuple[int, int]]) -> None:
 @given(st.lists(st.tuples(st.integers(-1, 3) | odd, st.integers(-3, 12) | odd)))
 def test_places_are_a_set(places: list[tuple[object, object]]) -> None:
     """What is equal is one place, whatever type a table's column gives it."""
-    found, known = Places(2), set()
+    found, known = SeenPlaces(2), set()
     for where in places:
         assert (where in found) == (where in known)
         assert found.add(where) == (where not in known)
@@ -80,7 +80,7 @@ def test_places_are_a_set(places: list[tuple[object, object]]) -> None:
 
 @pytest.mark.parametrize("part", [2.5, Decimal("2.5"), "2", b"2", None])
 def test_what_only_looks_like_a_number_is_another_place(part: object) -> None:
-    places = Places(3)
+    places = SeenPlaces(3)
     assert places.add((2, 2))
     assert places.add((2, part))
     assert places.add((part, 2))
@@ -88,7 +88,7 @@ def test_what_only_looks_like_a_number_is_another_place(part: object) -> None:
 
 
 def test_a_place_far_away_takes_no_room() -> None:
-    places = Places(1)
+    places = SeenPlaces(1)
     assert places.add((0, PLACES_MAX))
     assert not places.add((0, PLACES_MAX))
     assert places.add((7, 1 << 70))

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
 from holdfast.judge.history import Event, Note, encode_event
-from holdfast.lab.demo.check import DemoVerdict
-from holdfast.lab.demo.plan import DemoPlan, Places
-from holdfast.lab.demo.report import (
+from holdfast.lab.demo.demo_check import DemoVerdict
+from holdfast.lab.demo.demo_plan import DemoPlan, Places
+from holdfast.lab.demo.demo_report import (
     DRIVER_KILLED,
     LAG_POINTS_MAX,
     behind,
@@ -21,7 +22,6 @@ from holdfast.lab.demo.report import (
 )
 from holdfast.lab.demo.spark import Words
 from holdfast.lab.demo.steps import Gates
-from holdfast.testing.histories import Story
 
 
 def test_a_batch_takes_the_line_down_and_never_below_nothing() -> None:

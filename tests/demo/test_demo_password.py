@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-from holdfast.lab.demo import spark, steps, table
+from holdfast.lab.demo import result_table as table
+from holdfast.lab.demo import spark, steps
 from holdfast.lab.demo.database import PASSWORD, parted
-from holdfast.lab.demo.plan import DemoPlan, Places
+from holdfast.lab.demo.demo_plan import DemoPlan, Places
 from holdfast.lab.demo.steps import Demo, DemoOptions, Standing
 from holdfast.lab.parameters import LabError
 

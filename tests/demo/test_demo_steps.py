@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.lab.demo import steps
-from holdfast.lab.demo.plan import DemoPlan, Places
+from holdfast.lab.demo.demo_plan import DemoPlan, Places
 from holdfast.lab.demo.steps import Scene, Standing
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run

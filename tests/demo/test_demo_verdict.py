@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
-from holdfast.lab.demo.check import DemoVerdict
-from holdfast.lab.demo.plan import DemoPlan
+from holdfast.lab.demo.demo_check import DemoVerdict
+from holdfast.lab.demo.demo_plan import DemoPlan
 from holdfast.lab.journal import Exit
 from holdfast.lab.report import Check
-from holdfast.testing.histories import Story
 
 # Two acknowledged, one whose outcome nobody knows, one that was never answered; three in the log.
 STORY = Story().send(0, 1, 2, 3).ack(0, 0).ack(1, 1).doubt(2).final(0, 1, 2)
@@ -67,7 +67,7 @@ def test_the_words_of_a_verdict(
     found: DemoVerdict, exit_status: Exit, kept: bool | None, sentence: str
 ) -> None:
     assert found.exit is exit_status
-    assert found.kept is kept
+    assert found.exit.kept is kept
     assert found.sentence == sentence
     told: dict[str, Any] = found.as_json()
     assert (told["exit"], told["verdict"]) == (int(exit_status), sentence.partition(":")[0])
@@ -90,3 +90,4 @@ def test_a_verdict_as_json_has_all_of_it() -> None:
         "directory": "runs/demo",
     }
     assert found.promise == found.plan.parameters.promise
+    assert found.still == ()

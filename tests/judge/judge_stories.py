@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.judge.histories import WALL_MS, Story
+
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
-from holdfast.testing.histories import WALL_MS, Story
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 FUTURE_MS = WALL_MS + 52 * WEEK_MS
@@ -1072,6 +1073,83 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         {Anomaly.LOST: 1},
     ),
     (
+        "two lead in one epoch, as one witness says",
+        lambda: two().final(0, 1).lead(1, 3).lead(2, 3).lead(1, 3),
+        {Anomaly.DIVERGED: 1},
+    ),
+    (
+        "two lead in one epoch, as two witnesses say, and one of them later, too",
+        lambda: two().final(0, 1).lead(1, 3).lead(-1, 4).lead(2, 3, by="b").lead(2, 3, by="b"),
+        {Anomaly.DIVERGED: 2},
+    ),
+    (
+        "due, but the log had begun anew by then, and gave their offsets again",
+        lambda: (
+            Story()
+            .retention(ms=0)
+            .then(two())
+            .send(2, 3)
+            .ack(2, 0)
+            .ack(3, 1)
+            .pause(10)
+            .final(begin=2)
+        ),
+        {Anomaly.LOST: 2},
+    ),
+    (
+        "due, but the log had gone back to before it by then",
+        lambda: (
+            Story()
+            .retention(ms=0)
+            .send(0)
+            .ack(0, 1)
+            .send(1)
+            .ack(1, 5)
+            .send(2)
+            .ack(2, 3)
+            .pause(10)
+            .final(begin=6)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "two of one offset, at one time, and both are due",
+        lambda: Story().retention(ms=0).send(0, 1).ack(0, 0).ack(1, 0).pause(10).final(begin=1),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "deleted by name, and what stood there later, too",
+        lambda: two().delete(2).send(2).ack(2, 1).final(begin=2),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "perhaps gone by size, if its offset had not been given again",
+        lambda: (
+            two()
+            .retention(size=100)
+            .send(2, 3)
+            .doubt(2)
+            .ack(3, 0)
+            .final(1, begin=1)
+            .batch(0, 1, 1, size=50)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
+        "due, and what was acknowledged there later is not, so lost in any case",
+        lambda: (
+            Story()
+            .retention(ms=0)
+            .send(0)
+            .ack(0, 0)
+            .send(1, timestamp=FUTURE_MS)
+            .ack(1, 0)
+            .pause(10)
+            .final(begin=1)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
         "a timestamp is not the one that was given",
         lambda: (
             Story().send(0, timestamp=5).ack(0, 0).read(0, 0, by="final", timestamp=6).end(0, 1)
@@ -1397,6 +1475,29 @@ UNDECIDED: list[tuple[str, Callable[[], Story], str]] = [
 
 
 GOOD: list[tuple[str, Callable[[], Story]]] = [
+    (
+        "a leader is not there for a while, and is there again in its epoch",
+        lambda: two().final(0, 1).lead(-1, 3).lead(1, 3).lead(-1, 3).lead(1, 3, by="b").lead(2, 4),
+    ),
+    (
+        "two records at one time stand in another order than they were sent, and are due",
+        lambda: (
+            Story().retention(ms=0).send(0, 1).ack(0, 1).ack(1, 0).pause(10).final(begin=2)
+        ),
+    ),
+    (
+        "a record was sent at the moment at which one behind it was acknowledged, and both are due",
+        lambda: (
+            Story()
+            .retention(ms=0)
+            .send(0, by="a")
+            .ack(0, 1, by="a")
+            .send(0, by="b", skew=-1.0)
+            .ack(0, 0, by="b")
+            .pause(10)
+            .final(begin=2)
+        ),
+    ),
     ("nothing at all was sent", lambda: Story().final()),
     ("a hole in the offsets", lambda: (
         Story().send(0, 1).ack(0, 0).ack(1, 7).read(0, 0, by="final").read(7, 1, by="final")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.judge.histories import WALL_MS, Story
 from tests.judge.judge_stories import two
 
 from holdfast.judge.verdict import Anomaly
-from holdfast.testing.histories import WALL_MS, Story
 
 
 def _many_refused() -> Story:

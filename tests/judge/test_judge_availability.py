@@ -6,11 +6,11 @@ Method: small histories whose figures can be reckoned by hand.
 from __future__ import annotations
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.checker import Checker, judge
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange
 from holdfast.judge.series import BUCKETS_MAX, Sample, percentile
-from holdfast.testing.histories import Story
 
 
 def test_the_longest_gap_is_the_longest_wait_for_an_acknowledgement() -> None:

@@ -11,6 +11,7 @@ from itertools import chain
 
 import pytest
 from msgspec.structs import replace
+from tests.judge.histories import Story
 from tests.judge.judge_stories import two
 
 from holdfast.judge import checker, replicas
@@ -31,7 +32,6 @@ from holdfast.judge.history import (
 )
 from holdfast.judge.partition import PartitionFold
 from holdfast.judge.sends import HistoryTooLargeError
-from holdfast.testing.histories import Story
 
 # -- a history that contradicts itself -------------------------------------------------------------
 

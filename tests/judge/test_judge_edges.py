@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.judge_stories import anomalies, in_doubt, three, two
 
 from holdfast.judge.checker import Checker, Evidence, judge
 from holdfast.judge.history import Event, HistoryError, in_runs, merge
 from holdfast.judge.verdict import Anomaly
-from holdfast.testing.histories import Story
 
 OPEN = (
     "{} {}, and whether retention.bytes allowed it hangs on bytes of which nobody knows whether "

@@ -6,10 +6,10 @@ Method: lines that are wrong in one thing alone, and evidence that has all that 
 from __future__ import annotations
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
 from holdfast.judge.history import HistoryError, decode_event
-from holdfast.testing.histories import Story
 
 DELIVERED = (
     '{"event":"delivered","at_ms":1,"wall_ms":1,"process":"p","topic":"t","partition":PARTITION,'

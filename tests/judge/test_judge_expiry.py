@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.judge.histories import WALL_MS, Story
 from tests.judge.judge_stories import FUTURE_MS, WEEK_MS, anomalies, three, two
 
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
-from holdfast.testing.histories import WALL_MS, Story
 
 
 def aged(timestamp: int) -> Story:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import astuple
 
 import pytest
+from tests.judge.histories import WALL_MS, Story
 from tests.judge.judge_stories import three
 
 from holdfast.judge.checker import judge
@@ -26,7 +27,6 @@ from holdfast.judge.promise import promise_for
 from holdfast.judge.series import BUCKETS_MAX, Point, Sample, Series, Step, percentile
 from holdfast.judge.timeline import Span, Timeline
 from holdfast.judge.verdict import Availability, Counts
-from holdfast.testing.histories import WALL_MS, Story
 
 # -- what is promised ------------------------------------------------------------------------------
 
@@ -232,6 +232,14 @@ def test_slices_are_joined_when_there_are_too_many() -> None:
     series.take([sent(BUCKETS_MAX * 800.0)])  # four times as long at once
     assert series.width_ms == 1600.0
     assert series.points()[-1] == point(BUCKETS_MAX * 800.0 + 800.0, sent=0.625)
+
+
+def test_a_moment_that_no_clock_tells_is_soon_counted() -> None:
+    """Method: so far away that a slice's ends are one number; more steps would never end."""
+    series = Series()
+    key = ("foo", 0)
+    series.take([(Send, at_ms, at_ms, key) for at_ms in (0.0, 1e25, 1e300)])
+    assert sum(point.sent * series.width_ms for point in series.points()) == pytest.approx(3000)
 
 
 def test_availability_of_nothing_is_nothing() -> None:

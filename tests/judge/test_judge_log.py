@@ -9,11 +9,11 @@ import random
 from array import array
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.deliveries import Log, Reader, is_dense
 from holdfast.judge.history import Delivered, Position, ReadEnd
 from holdfast.judge.reader_rules import strays
-from holdfast.testing.histories import Story
 
 
 def reader_of(offsets: list[int], codes: list[int] | None = None) -> Reader:

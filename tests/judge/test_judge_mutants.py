@@ -14,10 +14,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.judge_stories import BAD, GOOD, UNDECIDED, anomalies, clean
 
 from holdfast.judge.checker import Checker, judge
-from holdfast.testing.histories import Story
 
 
 def mutants() -> Iterator[tuple[str, str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.judge.histories import WALL_MS, Story
 from tests.judge.judge_stories import WEEK_MS, clean, three, two
 from tests.judge.test_judge_runs import STORIES
 
@@ -16,7 +17,6 @@ from holdfast.judge import partition, reader_rules
 from holdfast.judge.checker import judge
 from holdfast.judge.history import Delivered
 from holdfast.judge.partition import PartitionFold
-from holdfast.testing.histories import WALL_MS, Story
 
 USUAL: dict[str, Callable[[], Story]] = {
     "as in any run": clean,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.judge_stories import anomalies, two
 from tests.judge.test_judge_edges import OPEN
 
@@ -16,7 +17,6 @@ from holdfast.judge.deliveries import Reader, Records
 from holdfast.judge.history import Delivered, Send
 from holdfast.judge.sends import Sends
 from holdfast.judge.verdict import Anomaly
-from holdfast.testing.histories import Story
 
 LATE = "{} records were read when the last whole read had begun, behind its end"
 GIVEN = "records are gone that readers were given or told to pass over"

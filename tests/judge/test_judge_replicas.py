@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.judge_stories import FUTURE_MS, anomalies, three, two
 from tests.judge.test_judge_edges import GONE, OPEN
 
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
-from holdfast.testing.histories import Story
 
 NOT_READ = "it was not read to its end"
 NOT_ALLOWED = (

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.test_judge_edges import EDGES, judged
 from tests.judge.test_judge_told import MADE
-
-from holdfast.testing.histories import Story
 
 STORIES: dict[str, Callable[[], Story]] = {**MADE, **{row[0]: row[1] for row in EDGES}}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.judge_stories import BAD, GOOD, UNDECIDED, anomalies, clean
 from tests.judge.judge_told_stories import TOLD
 
@@ -20,7 +21,6 @@ from holdfast.judge.checker import judge
 from holdfast.judge.history import Event
 from holdfast.judge.series import BUCKET_MS
 from holdfast.judge.verdict import Finding, PartitionJudgement
-from holdfast.testing.histories import Story
 
 FILE = Path(__file__).with_name("told.txt")
 MADE: dict[str, Callable[[], Story]] = {

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.judge_stories import BAD, GOOD, UNDECIDED, anomalies, clean, three, two
 
 from holdfast.judge.checker import judge
@@ -19,7 +20,6 @@ from holdfast.judge.history import HistoryError, Send
 from holdfast.judge.partition import PartitionFold
 from holdfast.judge.sends import HistoryTooLargeError
 from holdfast.judge.verdict import Anomaly, Judgement, Observed
-from holdfast.testing.histories import Story
 
 
 def test_a_clean_history_passes() -> None:

@@ -6,13 +6,13 @@ Method: every word, whole.
 from __future__ import annotations
 
 import pytest
+from tests.judge.histories import Story
 from tests.judge.judge_stories import three, two
 
 from holdfast.judge import timeline
 from holdfast.judge.checker import judge
 from holdfast.judge.history import DeleteRecords, Retention
 from holdfast.judge.verdict import MEANING, Anomaly, Availability, Excuse, Expiry, Observed
-from holdfast.testing.histories import Story
 
 
 def test_every_anomaly_has_its_word_and_its_meaning() -> None:

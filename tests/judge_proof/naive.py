@@ -249,8 +249,24 @@ class Naive:
                     weight = self.weigh(name, begin - 1, self.end, begin)
             elif ack.offset < begin:
                 weight = self.weigh(name, ack.offset, self.end, begin)
+                if weight is not Weight.NO and self.is_given_again(name):
+                    weight = Weight.NO
             self.open |= weight is Weight.OPEN
             self.found[missing] += weight is Weight.NO
+
+    def is_given_again(self, name: str) -> bool:
+        """Whether another that may have expired has a place that this one can't have kept."""
+        ack, begin = self.acks[name], self.end.begin
+        known_ms = max(self.sends[name].at_ms, ack.at_ms)
+        for other, its in self.acks.items():
+            if its.offset is None or ack.offset is None or self.copies(other):
+                continue
+            if its.offset > ack.offset or not self.weigh(other, its.offset, self.end, begin):
+                continue
+            is_behind = (its.at_ms, self.order.index(other)) > (ack.at_ms, self.order.index(name))
+            if (is_behind and its.offset == ack.offset) or self.sends[other].at_ms > known_ms:
+                return True
+        return False
 
     def standing(self) -> None:
         log = [d for _, d in sorted(self.log.items())]
@@ -338,7 +354,14 @@ class Naive:
             self.found[Anomaly.DIVERGED] += len(here) - 1
 
     def leaders(self) -> None:
-        """Count where one witness sees an earlier leader epoch than it has seen."""
+        """Count where one witness sees an earlier leader epoch than it has seen.
+
+        And where anybody sees another leader than was first seen in an epoch.
+        """
+        named = [e for e in self.events if isinstance(e, LeaderChange) and e.leader >= 0]
+        for e in named:
+            first = next(other for other in named if other.epoch == e.epoch)
+            self.found[Anomaly.DIVERGED] += first.leader != e.leader
         for process in {e.process for e in self.events}:
             mine = [e for e in self.events if isinstance(e, LeaderChange) and e.process == process]
             for at, e in enumerate(mine):

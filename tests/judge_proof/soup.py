@@ -170,7 +170,8 @@ class Soup:
 
     def _lead(self) -> None:
         process, epoch = self._chance.choice(["a", "lab"]), self._chance.randrange(4)
-        self._record(LeaderChange, process, leader=0, epoch=epoch)
+        leader = self._chance.choice([-1, 0, 0, 0, 1])
+        self._record(LeaderChange, process, leader=leader, epoch=epoch)
 
     def _replica(self) -> None:
         node, begin = self._chance.randrange(3), self._chance.choice([0, 0, 2])

@@ -16,12 +16,13 @@ import pytest
 from tests.judge_proof import segments
 
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab import closing
 from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import Outcome
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.prove import Outcome, prove
+from holdfast.lab.prove import prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps import closing
 
 Break = Callable[[Path], None]
 
@@ -64,7 +65,6 @@ def steps(run: Run) -> None:
         for node in nodes if where == ALL else nodes[-1:]:
             change(closing.replica_directory(run, node, partition))
     run.start_node(*run.cluster.broker_ids)
-    closing.conclude(run)
 
 
 def broken_late(run: Run) -> None:

@@ -5,7 +5,6 @@ It speaks the DevTools protocol over a pair of pipes, so no port and no package 
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -104,11 +103,6 @@ class Browser:
         )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
-
-    def picture(self, *, whole: bool) -> bytes:
-        """The screen, or the whole page, as PNG."""
-        answer = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        return base64.b64decode(answer["data"])
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send one command; return its result."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
 from holdfast.judge.history import Event, Fault
 from holdfast.lab.aftermath import FAULTS_MAX, Recoveries, expired_check, lost_check
 from holdfast.lab.report import Check, Table
-from holdfast.testing.histories import Story
 
 GOOD = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 1)
 LOSSY = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0)

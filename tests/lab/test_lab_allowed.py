@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from holdfast.clients import admin
-from holdfast.clients.admin import AdminError
-from holdfast.clients.driver import DriverError
-from holdfast.clients.recorder import Recorder
+from holdfast.clients.blocking_driver import DriverError
 from holdfast.clients.replica_files import (
     LOG_STARTS,
     DamagedFileError,
     StoredReplica,
     stored_replica,
 )
+from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import (
     DeleteRecords,
     DeletionRefused,
@@ -34,6 +32,7 @@ from holdfast.judge.history import (
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
+from holdfast.wire.administration import AdminError
 from holdfast.wire.batch import Record, build_batch
 
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -102,6 +101,29 @@ def test_what_is_not_set_is_the_node_s(
     written.close()
 
 
+@pytest.mark.parametrize(
+    ("node", "topic", "own"),
+    [
+        ({}, {}, True),
+        ({}, {"message.timestamp.type": "LogAppendTime"}, False),
+        ({"log_message_timestamp_type": "LogAppendTime"}, {}, False),
+        (
+            {"log_message_timestamp_type": "LogAppendTime"},
+            {"message.timestamp.type": "CreateTime"},
+            True,
+        ),
+    ],
+)
+def test_whose_timestamps_a_topic_has_is_as_configured(
+    tmp_path: Path, node: dict[str, str], topic: dict[str, str], own: bool
+) -> None:
+    written = Written(tmp_path, **node)
+    written.allowed.expect("foo", 1, topic)
+    assert written.allowed.has_create_time("foo") is own
+    assert written.allowed.has_create_time("another") is (node == {})
+    written.close()
+
+
 def test_a_change_leaves_what_was_allowed_before(written: Written) -> None:
     """Nobody knows when the last broker has heard of it."""
     written.allowed.expect("foo", 1, {"retention.ms": "50"})
@@ -126,10 +148,13 @@ class Altered:
     def __init__(self, written: Written, nodes: list[int]) -> None:
         self.topic = "foo"
         self.allowed = written.allowed
-        self.driver = None
+        self.driver: Any = None
         self.cluster = SimpleNamespace(broker_ids=nodes)
         self.notes: list[str] = []
         self.note = self.notes.append
+
+    def ask(self, _asked: object, _otherwise: str) -> None:
+        """Every change is granted."""
 
     def soon(self, condition: Callable[[], bool], _bound_s: float) -> bool:
         return condition()
@@ -146,22 +171,20 @@ class Altered:
 )
 def test_a_policy_is_lifted_once_every_broker_has_heard(
     written: Written,
-    monkeypatch: pytest.MonkeyPatch,
     second: dict[str, str | None] | None,
     limits: list[tuple[int | None, int | None]],
 ) -> None:
     heard: dict[int, dict[str, str | None] | None] = {0: {"retention.ms": "500"}, 1: second}
 
-    def told(_driver: object, node: int, _topic: str, _keys: object) -> dict[str, str | None]:
+    def told(_asked: object, *, node: int) -> dict[str, list[SimpleNamespace]]:
         found = heard[node]
         if found is None:
             raise DriverError("nobody answers")
-        return found
+        return {"foo": [SimpleNamespace(name=key, value=found[key]) for key in found]}
 
-    monkeypatch.setattr(admin, "alter_topic", lambda *_: None)
-    monkeypatch.setattr(admin, "topic_configs", told)
     written.allowed.expect("foo", 1, {"retention.ms": "5"})
     run = Altered(written, [0, 1])
+    run.driver = SimpleNamespace(perform=told)
     assert Run.alter_topic(cast("Run", run), retention_ms="500") == (len(limits) == 3)
     assert written.limits() == limits
     assert any("still is" in note for note in run.notes) == (len(limits) == 2)
@@ -192,16 +215,17 @@ def test_a_deletion_is_named(written: Written) -> None:
     ids=["refused", "late", "no leader", "no answer"],
 )
 def test_only_a_certain_refusal_takes_the_excuse_back(
-    written: Written, monkeypatch: pytest.MonkeyPatch, error: Exception, kinds: list[type[Event]]
+    written: Written, error: Exception, kinds: list[type[Event]]
 ) -> None:
     """And what was not asked for any more was never said."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(admin, "delete_records", fail)
+    run = Altered(written, [0])
+    run.driver = SimpleNamespace(leader=lambda *_: 0, perform=fail)
     with pytest.raises(LabError, match="can't be deleted"):
-        Run.delete_records(cast("Run", Altered(written, [0])), {0: 5, 1: 5})
+        Run.delete_records(cast("Run", run), {0: 5, 1: 5})
     assert [type(event) for event in written.events()] == kinds
 
 

@@ -146,14 +146,18 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
     [
         (background.NODE, ["holdfast.node.__main__"]),
         (background.SIMULATOR, ["holdfast.testing.simulation.runner"]),
-        (background.LAB, ["holdfast.lab.soak_campaigns", "holdfast.node.__main__"]),
+        (background.LAB, ["holdfast.lab.soak.scenario_campaigns", "holdfast.node.__main__"]),
         (
             background.PIPELINE,
-            ["holdfast.lab.demo.soak", "holdfast.pipelines.driver", "holdfast.node.__main__"],
+            [
+                "holdfast.lab.soak.demo_campaigns",
+                "holdfast.pipelines.driver",
+                "holdfast.node.__main__",
+            ],
         ),
         (
             background.DRIVER,
-            ["holdfast.pipelines.stateful", "pyspark_holdfast", "holdfast.lab.stateful_truth"],
+            ["holdfast.pipelines.stateful", "pyspark_holdfast", "holdfast.lab.soak.stateful_truth"],
         ),
     ],
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.judge.histories import Story
 from tests.lab import made_up
 
 from holdfast import cli
@@ -26,7 +27,6 @@ from holdfast.lab.prove import judge_again
 from holdfast.lab.prove_report import report_of
 from holdfast.lab.report import Check, Table
 from holdfast.lab.scenario import load_scenario
-from holdfast.testing.histories import Story
 
 SCENARIO = "write-anomaly"
 GOOD = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0, 1)
@@ -456,4 +456,4 @@ def test_why_a_partition_stood_still_is_in_the_report_of_a_folder(tmp_path: Path
     outcome = judge_again(write_run(tmp_path / "run", {MAIN: told}))
     (result,) = outcome.results
     assert result.still == story.still() != ()
-    assert report_of(outcome, None, "holdfast prove").parts[0].still == result.still
+    assert report_of(outcome, "holdfast prove").parts[0].still == result.still

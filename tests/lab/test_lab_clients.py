@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from holdfast.clients.outcomes import is_certain
-from holdfast.clients.payload import digest_of, id_of, key_for, partition_for, value_for
-from holdfast.clients.recorder import Recorder
 from holdfast.clients.replica_files import (
     DamagedFileError,
     ReplicaTail,
     StoredBatch,
     stored_batches,
 )
-from holdfast.clients.verifiable_consumer import parse as parse_consumer
-from holdfast.clients.verifiable_producer import Options, parse
+from holdfast.clients.workload.payload import digest_of, id_of, key_for, partition_for, value_for
+from holdfast.clients.workload.recorder import Recorder
+from holdfast.clients.workload.verifiable_consumer import parse as parse_consumer
+from holdfast.clients.workload.verifiable_producer import Options, parse
 from holdfast.judge.history import Acknowledged, Note, Send, read_events
-from holdfast.lab.workload import HistoryTail
+from holdfast.lab.workload_processes import HistoryTail
 from holdfast.wire.batch import Record, build_batch
 
 
@@ -39,6 +39,12 @@ def test_a_value_carries_its_id_and_has_the_size(size: int) -> None:
 def test_a_strangers_value_has_no_id(value: bytes | None) -> None:
     assert id_of(value) is None
     assert len(digest_of(value)) == 8
+
+
+def test_no_value_is_not_an_empty_one() -> None:
+    header = [("name", b"content")]
+    assert digest_of(None) != digest_of(b"")
+    assert digest_of(None, header) != digest_of(b"", header)
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 6, 7])
@@ -98,7 +104,7 @@ def test_a_reader_never_resets_or_commits_by_itself() -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from holdfast.clients.recorder import Recorder
+from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import Note
 recorder = Recorder(Path(sys.argv[1]), "writer")
 number = 0

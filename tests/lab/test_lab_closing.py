@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.clients.recorder import Recorder
+from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import Replica, ReplicaBatch, read_events
-from holdfast.lab import closing
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
+from holdfast.lab.steps import closing
 from holdfast.wire.batch import Record, assign, build_batch
 
 

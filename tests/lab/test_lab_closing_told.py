@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.clients.recorder import Recorder
 from holdfast.clients.replica_files import stored_replica
+from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import Event, Replica, ReplicaBatch, read_events
-from holdfast.lab import closing
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
+from holdfast.lab.steps import closing
 from holdfast.wire.batch import Record, assign, build_batch
 
 Nodes = dict[int, list[int]]
@@ -33,10 +33,7 @@ class Told:
         self.topic = "t"
         self.said: list[tuple[Any, ...]] = []
         self.held: dict[str, Nodes] = {"t": {1: [1], 0: [0, 1]}, "other": {0: [1]}}
-        self.placement = {
-            topic: {partition: tuple(nodes) for partition, nodes in held.items()}
-            for topic, held in self.held.items()
-        }
+        self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {1: (1,), 0: (0, 1)}}
         self.reader_fails = False
         self.while_waiting: Callable[[], object] = lambda: None
         self.cluster = SimpleNamespace(partitions=self._partitions, node=self._node)
@@ -142,7 +139,8 @@ def test_all_that_the_end_of_a_run_asks_for(run: Told) -> None:
 
 def test_another_topic_is_read_under_its_own_name(run: Told) -> None:
     run.write_all()
-    closing.conclude(run.as_run, ["t", "other"])
+    run.placement["other"] = {0: (1,)}
+    closing.conclude(run.as_run)
     notes = [each for each in run.said if each[0] == "note"]
     assert notes == [("note", "reading everything back"), ("note", "reading other back")]
     (settings,) = (each[2] for each in run.said if each[:2] == ("read", "final-other"))

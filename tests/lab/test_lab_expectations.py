@@ -16,8 +16,6 @@ import pytest
 
 from holdfast.clients.replica_files import RECOVERY_POINTS, position_of, stored_batches
 from holdfast.judge.history import IsrChange, LeaderChange
-from holdfast.lab import disks
-from holdfast.lab.moving import expect_even
 from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import Run
@@ -34,6 +32,8 @@ from holdfast.lab.scenarios.min_isr_law import (
 )
 from holdfast.lab.scenarios.nearest_replica import received_between, samples, share_of
 from holdfast.lab.scenarios.retention import begins, expect_begins
+from holdfast.lab.steps import dead_disks as disks
+from holdfast.lab.steps.moving import expect_even
 from holdfast.wire.batch import Record, build_batch
 
 VICTIM = 2

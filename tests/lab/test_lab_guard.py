@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cluster.processes import wait_until
+from holdfast.lab import guard
 from holdfast.lab.guard import MARK, Guard, marked
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -53,6 +54,20 @@ def test_all_that_bears_the_mark_ends_and_nothing_else() -> None:
     finally:
         another.close()
     assert list(marked(another.environment[MARK])) == []
+
+
+def test_a_guard_that_stands_still_is_ended_and_so_is_what_it_guards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guard, "CLOSE_S", 0.5)
+    ours = Guard()
+    mark = ours.environment[MARK]
+    with started(ours.environment) as child:
+        wait_until(lambda: len(list(marked(mark))) == 3, timeout_s=BOUND_S, what="the family")
+        ours._process.send_signal(signal.SIGSTOP)
+        ours.close()
+        assert list(marked(mark)) == []
+        assert child.wait() == -signal.SIGKILL
 
 
 def test_of_a_run_within_a_run_nothing_is_left(

@@ -17,7 +17,7 @@ from holdfast.cluster.probe import PartitionState
 from holdfast.judge.checker import judge
 from holdfast.judge.history import LeaderChange, read_events
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.observer import Observer, View
+from holdfast.lab.isr_observer import Observer, View
 
 
 class Watched:

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.clients import admin
-from holdfast.clients.admin import Move
-from holdfast.lab.moving import Mover
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
+from holdfast.lab.steps.moving import Mover
+from holdfast.wire.administration import AdminRequest, Move
+from holdfast.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
 class Placed:
@@ -23,9 +23,8 @@ class Placed:
 
     def __init__(self, replicas: dict[int, tuple[int, ...]]) -> None:
         self.topic = "t"
-        self.driver = None
+        self.moving: dict[tuple[str, int], Move] = {}
         self.parameters = Parameters(partitions=2, replication_factor=3)
-        self.allowed = SimpleNamespace(expect=lambda *_: None)
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": dict(replicas)}
         self.failed: list[str] = []
         self.watched: Any = None
@@ -35,7 +34,11 @@ class Placed:
         states = {p: SimpleNamespace(replicas=nodes) for p, nodes in replicas.items()}
         self.cluster = SimpleNamespace(partitions=lambda _topic: states)
 
-    def topic_configs(self, _configs: object) -> dict[str, str]:
+    def ask(self, asked: AdminRequest[Any], _otherwise: str) -> Any:
+        lists = isinstance(asked.message, ListPartitionReassignmentsRequest)
+        return self.moving if lists else None
+
+    def create_topic(self, *_: object, **__: object) -> dict[str, str]:
         return {}
 
     def wait(self, _what: str, condition: Any, _bound_s: float) -> Any:
@@ -63,9 +66,8 @@ class Placed:
     ids=["three each", "one of two", "one twice", "one of four"],
 )
 def test_a_topic_that_the_cluster_places_has_as_many_copies_as_were_asked_for(
-    monkeypatch: pytest.MonkeyPatch, replicas: dict[int, tuple[int, ...]], failed: list[str]
+    replicas: dict[int, tuple[int, ...]], failed: list[str]
 ) -> None:
-    monkeypatch.setattr(admin, "place_topic", lambda *_: None)
     run = Placed(replicas)
     assert Run.place_topic(cast("Run", run)) == replicas
     assert run.watched == replicas
@@ -83,12 +85,10 @@ def test_whoever_makes_a_topic_says_where_its_replicas_must_be(
     assert run.placement == {"t": {0: (0, 1, 2), 1: (1, 2, 3)}}
 
 
-def test_whoever_moves_replicas_says_where_they_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_moves_replicas_says_where_they_must_be() -> None:
     """And a move that was called back leaves them where they were."""
-    monkeypatch.setattr(admin, "reassign", lambda *_: None)
-    moving = {("t", 1): Move(replicas=[1, 2, 3, 4], adding=[4], removing=[1])}
-    monkeypatch.setattr(admin, "reassignments", lambda *_: moving)
     run = Placed({0: (0, 1, 2), 1: (1, 2, 3)})
+    run.moving = {("t", 1): Move(replicas=[1, 2, 3, 4], adding=[4], removing=[1])}
     mover = Mover(cast("Run", run))
     mover.begin({0: [3, 1, 2], 1: [4, 2, 3]})
     assert run.placement["t"] == {0: (3, 1, 2), 1: (4, 2, 3)}

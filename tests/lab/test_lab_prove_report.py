@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import Outcome, PartResult
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.prove import Outcome, PartResult
 from holdfast.lab.prove_report import report_of
 from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.testing.histories import Story
 
 
 def nothing(_run: Run) -> None:
@@ -72,7 +72,7 @@ def result(
     ],
 )
 def test_a_part_says_whether_the_promise_was_kept(found: PartResult, kept: bool | None) -> None:
-    (part,) = report_of(outcome(found), None, "").parts
+    (part,) = report_of(outcome(found), "").parts
     assert part.kept is kept
     assert part.as_it_must is found.as_it_must
 
@@ -86,14 +86,13 @@ def test_a_part_says_whether_the_promise_was_kept(found: PartResult, kept: bool 
     ],
 )
 def test_a_headline_says_none_only_where_the_log_was_read(story: Story, words: str) -> None:
-    (part,) = report_of(outcome(result(MAIN, story)), None, "").parts
+    (part,) = report_of(outcome(result(MAIN, story)), "").parts
     assert words in part.headline
 
 
 def test_every_part_is_in_the_report_with_what_belongs_to_it() -> None:
     report = report_of(
         outcome(result(MAIN, GOOD), result(LOSES, LOSSY), result(REFUSES, GOOD, (BAD,))),
-        None,
         "holdfast prove made-up",
     )
     assert (report.title, report.summary, report.text) == ("made-up", "One.", "Two.")

@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.judge.histories import Story
 from tests.lab import made_up
 
 from holdfast.judge.checker import Evidence, judge
@@ -21,7 +22,6 @@ from holdfast.judge.series import BUCKETS_MAX
 from holdfast.judge.verdict import Anomaly, Excuse, Expiry
 from holdfast.lab.report import Check, PartReport, ReportData
 from holdfast.lab.report.page import render_page, write_report
-from holdfast.testing.histories import Story
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "line", "rect", "path"}
 

@@ -17,9 +17,9 @@ from holdfast.judge.history import Acknowledged, Refused
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenarios.write_anomaly import strike
-from holdfast.lab.usual import expect_consumed, settle
-from holdfast.lab.wants import Want, preferred, want, whole, without
-from holdfast.lab.workload import Worker
+from holdfast.lab.steps.usual import expect_consumed, settle
+from holdfast.lab.steps.wants import Want, preferred, want, whole, without
+from holdfast.lab.workload_processes import Worker
 
 TRIES = 100
 ASSIGNMENT = {0: (1, 0), 1: (2, 1), 2: (0, 2)}
@@ -38,6 +38,8 @@ def refused() -> Refused:
 class Client:
     """A raw producer that gives these outcomes, and then acknowledges; it notes what it did."""
 
+    topic = "foo"
+
     def __init__(self, name: str, done: list[str], refusals: int = 0) -> None:
         self.name = name
         self._done = done
@@ -52,9 +54,6 @@ class Client:
 
     def take(self) -> Acknowledged:
         return acknowledged()
-
-    def close(self) -> None:
-        self._done.append(f"{self.name} closes")
 
 
 class Scene:
@@ -105,12 +104,12 @@ def test_only_what_was_sent_to_the_leader_alone_can_be_lost_with_it() -> None:
     """Goal: acks=1 events sent before are on the followers when these are stopped."""
     scene = Scene()
     strike(scene.as_run, cast("Any", Client("raw", scene.done)), 1, (0, 2))
-    first = ["settled-0 acks=all sends", "settled-0 acks=all closes", "STOP (0, 2)"]
+    first = ["settled-0 acks=all sends", "STOP (0, 2)"]
     assert scene.done == [*first, "raw posts", "raw posts", "KILL (1,)", "CONT (0, 2)"]
 
 
 def test_a_partition_that_does_not_settle_ends_the_run() -> None:
-    with pytest.raises(LabError, match="P0 does not acknowledge"):
+    with pytest.raises(LabError, match="foo-0 does not acknowledge"):
         settle(Scene(refusals=2 * TRIES).as_run, 0)
 
 
@@ -140,9 +139,7 @@ def test_what_was_delivered_before_is_not_going_on() -> None:
 
 
 @pytest.mark.parametrize(("state", "kept"), [("dead", [False]), ("running", [])])
-def test_a_node_that_ends_while_it_starts_breaks_the_promise(
-    monkeypatch: pytest.MonkeyPatch, state: str, kept: list[bool]
-) -> None:
+def test_a_node_that_ends_while_it_starts_breaks_the_promise(state: str, kept: list[bool]) -> None:
     """Goal: a refusal to start is no mishap of the run; one that is only slow may be."""
 
     def wait_serving(_node: int) -> None:
@@ -150,13 +147,11 @@ def test_a_node_that_ends_while_it_starts_breaks_the_promise(
 
     scene = Scene()
     run = cast("Any", scene)
-    run.observer = SimpleNamespace()
-    run._recorder = SimpleNamespace(record=lambda *_, **__: None, flush=lambda: None)
-    run._print = lambda _text: None
+    run._observer = SimpleNamespace()
+    run._record_fault = lambda *_: None
     run.cluster = SimpleNamespace(
         start_node=lambda *_, **__: None, wait_serving=wait_serving, state=lambda _node: state
     )
-    monkeypatch.setattr("holdfast.lab.run.describe", lambda *_: "")
     with pytest.raises(ClusterError, match="does not serve"):
         Run.start_node(run, 1)
     assert scene.kept == kept

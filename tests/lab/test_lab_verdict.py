@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tests.judge.histories import Story
 
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab import prove as proving
-from holdfast.lab import soak_campaigns
 from holdfast.lab.background import COMMIT, LAB, fingerprint
 from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import Outcome, PartResult
 from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.prove import Outcome, PartResult
 from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.soak import Campaign, soak
-from holdfast.testing.histories import Story
+from holdfast.lab.soak import scenario_campaigns as soak_campaigns
+from holdfast.lab.soak.campaign import Campaign, soak
 
 
 def nothing(_run: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.lab.wants import (
+from holdfast.lab.steps.wants import (
     Want,
     lists_text,
     matches,

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.checkpoints import MetaProperties, write_meta_properties
 from holdfast.log.directories import LogDirectories
+from holdfast.log.index import OffsetIndex, TimeIndex
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Disk, Runtime
-from holdfast.testing.disk import MemoryDisk
-from holdfast.testing.loop import VirtualLoop
-from holdfast.testing.loop import run as run_virtual
-from holdfast.testing.network import Fabric
-from holdfast.testing.runtime import SeededRandom, VirtualClock
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.testing.ground.loop import VirtualLoop
+from holdfast.testing.ground.loop import run as run_virtual
+from holdfast.testing.ground.network import Fabric
+from holdfast.testing.ground.runtime import SeededRandom, VirtualClock
+from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.wire.batch import Codec, Record, batches, build_batch
 
 ResultT = TypeVar("ResultT")
@@ -25,16 +27,6 @@ TOPIC_ID = bytes(range(16))
 CLUSTER_ID = "abcdefghijklmnopqrstuv"
 LOGS = "/logs"
 NOW_MS = 1_767_225_600_000  # when virtual time begins
-
-
-@dataclass(frozen=True)
-class Intervals:
-    log_retention_check_interval_ms: int = 300_000
-    log_initial_task_delay_ms: int = 30_000
-    log_flush_offset_checkpoint_interval_ms: int = 60_000
-    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
-    replica_high_watermark_checkpoint_interval_ms: int = 5_000
-    producer_id_expiration_ms: int = 86_400_000
 
 
 def virtual(test: Callable[[Runtime], Coroutine[Any, Any, ResultT]], *, seed: int = 1) -> ResultT:
@@ -62,16 +54,32 @@ def after_crash(runtime: Runtime, *, power: bool = False, torn: bool = False) ->
     return replace(runtime, disk=disk.power_cut(torn=torn) if power else disk.crash())
 
 
+def offset_entries(index: OffsetIndex) -> list[tuple[int, int]]:
+    """Return all (offset, position) pairs of an index."""
+    index.load()
+    pairs = zip(index._offsets, index._positions, strict=True)
+    return [(index._base + relative, position) for relative, position in pairs]
+
+
+def time_entries(index: TimeIndex) -> list[tuple[int, int]]:
+    """Return all (timestamp, offset) pairs of an index."""
+    index.load()
+    pairs = zip(index._timestamps, index._offsets, strict=True)
+    return [(timestamp, index._base + relative) for timestamp, relative in pairs]
+
+
 def small_settings(**changes: Any) -> TopicSettings:
     """Return settings under which a few batches fill a segment."""
     values = {"segment_bytes": 2000, "index_interval_bytes": 200, **changes}
     return TopicSettings(**values)
 
 
-def format_directory(disk: Disk, path: str, *, node_id: int = 1, number: int = 1) -> str:
+def format_directory(
+    disk: Disk, path: str, *, node_id: int = 1, number: int = 1, cluster_id: str = CLUSTER_ID
+) -> str:
     disk.make_directories(path)
     properties = MetaProperties(
-        cluster_id=CLUSTER_ID, node_id=node_id, directory_id=number.to_bytes(16, "big")
+        cluster_id=cluster_id, node_id=node_id, directory_id=number.to_bytes(16, "big")
     )
     write_meta_properties(disk, path, properties)
     disk.sync_directory(path.rpartition("/")[0] or "/")
@@ -82,21 +90,19 @@ def open_directories(
     runtime: Runtime,
     paths: Sequence[str] = (LOGS,),
     settings: TopicSettings | None = None,
+    *,
+    file_limit: int = 8192,
     **changes: Any,
 ) -> LogDirectories:
-    """Format what is not formatted yet, and load."""
+    """Format what is not formatted yet, and load. `changes` are of the node's settings."""
     for number, path in enumerate(paths, 1):
         if not runtime.disk.exists(f"{path}/meta.properties"):
             format_directory(runtime.disk, path, number=number)
     chosen = settings or small_settings()
-    values: dict[str, Any] = {
-        "node_id": 1,
-        "cluster_id": None,
-        "intervals": Intervals(),
-        "settings_for": lambda _: chosen,
-        **changes,
-    }
-    directories = LogDirectories(runtime, paths, **values)
+    own = NodeSettings(
+        **{"node_id": 1, "log_dirs": tuple(paths), "metadata_log_dir": "", **changes}
+    )
+    directories = LogDirectories(runtime, own, lambda _: chosen, file_limit=file_limit)
     directories.load()
     return directories
 

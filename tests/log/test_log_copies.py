@@ -23,7 +23,7 @@ from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import DirectoryError, StorageError
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.disk import DiskFault
+from holdfast.testing.ground.disk import DiskFault
 
 PATHS = ("/one", "/two", "/three")
 NEW_TOPIC_ID = bytes(range(16, 32))

@@ -7,7 +7,6 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.log.log_kit import (
@@ -39,8 +38,8 @@ from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.real import RealDisk, real_runtime
-from holdfast.testing.disk import DiskFault
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.ground.disk import DiskFault
+from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.wire.uuids import NULL_UUID
 
 PATHS = ("/one", "/two", "/three")
@@ -70,7 +69,7 @@ def test_replicas_go_where_the_fewest_are_and_are_found_again() -> None:
 def test_the_metadata_log_lies_in_its_own_directory() -> None:
     async def body(runtime: Runtime) -> None:
         format_directory(runtime.disk, "/metadata", number=9)
-        directories = open_directories(runtime, PATHS, metadata_path="/metadata")
+        directories = open_directories(runtime, PATHS, metadata_log_dir="/metadata")
         log = directories.create("__cluster_metadata", 0, TOPIC_ID, small_settings())
         assert log.home.path == "/metadata"
         for partition in range(9):
@@ -83,19 +82,21 @@ def test_the_metadata_log_lies_in_its_own_directory() -> None:
     virtual(body)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"node_id": 2}, r"/one belongs to node 1, this is node 2: correct node\.id"),
-        ({"cluster_id": "another"}, "/one belongs to cluster abc.*, not to another"),
-    ],
-)
-def test_a_directory_of_another_node_or_cluster_is_refused(
-    changes: dict[str, Any], message: str
-) -> None:
+def test_a_directory_of_another_node_is_refused() -> None:
     async def body(runtime: Runtime) -> None:
+        message = r"/one belongs to node 1, this is node 2: correct node\.id"
         with pytest.raises(DirectoryError, match=message):
-            open_directories(runtime, PATHS, **changes)
+            open_directories(runtime, PATHS, node_id=2)
+
+    virtual(body)
+
+
+def test_a_directory_of_another_cluster_is_refused() -> None:
+    async def body(runtime: Runtime) -> None:
+        format_directory(runtime.disk, "/one")
+        format_directory(runtime.disk, "/two", cluster_id="another", number=2)
+        with pytest.raises(DirectoryError, match="/two belongs to cluster another, not to abc"):
+            open_directories(runtime, PATHS)
 
     virtual(body)
 

@@ -24,7 +24,7 @@ from holdfast.log.directories import LogDirectory
 from holdfast.log.errors import DirectoryError, StorageError
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.disk import DiskFault, Operation
+from holdfast.testing.ground.disk import DiskFault, Operation
 
 PATHS = ("/one", "/two")
 
@@ -141,7 +141,7 @@ def test_start_goes_on_without_a_directory_that_fails() -> None:
         assert directories.previous_broker_epoch == -1
         crash(directories)
         with pytest.raises(DirectoryError, match=r"metadata\.log\.dir must work"):
-            open_directories(runtime, PATHS, metadata_path="/two")
+            open_directories(runtime, PATHS, metadata_log_dir="/two")
         disk.inject(DiskFault(operations={"list"}, prefix="/one"))
         with pytest.raises(DirectoryError, match="no log directory works"):
             open_directories(after_crash(runtime), PATHS)

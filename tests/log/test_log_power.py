@@ -31,7 +31,7 @@ from holdfast.log.checkpoints import RECOVERY_POINT
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.disk import MemoryDisk
+from holdfast.testing.ground.disk import MemoryDisk
 from holdfast.wire.batch import batches, crc_matches
 
 SETTINGS = small_settings(segment_bytes=700, index_interval_bytes=150, file_delete_delay_ms=50)

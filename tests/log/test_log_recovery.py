@@ -16,8 +16,10 @@ from tests.log.log_kit import (
     make_batch,
     memory_disk,
     new_log,
+    offset_entries,
     reopened,
     small_settings,
+    time_entries,
     virtual,
 )
 
@@ -31,7 +33,8 @@ ONE_SEGMENT = small_settings(segment_bytes=1 << 20)
 
 
 def indexes(log: Log) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-    return [(segment.offsets.entries(), segment.times.entries()) for segment in log._segments.all]
+    segments = log._segments.all
+    return [(offset_entries(each.offsets), time_entries(each.times)) for each in segments]
 
 
 def test_a_tail_torn_at_every_byte() -> None:

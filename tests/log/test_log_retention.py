@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.log.log_kit import (
     LOGS,
     NOW_MS,
@@ -14,14 +15,17 @@ from tests.log.log_kit import (
     bases,
     everything,
     make_batch,
+    memory_disk,
     new_log,
     reopened,
     small_settings,
     virtual,
 )
 
+from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
+from holdfast.wire.errors import ErrorCode
 
 SIZE = len(make_batch())
 
@@ -95,6 +99,30 @@ def test_batches_without_a_timestamp_go_by_the_files_age() -> None:
         now_ms = runtime.clock.wall_ms()
         assert log.retention(now_ms + 1_000, 7) == 0
         assert log.retention(now_ms + 1_001, 7) == 3
+
+    virtual(body)
+
+
+def test_a_damaged_segment_ends_a_round_whose_work_counts() -> None:
+    """The log began before its first segment, and a reader there was given the newest one."""
+
+    async def body(runtime: Runtime) -> None:
+        settings = small_settings(segment_bytes=3 * SIZE, retention_ms=1_000)
+        directories, log = new_log(runtime, settings)
+        for _ in range(12):
+            append(log, timestamp=-1)
+        log.high_watermark = 12
+        await directories.close()
+        _, log = reopened(runtime, settings)
+        memory_disk(runtime).corrupt(f"{LOGS}/t-0/{3:020d}.log", 16, b"\xff")
+        now_ms = runtime.clock.wall_ms() + 1_001
+        for _ in range(2):
+            with pytest.raises(StorageError, match=r"stays online: .*no batch at byte 0"):
+                log.retention(now_ms, log.end)
+            assert (log.start, log.first_segment) == (3, 3)
+        assert log.read(0, 1000, log.end).error is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert log.read(3, 1000, log.end).error is ErrorCode.CORRUPT_MESSAGE
+        assert bases(log.read(6, 3 * SIZE, log.end).records) == [6, 7, 8]
 
     virtual(body)
 

@@ -21,7 +21,7 @@ from tests.log.log_kit import (
 
 from holdfast.log.search import FoundRecord
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.wire.batch import Codec, assign_log_append_time
 
 

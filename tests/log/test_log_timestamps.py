@@ -26,6 +26,7 @@ from tests.log.log_kit import (
     new_log,
     open_directories,
     small_settings,
+    time_entries,
     virtual,
 )
 
@@ -55,7 +56,7 @@ def agrees(log: Log, stamps: list[int]) -> None:
         )
         assert segment.max_timestamp == expected
         assert segment.first_timestamp == (inside[0] if inside else NONE)
-        entries = segment.times.entries()
+        entries = time_entries(segment.times)
         assert entries == sorted(set(entries)), "an index rises, and has no absent timestamp"
         assert all(stamps[offset] == stamp >= 0 for stamp, offset in entries)
     for wanted in {0, 1, NOW_MS - DAY_MS, NOW_MS, NOW_MS + 1}:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.log.log_kit import (
+    LOGS,
     NOW_MS,
     after_crash,
     append,
@@ -13,6 +14,7 @@ from tests.log.log_kit import (
     crash,
     everything,
     make_batch,
+    memory_disk,
     new_log,
     open_directories,
     reopened,
@@ -20,8 +22,11 @@ from tests.log.log_kit import (
     virtual,
 )
 
+from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
+
+SIZE = len(make_batch(2))
 
 
 def fill(log: Log, count: int, *, epoch: int = 0, producer: int = -1) -> None:
@@ -187,5 +192,32 @@ def test_what_is_flushed_while_the_log_is_cut_claims_no_more_than_is_left() -> N
         _, log = reopened(after_crash(runtime, power=True))
         assert log.end >= 6
         assert whole[: len(everything(log))] == everything(log) or log.end > 6
+
+    virtual(body)
+
+
+@pytest.mark.parametrize(("where", "interval"), [(0, 4096), (1, 4096), (1, 1)])
+def test_a_cut_that_meets_damage_leaves_the_log_as_it_was(where: int, interval: int) -> None:
+    """Later segments were gone by then, while the log still ended behind them.
+
+    Asked by a leader that has those records, the follower said that it holds them, too.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        chosen = small_settings(segment_bytes=3 * SIZE, index_interval_bytes=interval)
+        _, log = new_log(runtime, chosen)
+        fill(log, 12)
+        whole = [bases(log.read(offset, SIZE, log.end).records) for offset in range(12, 24, 2)]
+        path = f"{LOGS}/t-0/{6:020d}.log"
+        memory_disk(runtime).corrupt(path, where * SIZE + 16, b"\xff")
+        with pytest.raises(StorageError, match="stays online"):
+            log.truncate_to(10)
+        assert log.end == 24
+        assert [bases(log.read(o, SIZE, log.end).records) for o in range(12, 24, 2)] == whole
+        log.truncate_to(16)
+        assert (log.end, log.first_segment) == (16, 0)
+        assert append(log) == 16
+        log.truncate_to(4)
+        assert append(log) == 4
 
     virtual(body)

@@ -14,12 +14,13 @@ from tests.log.log_kit import (
     virtual,
 )
 
-from holdfast.core.image import UNASSIGNED_DIRECTORY, MetadataImage
+from holdfast.core.metadata.image import UNASSIGNED_DIRECTORY, MetadataImage
 from holdfast.log.copies import KNOWN_DIRECTORIES
-from holdfast.node.assignments import Assignments
-from holdfast.node.channel import ControllerAddress, ControllerChannel
+from holdfast.node.broker.controller_channel import ControllerAddress, ControllerChannel
+from holdfast.node.broker.registration import Registration
+from holdfast.node.broker.replica_directories import Assignments
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.disk import DiskFault
+from holdfast.testing.ground.disk import DiskFault
 from holdfast.wire.records import metadata as records
 
 PATHS = ("/one", "/two")
@@ -70,7 +71,7 @@ def test_it_is_claimed_while_a_copy_may_be_out_of_reach(
             ]
         )
         channel = ControllerChannel(runtime, [ControllerAddress(0, "controller", 1)], client_id="1")
-        assignments = Assignments(channel, image, directories, node=1, broker_epoch=lambda: 1)
+        assignments = Assignments(channel, Registration(1, epoch=1), image, directories)
         assignments.look([(TOPIC_ID, 0)])
         await asyncio.sleep(0.1)
         assert runtime.disk.exists(f"{log.directory}/{KNOWN_DIRECTORIES}") is claimed

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tracemalloc
 from collections.abc import Callable
 from struct import pack
 
 import pytest
 
-from holdfast.node import bounds
 from holdfast.node.api.produce import decode_request
-from holdfast.node.bounds import ENVELOPE, PRODUCED_MAX, SMALL_BYTES_MAX, check_produce
-from holdfast.node.connection import Connection, Connections
+from holdfast.node.door import request_bounds as bounds
+from holdfast.node.door.connection import BUFFER_BYTES, Connection, Connections
+from holdfast.node.door.request_bounds import ENVELOPE, PRODUCED_MAX, SMALL_BYTES_MAX, check_produce
+from holdfast.node.door.request_context import AllowAll, Deferred, RequestContext
 from holdfast.wire.codec import encode
 from holdfast.wire.errors import WireError
+from holdfast.wire.frame import decode_request_header, encode_request
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 METADATA, PRODUCE = 3, 0
@@ -53,7 +56,9 @@ class Wire(asyncio.Transport):
         pass
 
 
-def connected(handle: Callable[[Connection, memoryview], None]) -> tuple[Connection, Wire]:
+def connected(
+    handle: Callable[[Connection, memoryview], Deferred | None],
+) -> tuple[Connection, Wire]:
     group = Connections(listener="TEST", handle=handle, frame_bytes_max=100 * MIB)
     group.held = False
     connection, wire = group.accept(), Wire()
@@ -99,6 +104,34 @@ def test_only_records_may_be_large(
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
     assert ("closing the connection" in caplog.text) is not taken
+
+
+def test_a_request_that_waits_for_its_answer_keeps_none_of_its_bytes() -> None:
+    """One that has appended 8 MiB and waits for its followers held the whole receive buffer."""
+
+    async def scenario() -> None:
+        waiting: list[Deferred] = []
+
+        def handle(connection: Connection, frame: memoryview) -> Deferred:
+            header, _ = decode_request_header(frame)
+            client, deliver = connection.client, connection.deliver
+            waiting.append(RequestContext(header, None, frame, client, AllowAll(), deliver).defer())
+            return waiting[-1]
+
+        connection, _ = connected(handle)
+        data = encode_request(request(1, 1, b"r" * (8 * MIB)), 9, 1, "producer")
+        tracemalloc.start()
+        try:
+            for _ in range(5):
+                for begin in range(0, len(data), BUFFER_BYTES):
+                    receive(connection, data[begin : begin + BUFFER_BYTES])
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len(waiting) == 5
+        assert held < MIB, f"{held >> 20} MiB are held by requests whose records were taken"
+
+    asyncio.run(scenario())
 
 
 def test_the_refusal_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:

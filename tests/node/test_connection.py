@@ -14,9 +14,9 @@ from struct import pack, unpack
 
 import pytest
 
-from holdfast.node import connection as module
-from holdfast.node.connection import Connection, Connections
-from holdfast.node.context import Buffers, Deferred
+from holdfast.node.door import connection as module
+from holdfast.node.door.connection import Connection, Connections
+from holdfast.node.door.request_context import Buffers, Deferred
 from holdfast.runtime.real import real_runtime
 from holdfast.wire.errors import WireError
 
@@ -31,6 +31,7 @@ class Echo:
         self.seen: list[bytes] = []
         self.waiting: list[tuple[Deferred, bytes]] = []
         self.connections: list[Connection] = []
+        self.reserved = 0
 
     def __call__(self, connection: Connection, frame: memoryview) -> Buffers | Deferred | None:
         body = bytes(frame)
@@ -39,7 +40,7 @@ class Echo:
             self.connections.append(connection)
         kind = body[:1]
         if kind == b"w":
-            deferred = Deferred(lambda _: framed(body), connection.deliver)
+            deferred = Deferred(lambda _: framed(body), connection.deliver, self.reserved)
             self.waiting.append((deferred, body))
             return deferred
         if kind == b"r":
@@ -209,6 +210,67 @@ def test_reading_stops_at_the_bound_of_unanswered_requests(monkeypatch: pytest.M
     asyncio.run(scenario())
 
 
+def test_reading_stops_at_the_bound_of_answers_that_wait_for_an_earlier_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen to fail: behind a fetch that waits, a thousand answers of 50 MB each were kept."""
+    monkeypatch.setattr(module, "HELD_BYTES_MAX", 1000)
+
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            writer.write(frame("w0") + b"".join(frame(f"e{n}", 400) for n in range(1, 10)))
+            await until(lambda: len(echo.seen) == 4)
+            writer.write(frame("w10"))
+            await asyncio.sleep(0.02)
+            assert len(echo.seen) == 4, "three answers are more than the bound"
+            echo.waiting.pop()[0].answer(object())
+            for number in range(10):
+                assert (await answer(reader))[1:] == str(number)
+            await until(lambda: bool(echo.waiting))
+            echo.waiting.pop()[0].answer(object())
+            assert await answer(reader) == "w10"
+
+    asyncio.run(scenario())
+
+
+def test_reading_stops_while_large_answers_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: a thousand fetches that waited for much were answered with 50 MB each."""
+    monkeypatch.setattr(module, "HELD_BYTES_MAX", 1000)
+
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            echo.reserved = 600
+            reader, writer = await connect()
+            writer.write(b"".join(frame(f"w{n}") for n in range(7)))
+            await until(lambda: len(echo.waiting) == 2)
+            for number in range(7):
+                await asyncio.sleep(0.01)
+                assert len(echo.waiting) <= 2, "both are more than the bound"
+                await until(lambda: bool(echo.waiting))
+                echo.waiting.pop(0)[0].answer(object())
+                assert await answer(reader) == f"w{number}"
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_a_peer_is_heard_while_it_may_ask_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen to fail: it was held back before it had sent anything more, and so was its end."""
+    monkeypatch.setattr(module, "SLOTS_MAX", 1)
+
+    async def scenario() -> None:
+        async with served() as (echo, group, connect):
+            _, writer = await connect()
+            writer.write(frame("w0"))
+            await until(lambda: bool(echo.waiting))
+            writer.close()
+            await until(lambda: not group.open)
+
+    asyncio.run(scenario())
+
+
 def test_a_connection_is_held_until_the_node_is_ready() -> None:
     async def scenario() -> None:
         async with served(held=True) as (echo, group, connect):
@@ -235,6 +297,25 @@ def test_a_muted_connection_handles_nothing_until_it_is_unmuted() -> None:
             assert await answer(reader) == "w1"
             assert len(echo.seen) == 1
             server_side.unmute()
+            assert await answer(reader) == "e2"
+
+    asyncio.run(scenario())
+
+
+def test_a_throttled_connection_is_read_again_when_its_time_is_over() -> None:
+    """Also with a second throttle meanwhile: the longer one counts."""
+
+    async def scenario() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            writer.write(frame("e1"))
+            assert await answer(reader) == "e1"
+            (server_side,) = echo.connections
+            server_side.mute_for(0.05)
+            server_side.mute_for(0.001)
+            writer.write(frame("e2"))
+            await asyncio.sleep(0.01)
+            assert len(echo.seen) == 1
             assert await answer(reader) == "e2"
 
     asyncio.run(scenario())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.testing.cluster import DIRECTORY, SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import DIRECTORY, SimulatedCluster
 from holdfast.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,

@@ -9,7 +9,6 @@ Rules: replication.md#diverging-logs, replication.md#truncation, losses.md#repli
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -24,14 +23,12 @@ from tests.log.log_kit import (
     open_directories,
     virtual,
 )
+from tests.node.replica_kit import decided, following, leading, replica
 
 from holdfast.config.topic import TopicSettings
-from holdfast.core import image
 from holdfast.log.directories import LogDirectories
-from holdfast.log.log import Log
-from holdfast.node.api.fetch import UNKNOWN_EPOCH, parting
-from holdfast.node.partition import Partition
-from holdfast.node.waiting import WaitingRoom
+from holdfast.node.api.fetch_readers import UNKNOWN_EPOCH, parting
+from holdfast.node.broker.replica import Partition
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import FetchPartition
@@ -52,19 +49,16 @@ class Replicas:
 
     def elect(self, node: int) -> None:
         self.leader, self.epoch = node, self.epoch + 1
-        decided = image.Partition(
-            topic="t",
-            topic_id=TOPIC_ID,
-            index=0,
+        elected = decided(
             replicas=REPLICAS,
             isr=(node,),
             leader=node,
             leader_epoch=self.epoch,
             partition_epoch=self.epoch,
         )
-        for partition in self.partitions:
-            if partition.node == node:
-                partition.lead(decided, {})
+        for number, partition in enumerate(self.partitions):
+            if number == node:
+                partition.lead(elected, {})
             else:
                 partition.follow(node, self.epoch)
 
@@ -72,14 +66,14 @@ class Replicas:
         for _ in range(count):
             self.written += 1
             batch = memoryview(bytearray(make_batch(1, timestamp=NOW_MS + self.written)))
-            assert self.partitions[self.leader].append(batch, 1).error is ErrorCode.NONE
+            leader = leading(self.partitions[self.leader])
+            assert leader.append(batch, 1).error is ErrorCode.NONE
 
     def follow(self, node: int, *, rounds: int, batches: int = READ_BYTES) -> bool:
         """Let one follower fetch some rounds; True once it has all that the leader has."""
-        follower, leader = self.partitions[node], self.partitions[self.leader]
+        follower = following(self.partitions[node])
+        leader = leading(self.partitions[self.leader])
         for _ in range(rounds):
-            assert follower.log is not None
-            assert leader.log is not None
             wanted = FetchPartition(
                 fetch_offset=follower.log.end, last_fetched_epoch=follower.log.latest_epoch
             )
@@ -98,8 +92,7 @@ class Replicas:
 
     def delete_all(self) -> None:
         """All that the leader has is committed, and deleted: its log begins at its end."""
-        log = self.partitions[self.leader].log
-        assert log is not None
+        log = leading(self.partitions[self.leader]).log
         log.high_watermark = log.end
         assert log.advance_start(log.end)
 
@@ -109,28 +102,13 @@ class Replicas:
         return log.read(0, READ_BYTES, log.end).records if log.end else b""
 
 
-def partition_of(node: int, log: Log, runtime: Runtime) -> Partition:
-    return Partition(
-        node=node,
-        topic="t",
-        topic_id=TOPIC_ID,
-        index=0,
-        log=log,
-        settings=TopicSettings(),
-        lag_ms_max=1000,
-        clock=runtime.clock,
-        waiting=WaitingRoom(asyncio.get_running_loop(), runtime.clock),
-        propose=lambda _partition, _proposal: None,
-    )
-
-
 def replicas(runtime: Runtime) -> tuple[list[LogDirectories], Replicas]:
     directories, partitions = [], []
     for node in REPLICAS:
         opened = open_directories(runtime, paths=[f"/node-{node}"])
         directories.append(opened)
         log = opened.create("t", 0, TOPIC_ID, TopicSettings())
-        partitions.append(partition_of(node, log, runtime))
+        partitions.append(replica(runtime, log, node))
     return directories, Replicas(partitions)
 
 
@@ -194,9 +172,7 @@ def test_what_the_leader_can_compare_no_more_is_let_go(count: int, committed: bo
         three.elect(0)
         three.delete_all()
         three.append(count)
-        leader, follower = three.partitions[0].log, three.partitions[1].log
-        assert leader is not None
-        assert follower is not None
+        leader, follower = leading(three.partitions[0]).log, following(three.partitions[1]).log
         follower.high_watermark = 5 if committed else 1
         wanted = FetchPartition(fetch_offset=5, last_fetched_epoch=follower.latest_epoch)
         records = leader.read(5, READ_BYTES, leader.end).records if count else b""
@@ -204,7 +180,8 @@ def test_what_the_leader_can_compare_no_more_is_let_go(count: int, committed: bo
             leader_epochs = leader.epoch_end(follower.latest_epoch)
             assert leader_epochs.end == 5, "it can't say"
         assert parting(leader, wanted) is None
-        error = three.partitions[1].append_fetched(memoryview(records), leader.end, leader.start)
+        one = following(three.partitions[1])
+        error = one.append_fetched(memoryview(records), leader.end, leader.start)
         assert error is ErrorCode.NONE
         assert (follower.start, follower.end, follower.high_watermark) == (5, 5 + count, 5 + count)
         for each in directories:
@@ -224,15 +201,15 @@ def let_go_of_an_uncommitted_batch(three: Replicas) -> bytes:
     assert three.follow(2, rounds=3)
     three.elect(1)
     batch = make_batch(1, producer_id=7, producer_epoch=0, base_sequence=0)
-    assert three.partitions[1].append(memoryview(bytearray(batch)), 1).error is ErrorCode.NONE
+    one = leading(three.partitions[1])
+    assert one.append(memoryview(bytearray(batch)), 1).error is ErrorCode.NONE
     return batch
 
 
 def follow_what_is_deleted(three: Replicas, node: int) -> None:
-    leader = three.partitions[0].log
-    assert leader is not None
+    leader = leading(three.partitions[0]).log
     nothing = memoryview(b"")
-    error = three.partitions[node].append_fetched(nothing, leader.end, leader.start)
+    error = following(three.partitions[node]).append_fetched(nothing, leader.end, leader.start)
     assert error is ErrorCode.NONE
 
 
@@ -287,16 +264,17 @@ def test_who_is_told_of_the_commit_and_of_the_deletion_at_once_keeps_its_produce
         three.elect(0)
         leader, follower = three.partitions[:2]
         batch = make_batch(2, producer_id=7, producer_epoch=0, base_sequence=0)
-        assert leader.append(memoryview(bytearray(batch)), 1).error is ErrorCode.NONE
+        assert leading(leader).append(memoryview(bytearray(batch)), 1).error is ErrorCode.NONE
         assert three.follow(1, rounds=3)
         three.delete_all()
         assert leader.log is not None
         assert follower.log is not None
-        error = follower.append_fetched(memoryview(b""), leader.log.end, leader.log.start)
+        nothing = memoryview(b"")
+        error = following(follower).append_fetched(nothing, leader.log.end, leader.log.start)
         assert error is ErrorCode.NONE
         assert (follower.log.start, follower.log.high_watermark) == (2, 2)
         three.elect(1)
-        again = follower.append(memoryview(bytearray(batch)), 1)
+        again = leading(follower).append(memoryview(bytearray(batch)), 1)
         assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
         assert follower.log.end == 2, "it is there already"
 
@@ -322,26 +300,24 @@ def test_a_follower_shows_consumers_nothing_before_a_leader_has_compared_it() ->
         assert three.content(1) != cut_off
         one.log.high_watermark = 2
         one.log.home.write_now()
-        assert one.refusal(follower_serves=True) is ErrorCode.NONE
+        assert one.as_nearest() is one.log
 
-        leader = three.partitions[0].log
-        assert leader is not None
-        await leader.flush()
+        await leading(three.partitions[0]).log.flush()
         for each in directories:
             crash(each)
         after = after_crash(runtime, power=True)
         for node in (0, 1):
             log = open_directories(after, [f"/node-{node}"]).get("t", 0)
             assert log is not None
-            three.partitions[node] = partition_of(node, log, runtime)
+            three.partitions[node] = replica(runtime, log, node)
         assert three.content(1) == cut_off
         again = three.partitions[1]
         assert again.high_watermark == 2
         three.elect(0)
-        assert again.refusal(follower_serves=True) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert again.as_nearest() is ErrorCode.NOT_LEADER_OR_FOLLOWER
         three.append(1)
         assert three.follow(1, rounds=4)
-        assert again.refusal(follower_serves=True) is ErrorCode.NONE
+        assert again.as_nearest() is again.log
         assert three.content(1) == three.content(0)
 
     virtual(body)

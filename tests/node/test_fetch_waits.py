@@ -14,56 +14,42 @@ from typing import Any
 
 import pytest
 from tests.log.log_kit import TOPIC_ID, append, memory_disk, open_directories, virtual
+from tests.node.replica_kit import decided, leading, replica
 
 from holdfast.config.topic import TopicSettings
-from holdfast.core import image
-from holdfast.core.image import Broker, Endpoint, MetadataImage
-from holdfast.node.api.fetch import Asked, FetchWait
+from holdfast.core.metadata.image import Broker, Endpoint, MetadataImage
+from holdfast.node.api.fetch import Fetch
+from holdfast.node.api.fetch_readers import Asked, ConsumerReader, FollowerReader, SeenByFollower
 from holdfast.node.api.leader import endpoints
-from holdfast.node.partition import Partition
-from holdfast.node.waiting import WaitingRoom
+from holdfast.node.broker.replica import Partition
 from holdfast.runtime.ports import Runtime, never
-from holdfast.testing.disk import DiskFault
+from holdfast.testing.ground.disk import DiskFault
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
 
 LARGE = 1 << 20
 
 
-def leading(runtime: Runtime) -> Partition:
-    settings = TopicSettings()
-    log = open_directories(runtime).create("t", 0, TOPIC_ID, settings)
-    partition = Partition(
-        node=0,
-        topic="t",
-        topic_id=TOPIC_ID,
-        index=0,
-        log=log,
-        settings=settings,
-        lag_ms_max=1000,
-        clock=runtime.clock,
-        waiting=WaitingRoom(asyncio.get_running_loop(), runtime.clock),
-        propose=lambda _partition, _proposal: None,
-    )
-    decided = image.Partition(
-        topic="t", topic_id=TOPIC_ID, index=0, replicas=(0,), isr=(0,), leader=0, leader_epoch=0
-    )
+def a_leader(runtime: Runtime, replicas: tuple[int, ...] = (0,)) -> Partition:
+    log = open_directories(runtime).create("t", 0, TOPIC_ID, TopicSettings())
+    partition = replica(runtime, log)
     for _ in range(3):
         append(log)
-    partition.lead(decided, {})
+    partition.lead(decided(replicas=replicas), {1: (True, 1)})
     assert partition.high_watermark == 3
     return partition
 
 
-def waiting(partition: Partition) -> FetchWait:
+def fetch(partition: Partition) -> Fetch:
     wanted = wire.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=LARGE)
     request = wire.FetchRequest(max_wait_ms=1000, min_bytes=LARGE, max_bytes=LARGE)
     broker: Any = SimpleNamespace(
-        settings=SimpleNamespace(fetch_max_bytes=LARGE), runtime=SimpleNamespace(provoke=never)
+        settings=SimpleNamespace(fetch_max_bytes=LARGE, replica_selector_class=""),
+        runtime=SimpleNamespace(provoke=never),
     )
     context: Any = SimpleNamespace(version=11, listener="PLAINTEXT")
-    asked = Asked("t", TOPIC_ID, wanted, partition, ErrorCode.NONE)
-    return FetchWait(broker, context, request, [asked], None)
+    asked = Asked("t", TOPIC_ID, wanted, partition)
+    return Fetch(broker, context, request, ConsumerReader(broker, context, rack=""), [asked])
 
 
 @pytest.mark.parametrize(
@@ -74,17 +60,49 @@ def test_a_reader_that_waits_for_much_is_told_at_once(lost: bool, code: ErrorCod
     """Counting what there is raised, each time that the partition was woken."""
 
     async def body(runtime: Runtime) -> None:
-        partition = leading(runtime)
-        assert partition.log is not None
-        wait = waiting(partition)
-        assert wait.answer(final=False) is None, "there is not enough yet"
+        partition = a_leader(runtime)
+        directory = leading(partition).log.directory
+        waits = fetch(partition)
+        assert not waits.is_enough(waits.look()), "there is not enough yet"
         if lost:
             memory_disk(runtime).inject(DiskFault(operations={"read"}, code=errno.EIO))
         else:
-            memory_disk(runtime).corrupt(f"{partition.log.directory}/{0:020}.log", 16, b"\xff")
-        response = wait.answer(final=False)
-        assert response is not None
+            memory_disk(runtime).corrupt(f"{directory}/{0:020}.log", 16, b"\xff")
+        look = waits.look()
+        assert waits.is_enough(look)
+        response = waits.answer(look)
         assert response.responses[0].partitions[0].error_code == code
+
+    virtual(body)
+
+
+def test_a_follower_s_fetch_acknowledges_once() -> None:
+    """What it says of its log was true when it came; the answer, later, says nothing more of it.
+
+    Seen to fail: a fetch that had waited counted as one of that moment, so that its follower was
+    taken for caught up with what came meanwhile.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        partition = a_leader(runtime, replicas=(0, 1))
+        leader = leading(partition)
+        wanted = wire.FetchPartition(partition=0, fetch_offset=3, log_start_offset=0)
+        broker: Any = SimpleNamespace(
+            settings=SimpleNamespace(replica_selector_class=""), runtime=runtime
+        )
+        context: Any = SimpleNamespace(version=17, allows=lambda *_: True)
+        reader = FollowerReader(broker, context, node=1, broker_epoch=-1)
+        reader.begin([reader.look(partition, wanted)])
+        came_ms = leader.state.followers[1].fetched_ms
+        await asyncio.sleep(1)
+        append(leader.log)
+        leader.state.appended(leader.log.end, runtime.clock.monotonic_ms())
+        seen = reader.look(partition, wanted)
+        assert isinstance(seen, SeenByFollower)
+        seen.answered(0)
+        follower = leader.state.followers[1]
+        assert (follower.fetched_ms, follower.leader_end_at_fetch) == (came_ms, 3)
+        assert follower.told_high_watermark == 3
 
     virtual(body)
 

@@ -13,55 +13,50 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.log.log_kit import NOW_MS, TOPIC_ID, make_batch, open_directories, virtual
+from tests.node.replica_kit import following, replica
 
+from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
-from holdfast.core.throttle import Quota
+from holdfast.core.replica.throttle import Quota
 from holdfast.log.directories import LogDirectories
-from holdfast.node.fetcher import Fetcher, FetchSettings, Following, State
-from holdfast.node.partition import Partition
-from holdfast.node.waiting import WaitingRoom
+from holdfast.node.broker.leader_fetcher import (
+    FetcherSurroundings,
+    Following,
+    LeaderFetcher,
+    State,
+)
+from holdfast.node.broker.registration import Registration
+from holdfast.node.broker.replica import Partition
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.messages import list_offsets
 from holdfast.wire.messages.fetch import PartitionData
 
-SETTINGS = FetchSettings(
-    node=1,
-    backoff_ms=1000,
-    wait_ms_max=500,
-    min_bytes=1,
-    partition_bytes_max=1 << 20,
-    response_bytes_max=1 << 20,
-    client_id="test",
-    timeout_ms=1000,
+SETTINGS, _ = NodeSettings.from_properties(
+    {
+        "process.roles": "broker",
+        "node.id": "1",
+        "controller.quorum.voters": "100@127.0.0.1:9192",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": "/data",
+    }
 )
 EPOCH = 3
 
 
-def fetcher(runtime: Runtime) -> Fetcher:
-    return Fetcher(
-        runtime,
-        SETTINGS,
-        source=0,
+def fetcher(runtime: Runtime) -> LeaderFetcher:
+    surroundings = FetcherSurroundings(
+        runtime=runtime,
+        settings=SETTINGS,
+        registration=Registration(1, epoch=1),
         endpoint=lambda _: None,
-        broker_epoch=lambda: 1,
         quota=Quota(),
         ended=lambda _: None,
     )
+    return LeaderFetcher(surroundings, source=0)
 
 
 def follower(runtime: Runtime, directories: LogDirectories, index: int) -> Partition:
-    partition = Partition(
-        node=1,
-        topic="t",
-        topic_id=TOPIC_ID,
-        index=index,
-        log=directories.create("t", index, TOPIC_ID, TopicSettings()),
-        settings=TopicSettings(),
-        lag_ms_max=1000,
-        clock=runtime.clock,
-        waiting=WaitingRoom(asyncio.get_running_loop(), runtime.clock),
-        propose=lambda _partition, _proposal: None,
-    )
+    partition = replica(runtime, directories.create("t", index, TOPIC_ID, TopicSettings()), node=1)
     partition.follow(0, EPOCH)
     return partition
 
@@ -93,9 +88,9 @@ class Leader:
         )
 
 
-def looking(following: Fetcher, partition: Partition) -> Following:
-    made = Following(partition, EPOCH, State.LOOKING)
-    following._following[partition.key] = made
+def looking(fetching: LeaderFetcher, partition: Partition) -> Following:
+    made = Following(following(partition), State.LOOKING)
+    fetching._following[partition.key] = made
     return made
 
 
@@ -138,14 +133,14 @@ def test_who_got_records_is_asked_for_last_next_time() -> None:
         directories, fetching = open_directories(runtime), fetcher(runtime)
         partitions = [follower(runtime, directories, index) for index in range(3)]
         for partition in partitions:
-            fetching._following[partition.key] = Following(partition, EPOCH)
+            fetching._following[partition.key] = Following(following(partition))
         records = make_batch(1, timestamp=NOW_MS)
         entry = fetching._following[partitions[0].key]
         fetching._apply(entry, 0, PartitionData(partition_index=0, records=records))
-        assert [each.partition.index for each in fetching._following.values()] == [1, 2, 0]
+        assert [index for _, index in fetching._following] == [1, 2, 0]
         entry = fetching._following[partitions[1].key]
         fetching._apply(entry, 0, PartitionData(partition_index=1, records=b""))
-        assert [each.partition.index for each in fetching._following.values()] == [1, 2, 0]
+        assert [index for _, index in fetching._following] == [1, 2, 0]
         unknown = PartitionData(partition_index=1, error_code=12345)
         fetching._apply(entry, 0, unknown)  # a code of a later version is a reason to wait only
         assert entry.retry_at > asyncio.get_running_loop().time()

@@ -18,7 +18,7 @@ from tests.log.log_kit import (
     virtual,
 )
 
-from holdfast.node.metadata_log import MetadataLog
+from holdfast.node.metadata.metadata_log import MetadataLog
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode
 

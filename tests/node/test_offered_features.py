@@ -7,8 +7,8 @@ read among those that are offered.
 
 from __future__ import annotations
 
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.api_versions import ApiVersionsRequest
 from holdfast.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest

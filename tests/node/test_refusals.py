@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.node.api import APIS, Api
-from holdfast.node.context import Buffers, Deferred
+from holdfast.node.door.api_table import APIS, Api, Role
+from holdfast.node.door.request_context import Buffers, Deferred
 from holdfast.wire.codec import decode, encode
 from holdfast.wire.errors import EncodeError, ErrorCode
 from holdfast.wire.messages import request_class, response_class
@@ -23,8 +23,8 @@ from holdfast.wire.schema import Struct
 FORWARDED = [
     pytest.param(api, version, id=f"{api.module}-{version}")
     for api in APIS
-    if api.forwarded and api.broker is not None
-    for version in range(api.broker[0], api.broker[1] + 1)
+    if Role.FORWARDING in api.role
+    for version in range(api.versions[0], api.versions[1] + 1)
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from crc32c import crc32c
 
 from holdfast.config.topic import TopicSettings
-from holdfast.node.validation import prepare
+from holdfast.node.broker.append_validation import Problem, check_and_prepare
 from holdfast.wire.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
 from holdfast.wire.errors import ErrorCode
 
@@ -29,13 +29,11 @@ def batch(*, codec: Codec = Codec.NONE, timestamp: int = NOW_MS, keys: bool = Tr
 
 
 def refused(data: bytearray | None, settings: TopicSettings, version: int = 9) -> ErrorCode:
-    ready, problem = prepare(None if data is None else memoryview(data), settings, version, NOW_MS)
-    if problem is None:
-        assert ready is not None
+    ready = check_and_prepare(None if data is None else memoryview(data), settings, version, NOW_MS)
+    if isinstance(ready, memoryview):
         return ErrorCode.NONE
-    assert ready is None
-    assert problem.message
-    return problem.error
+    assert ready.message
+    return ready.error
 
 
 def damaged(position: int, layout: str, value: int) -> bytearray:
@@ -104,8 +102,8 @@ def test_every_codec_passes_through_untouched() -> None:
     for codec in Codec:
         data = batch(codec=codec)
         before = bytes(data)
-        ready, _ = prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
-        assert ready is not None
+        ready = check_and_prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
+        assert isinstance(ready, memoryview)
         assert bytes(ready) == before
 
 
@@ -113,8 +111,8 @@ def test_every_codec_passes_through_untouched() -> None:
 def test_compression_type_is_obeyed(name: str) -> None:
     data = batch(codec=Codec.GZIP if name != "gzip" else Codec.NONE)
     records = read_records(data)
-    ready, _ = prepare(memoryview(data), TopicSettings(compression_type=name), 9, NOW_MS)
-    assert ready is not None
+    ready = check_and_prepare(memoryview(data), TopicSettings(compression_type=name), 9, NOW_MS)
+    assert isinstance(ready, memoryview)
     header = read_header(ready)
     assert header.codec == (0 if name == "uncompressed" else Codec[name.upper()])
     assert read_records(ready) == records
@@ -122,13 +120,13 @@ def test_compression_type_is_obeyed(name: str) -> None:
 
 
 def test_log_append_time_stamps_the_batch_and_corrects_its_crc() -> None:
-    ready, _ = prepare(
+    ready = check_and_prepare(
         memoryview(batch(timestamp=5)),
         TopicSettings(message_timestamp_type="LogAppendTime"),
         9,
         NOW_MS,
     )
-    assert ready is not None
+    assert isinstance(ready, memoryview)
     header = read_header(ready)
     assert header.is_log_append_time
     assert header.max_timestamp == NOW_MS
@@ -143,9 +141,8 @@ def test_a_batch_has_a_million_records_at_most() -> None:
         pack_into(">i", data, 23, count - 1)
         pack_into(">i", data, 57, count)
         pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
-        ready, problem = prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
-        assert (ready is None) is (expected is not None)
-        assert (problem.error if problem else None) is expected
+        ready = check_and_prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
+        assert (ready.error if isinstance(ready, Problem) else None) is expected
 
 
 def with_claim(stamps: list[int], claim: int, *, codec: Codec = Codec.NONE) -> bytearray:
@@ -177,9 +174,8 @@ def test_the_largest_timestamp_is_what_the_records_bear_out(
     """Goal: no claim of a header makes records older than they are. Method: claims by hand."""
     data = with_claim(stamps, claim, codec=codec)
     records = read_records(data)
-    ready, problem = prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
-    assert problem is None
-    assert ready is not None
+    ready = check_and_prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
+    assert isinstance(ready, memoryview)
     assert read_header(ready).max_timestamp == largest
     assert crc_matches(ready)
     assert read_records(ready) == records
@@ -189,8 +185,8 @@ def test_the_largest_timestamp_is_what_the_records_bear_out(
 def test_what_is_recompressed_has_the_largest_timestamp_of_its_records(claim: int) -> None:
     settings = TopicSettings(compression_type="zstd")
     stamps = [NOW_MS - 9, NOW_MS - 3, -1]
-    ready, _ = prepare(memoryview(with_claim(stamps, claim)), settings, 9, NOW_MS)
-    assert ready is not None
+    ready = check_and_prepare(memoryview(with_claim(stamps, claim)), settings, 9, NOW_MS)
+    assert isinstance(ready, memoryview)
     assert read_header(ready).max_timestamp == NOW_MS - 3
 
 

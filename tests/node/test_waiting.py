@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from holdfast.node.waiting import OffsetQueue, WaitingRoom
+from holdfast.node.door.waiting_room import OffsetQueue, WaitingRoom
 from holdfast.runtime.real import real_runtime
 
 BOUND_SECONDS = 20
@@ -34,14 +34,14 @@ class Flag:
 
 
 class Part:
-    """A wait for offsets that notes which of its parts were reached."""
+    """A wait for offsets that notes which of its parts were settled."""
 
     def __init__(self) -> None:
         self.settled: list[int] = []
         self.finished = False
         self.expired = asyncio.Event()
 
-    def reached(self, part: int) -> None:
+    def settle(self, part: int) -> None:
         self.settled.append(part)
 
     def expire(self) -> None:
@@ -88,6 +88,29 @@ def test_a_wake_up_asks_once_however_often_it_is_called() -> None:
         room.wake("b")
         await turn()
         assert flag.completed == 1, "answered through one key, forgotten under the other"
+        assert room.parked == 0
+
+    run(scenario)
+
+
+def test_a_wait_is_asked_once_however_many_of_its_keys_are_woken() -> None:
+    """A fetch looks at all its partitions when it is asked.
+
+    Seen to fail: a thousand of them woken at once, by one produce request, were a million looks.
+    """
+
+    async def scenario(room: WaitingRoom) -> None:
+        many, other = Flag(), Flag()
+        room.park(many, range(1000), 60_000)
+        room.park(other, [999], 60_000)
+        for key in range(1000):
+            room.wake(key)
+        await turn()
+        assert (many.asked, other.asked) == (2, 2), "when it was parked, and once for all keys"
+        many.over = other.over = True
+        room.wake(999)
+        await turn()
+        assert (many.completed, other.completed) == (1, 1)
         assert room.parked == 0
 
     run(scenario)

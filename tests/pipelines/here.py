@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from holdfast.lab.stateful_soak import Life
+from holdfast.lab.soak.stateful_campaigns import Life
 from holdfast.pipelines import driver, lines, stateful
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ A, B, C, D = (Partition(topic, 0) for topic in "abcd")
         ({A: 2, B: 2, C: 2}, 2, {A: 1, B: 1}),
         ({A: 1, B: 1, C: 1}, 2, {A: 1, B: 1}),
         ({A: 1, B: 1, C: 1}, 1, {A: 1}),
+        ({C: 1, A: 1, B: 1}, 1, {A: 1}),  # in whatever order they are told
     ],
 )
 def test_who_gets_how_much_of_a_limit(there: Offsets, rows_max: int, shares: Offsets) -> None:

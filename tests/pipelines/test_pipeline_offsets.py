@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.pipelines import offsets as moves
 from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, Position, Range
+from holdfast.wire.well_known import EARLIEST, LATEST
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 OFFSETS = st.dictionaries(
@@ -78,7 +79,7 @@ def test_a_beginning_past_the_end_is_said() -> None:
 
 
 def test_named_offsets_are_resolved() -> None:
-    wanted = {A: moves.EARLIEST, B: moves.LATEST, C: 7}
+    wanted = {A: EARLIEST, B: LATEST, C: 7}
     assert moves.resolve(wanted, {A: 3}, {B: 9}) == {A: 3, B: 9, C: 7}
 
 
@@ -132,10 +133,10 @@ def test_loss_is_said_with_the_offsets() -> None:
 
 
 def test_special_offsets_are_kafkas() -> None:
-    assert (moves.LATEST, moves.EARLIEST) == (-1, -2)
+    assert (LATEST, EARLIEST) == (-1, -2)
     assert moves.from_text('{"a":{"0":-2,"1":-1}}') == {
-        Partition("a", 0): moves.EARLIEST,
-        Partition("a", 1): moves.LATEST,
+        Partition("a", 0): EARLIEST,
+        Partition("a", 1): LATEST,
     }
 
 

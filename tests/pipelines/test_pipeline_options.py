@@ -7,9 +7,10 @@ from typing import Literal, TypeAlias
 
 import pytest
 
-from holdfast.pipelines.offsets import EARLIEST, LATEST, Partition
+from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.options import OptionError, SourceOptions, parse
 from holdfast.pipelines.read_range import consumer_settings
+from holdfast.wire.well_known import EARLIEST, LATEST
 
 GOOD = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a"}
 Mode: TypeAlias = Literal["stream", "batch"]

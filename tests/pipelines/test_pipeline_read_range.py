@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, Uuid
+from tests.cluster.waiting import wait_for_leader
 from tests.pipelines.conftest import Topics
 
 from holdfast.cluster import LocalCluster
@@ -28,7 +29,7 @@ from holdfast.pipelines.read_range import (
     read_range,
 )
 from holdfast.pipelines.source import RangePartition, StreamReader
-from holdfast.wire.batch import read_header, transaction_marker
+from holdfast.wire.batch import build_batch, read_header, transaction_marker
 
 EXTERNAL = "HOLDFAST_TEST_BOOTSTRAP" in os.environ
 
@@ -228,12 +229,12 @@ def test_listing_finds_the_next_leader(topics: Topics, request: pytest.FixtureRe
     topics.write(topic, 0, [b"x"] * 3)
     listing = Listing((("bootstrap.servers", topics.bootstrap),))
     assert listing.latest([partition]) == {partition: 3}
-    leader = cluster.wait_for_leader(topic, 0).leader
+    leader = wait_for_leader(cluster, topic, 0).leader
     cluster.kill(leader, "KILL")
     try:
         assert listing.latest([partition]) in ({}, {partition: 3})
         assert listing.latest([partition], all_of_them=True) == {partition: 3}
-        assert cluster.wait_for_leader(topic, 0).leader != leader
+        assert wait_for_leader(cluster, topic, 0).leader != leader
     finally:
         cluster.start_node(leader)
     listing.close()
@@ -281,16 +282,19 @@ def test_a_range_may_end_in_a_hole(tmp_path: Path) -> None:
         cluster.down()
         (segment,) = tmp_path.rglob(f"{topic}-0/00000000000000000000.log")
         marker = transaction_marker(
-            commit=False,
-            coordinator_epoch=0,
-            producer_id=7,
-            producer_epoch=0,
-            timestamp=time.time_ns() // 1_000_000,
+            commit=False, coordinator_epoch=0, timestamp=time.time_ns() // 1_000_000
+        )
+        batch = build_batch(
+            [marker],
             base_offset=3,
             leader_epoch=read_header(segment.read_bytes()).leader_epoch,
+            producer_id=7,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
         )
         with segment.open("ab") as log:
-            log.write(marker)
+            log.write(batch)
         cluster.start()
         how = Access(
             client=(("bootstrap.servers", cluster.bootstrap_servers),), silence_ms_max=20_000

@@ -18,10 +18,10 @@ from unittest.mock import patch
 import pytest
 from tests.pipelines.here import StatefulHere
 
-from holdfast.lab import stateful_soak
-from holdfast.lab import stateful_truth as truth
-from holdfast.lab.stateful_soak import PLACES, Life, Proof
-from holdfast.lab.stateful_truth import Event
+from holdfast.lab.soak import stateful_campaigns as stateful_soak
+from holdfast.lab.soak import stateful_truth as truth
+from holdfast.lab.soak.stateful_campaigns import PLACES, Life, Proof
+from holdfast.lab.soak.stateful_truth import Event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

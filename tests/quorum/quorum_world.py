@@ -1,7 +1,7 @@
 """Voters of the pure state machine on a network and on disks of a seed's choosing, all in numbers.
 
-Owns a model of everything around `core.quorum`: messages that are late, lost or repeated, disks
-that forget what was not synced, processes that die between two effects. Every step is checked
+Owns a model of everything around `core.quorum.voter`: messages that are late, lost or repeated,
+disks that forget what was not synced, processes that die between two effects. Every step is checked
 against the invariants (rules: quorum.md#quorum-invariants). Milliseconds are simulated; a schedule
 of a minute costs some hundredths of a second, so thousands can be run.
 """
@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.core.quorum import Quorum
-from holdfast.core.quorum_events import (
+from holdfast.core.quorum.voter import Quorum
+from holdfast.core.quorum.voter_events import (
     NOBODY,
     Answer,
     AskVotes,
@@ -31,7 +31,7 @@ from holdfast.core.quorum_events import (
     SetTimer,
     Timeouts,
 )
-from holdfast.core.voters import ReplicaKey, Voter, VoterSet
+from holdfast.core.quorum.voter_set import ReplicaKey, Voter, VoterSet
 from holdfast.log.epochs import EpochCache
 
 TIMEOUTS = Timeouts(election_ms=500, fetch_ms=1000, backoff_ms_max=500)
@@ -80,8 +80,6 @@ class Process:
         self.alive = True
         self.timer = 0  # number of the last one set; earlier ones are void
         self.following = 0  # number of the last Follow or Leave
-        self.fetching_in: int | None = None
-        self.syncing = False
         self.tokens: dict[int, Callable[[Answer], None]] = {}
         self.next_token = 0
         self.machine = Quorum(

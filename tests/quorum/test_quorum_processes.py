@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clients.driver import Driver
+from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import LocalCluster
+from holdfast.wire.administration import create_topic
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.messages.metadata import MetadataRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.serial]
@@ -26,10 +26,9 @@ FAILOVER_S = 2.0  # what a new active controller may take; it is measured in ten
 def create(driver: Driver, name: str) -> None:
     """Create a topic, again until it is answered with success or is there."""
     give_up = time.monotonic() + 30
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    asked = create_topic(name, partitions=1, replication_factor=1, timeout_ms=5000)
     while time.monotonic() < give_up:
-        response = driver.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
-        code = response.topics[0].error_code
+        code = driver.send(asked.message).topics[0].error_code
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return
         assert code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER), code

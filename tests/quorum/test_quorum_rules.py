@@ -6,8 +6,8 @@ other voters are what the test says of them.
 
 from __future__ import annotations
 
-from holdfast.core.quorum import Quorum
-from holdfast.core.quorum_events import (
+from holdfast.core.quorum.voter import Quorum
+from holdfast.core.quorum.voter_events import (
     NOBODY,
     Answer,
     AskVotes,
@@ -20,7 +20,7 @@ from holdfast.core.quorum_events import (
     Saved,
     Timeouts,
 )
-from holdfast.core.voters import ReplicaKey, Voter, VoterSet
+from holdfast.core.quorum.voter_set import ReplicaKey, Voter, VoterSet
 
 TIMEOUTS = Timeouts(election_ms=500, fetch_ms=1000, backoff_ms_max=500)
 KEYS = [ReplicaKey(node, bytes([node + 1]) * 16) for node in range(3)]

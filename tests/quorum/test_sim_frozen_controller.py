@@ -11,8 +11,8 @@ import asyncio
 
 import pytest
 
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 
 pytestmark = pytest.mark.slow
 KAFKA = {

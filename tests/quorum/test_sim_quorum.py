@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from tests.control.control_world import created, creation
+from tests.simulation.promises import Promises
 
-from holdfast.node.controller import Controller
+from holdfast.node.controller.controller import Controller
 from holdfast.runtime.dial import dial
-from holdfast.testing.cluster import CONTROLLER_PORT, SimulatedCluster
-from holdfast.testing.runtime import World
-from holdfast.testing.workload import Workload
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from holdfast.wire.uuids import METADATA_TOPIC_ID
@@ -92,7 +92,7 @@ def test_the_active_controller_is_lost_and_clients_notice_nothing(
     """Seen failing when followers wait for a time-out although the leader's process is gone."""
 
     async def story(cluster: SimulatedCluster) -> None:
-        work = Workload(cluster)
+        work = Promises(cluster)
         await work.start()
         loop = asyncio.get_running_loop()
         for _ in range(3):
@@ -118,7 +118,7 @@ def test_the_active_controller_is_lost_and_clients_notice_nothing(
 
 def test_without_two_of_three_only_changes_of_metadata_stop() -> None:
     async def story(cluster: SimulatedCluster) -> None:
-        work = Workload(cluster, pause_s=0.2)  # for a minute, and only that it goes on
+        work = Promises(cluster, pause_ms=100)  # for a minute, and only that it goes on
         await work.start()
         await cluster.until(lambda: work.acknowledged > 20, "every producer has its id")
         first, second = cluster.controllers[:2]

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.replication import Change, Leader, Proposal, Reaction
+from holdfast.core.metadata.image import Partition
+from holdfast.core.replica.replication import Change, Leader, Proposal, Reaction
 from holdfast.wire.errors import ErrorCode
 
 LAG_MS = 1000
@@ -30,11 +31,16 @@ def elected(
     now_ms: int = 0,
 ) -> Leader:
     leader = Leader.elected(
-        node=1,
-        epoch=5,
-        partition_epoch=7,
-        replicas=replicas,
-        isr=isr,
+        Partition(
+            topic="t",
+            topic_id=bytes(16),
+            index=0,
+            replicas=replicas,
+            isr=isr,
+            leader=1,
+            leader_epoch=5,
+            partition_epoch=7,
+        ),
         min_insync=min_insync,
         lag_ms_max=LAG_MS,
         log_end=log_end,

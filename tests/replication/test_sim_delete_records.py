@@ -15,10 +15,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.client import ClusterClient, RefusedError, RetryError
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.log.directory import LogDirectory
+from holdfast.node.broker.replica import Partition
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient, RefusedError, RetryError
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 
 Story = Callable[[SimulatedCluster, ClusterClient], Coroutine[Any, Any, None]]
 RECORDS = 20
@@ -70,7 +77,7 @@ def test_every_replica_lets_go_before_it_is_answered() -> None:
             b"%d" % number for number in range(7, RECORDS)
         ]
         with pytest.raises(RefusedError) as refusal:
-            await client.peek("t", 0, 6)
+            await client.fetch("t", 0, 6)
         assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
     play(story)
@@ -82,6 +89,35 @@ def test_all_that_is_committed_can_be_deleted_and_the_log_goes_on() -> None:
         assert await client.read("t", 0) == []
         assert await produced(client, 99) == RECORDS
         assert set(starts(cluster).values()) == {RECORDS}
+
+    play(story)
+
+
+def test_the_log_starts_are_written_once_for_all_that_a_request_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen to fail: once for each partition, with all of them in it: a thousand took a minute."""
+    written: list[str] = []
+    write = LogDirectory.write_starts_now
+
+    def noted(self: LogDirectory) -> None:
+        written.append(self.path)
+        write(self)
+
+    async def story(cluster: SimulatedCluster, client: ClusterClient) -> None:
+        await client.create_topic("many", assignments=[[0, 1, 2]] * 10)
+        for index in range(10):
+            await client.until(lambda i=index: client.produce("many", i, [b"x"], acks=-1, node=0))  # type: ignore[misc]
+        monkeypatch.setattr(LogDirectory, "write_starts_now", noted)
+        asked = [DeleteRecordsPartition(partition_index=i % 10, offset=1) for i in range(20)]
+        topic = DeleteRecordsTopic(name="many", partitions=asked)
+        answer = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), node=0)
+        (told,) = answer.topics
+        assert [each.partition_index for each in told.partitions] == list(range(10)), "each once"
+        assert {(each.error_code, each.low_watermark) for each in told.partitions} == {(0, 1)}
+        logs = cluster.logs("many", 0)
+        assert logs[0] is not None
+        assert written.count(logs[0].home.path) == 1
 
     play(story)
 
@@ -190,8 +226,8 @@ def test_a_topic_that_is_only_compacted_refuses() -> None:
     async def story(cluster: SimulatedCluster, client: ClusterClient) -> None:
         broker = cluster.nodes[0].broker
         assert broker is not None
-        held, _ = broker.partitions.find("t", 0)
-        assert held is not None
+        held = broker.partitions.find("t", 0)
+        assert isinstance(held, Partition)
         held.settings = held.settings.replace(cleanup_policy=("compact",))
         with pytest.raises(RefusedError) as refusal:
             await client.delete_records("t", 0, 3)

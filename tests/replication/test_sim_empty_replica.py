@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.testing.client import ClusterClient
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient
+from holdfast.testing.simulated_cluster import SimulatedCluster
 
 pytestmark = pytest.mark.slow
 

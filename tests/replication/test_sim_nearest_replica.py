@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.read_replica import RACK_AWARE, preferred_read_replica
-from holdfast.core.replication import Follower, Leader
-from holdfast.testing.client import ClusterClient
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.config.node_keys import RACK_AWARE
+from holdfast.core.metadata.image import Partition
+from holdfast.core.replica.read_replica import preferred_read_replica
+from holdfast.core.replica.replication import Follower, Leader
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.batch import batches, read_records
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
@@ -186,10 +188,18 @@ def leading(**followers: Follower) -> Leader:
     """Broker 0 leads; `n1=Follower(...)` is in the ISR, `o1=...` is not."""
     nodes = {int(name[1:]): follower for name, follower in followers.items()}
     isr = (0, *(int(name[1:]) for name in followers if name.startswith("n")))
+    decided = Partition(
+        topic="t",
+        topic_id=bytes(16),
+        index=0,
+        replicas=(0, *nodes),
+        isr=isr,
+        leader=0,
+        leader_epoch=1,
+    )
     leader = Leader.elected(
-        node=0, epoch=1, partition_epoch=1, replicas=(0, *nodes), isr=isr, min_insync=1,
-        lag_ms_max=1000, log_end=10, high_watermark=5, now_ms=0,
-    )  # fmt: skip
+        decided, min_insync=1, lag_ms_max=1000, log_end=10, high_watermark=5, now_ms=0
+    )
     leader.followers = nodes
     return leader
 

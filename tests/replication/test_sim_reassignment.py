@@ -15,17 +15,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+from tests.simulation.promises import Promises
 
-from holdfast.core.image import Partition
-from holdfast.testing.client import AnswerError, ClusterClient, RefusedError
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
-from holdfast.testing.workload import Workload
+from holdfast.core.metadata.image import Partition
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import AnswerError, ClusterClient, RefusedError
+from holdfast.testing.simulated_cluster import SimulatedCluster
+from holdfast.wire.administration import reassignments
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as fetching
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
-Story = Callable[[SimulatedCluster, Workload], Coroutine[Any, Any, None]]
+Story = Callable[[SimulatedCluster, Promises], Coroutine[Any, Any, None]]
 
 
 def play(story: Story, *, seed: int = 1, brokers: int = 5, **config: str) -> None:
@@ -36,7 +37,7 @@ def play(story: Story, *, seed: int = 1, brokers: int = 5, **config: str) -> Non
         settings = {key.replace("_", "."): value for key, value in config.items()}
         cluster = SimulatedCluster(world, brokers=brokers, config=settings)
         await cluster.start()
-        work = Workload(cluster, partitions=2)
+        work = Promises(cluster, partitions=2)
         await work.start()
         await asyncio.sleep(1)
         await story(cluster, work)
@@ -72,13 +73,13 @@ async def until_moved(cluster: SimulatedCluster, target: Sequence[int], index: i
     )
 
 
-async def until_no_leftovers(cluster: SimulatedCluster, work: Workload) -> None:
+async def until_no_leftovers(cluster: SimulatedCluster, work: Promises) -> None:
     """Nobody keeps, or serves, what has moved away."""
 
     def clean() -> bool:
         return all(
             cluster.nodes[broker].directories.get(work.topic, index) is None
-            for index in range(len(work.written))
+            for index in work.partitions
             for broker in cluster.brokers
             if broker not in partition(cluster, index).replicas
         )
@@ -94,7 +95,7 @@ def elsewhere(cluster: SimulatedCluster, count: int = 3, index: int = 0) -> list
 
 
 def test_a_partition_moves_to_other_brokers_leader_and_all() -> None:
-    async def story(cluster: SimulatedCluster, _: Workload) -> None:
+    async def story(cluster: SimulatedCluster, _: Promises) -> None:
         target = elsewhere(cluster)
         epoch = partition(cluster).leader_epoch
         await begin(cluster, target)
@@ -108,7 +109,7 @@ def test_a_partition_moves_to_other_brokers_leader_and_all() -> None:
 
 
 def test_the_leader_stays_and_its_epoch_ends_when_another_replica_goes() -> None:
-    async def story(cluster: SimulatedCluster, _: Workload) -> None:
+    async def story(cluster: SimulatedCluster, _: Promises) -> None:
         now = partition(cluster)
         stays = [now.leader]
         target = stays + [broker for broker in cluster.brokers if broker not in now.replicas]
@@ -124,7 +125,7 @@ def test_the_leader_stays_and_its_epoch_ends_when_another_replica_goes() -> None
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("victim", ["leader", "leaving", "coming"])
 def test_a_kill_in_the_middle_only_delays_it(victim: str, seed: int) -> None:
-    async def story(cluster: SimulatedCluster, _: Workload) -> None:
+    async def story(cluster: SimulatedCluster, _: Promises) -> None:
         now = partition(cluster)
         target = elsewhere(cluster)
         coming = next(broker for broker in target if broker not in now.replicas)
@@ -142,7 +143,7 @@ def test_a_kill_in_the_middle_only_delays_it(victim: str, seed: int) -> None:
 
 @pytest.mark.slow
 def test_a_broker_that_was_down_when_its_replica_moved_away_does_not_bring_it_back() -> None:
-    async def story(cluster: SimulatedCluster, _: Workload) -> None:
+    async def story(cluster: SimulatedCluster, _: Promises) -> None:
         now = partition(cluster)
         target = elsewhere(cluster)
         leaving = next(b for b in now.replicas if b not in target and b != now.leader)
@@ -157,7 +158,7 @@ def test_a_broker_that_was_down_when_its_replica_moved_away_does_not_bring_it_ba
 
 @pytest.mark.slow
 def test_a_cancelled_move_leaves_everything_where_it_was() -> None:
-    async def story(cluster: SimulatedCluster, _: Workload) -> None:
+    async def story(cluster: SimulatedCluster, _: Promises) -> None:
         now = partition(cluster)
         target = elsewhere(cluster)
         coming = [broker for broker in target if broker not in now.replicas]
@@ -176,7 +177,7 @@ def test_a_cancelled_move_leaves_everything_where_it_was() -> None:
 
 @pytest.mark.slow
 def test_a_second_cancellation_is_refused() -> None:
-    async def story(cluster: SimulatedCluster, _: Workload) -> None:
+    async def story(cluster: SimulatedCluster, _: Promises) -> None:
         client = cluster.client("mover")
         with pytest.raises(RefusedError) as refusal:
             await client.reassign("t", 0, None)
@@ -188,7 +189,7 @@ def test_a_second_cancellation_is_refused() -> None:
 
 @pytest.mark.slow
 def test_a_topic_can_be_deleted_while_it_moves() -> None:
-    async def story(cluster: SimulatedCluster, _: Workload) -> None:
+    async def story(cluster: SimulatedCluster, _: Promises) -> None:
         client = cluster.client("mover")
         await client.create_topic("gone", partitions=1)
         held = cluster.image.partition("gone", 0)
@@ -196,7 +197,7 @@ def test_a_topic_can_be_deleted_while_it_moves() -> None:
         target = [broker for broker in cluster.brokers if broker not in held.replicas]
         cluster.crash(target[0])
         await client.until(lambda: client.reassign("gone", 0, target))
-        await client.until(client.reassignments)
+        await client.until(lambda: client.perform(reassignments(), "what is being moved"))
         await _delete_topic(client, "gone")
         await cluster.until(
             lambda: all(
@@ -206,7 +207,7 @@ def test_a_topic_can_be_deleted_while_it_moves() -> None:
             ),
             "nobody holds it",
         )
-        assert await client.reassignments() == {}
+        assert await client.perform(reassignments(), "what is being moved") == {}
         client.close()
         cluster.start_node(target[0])
         await cluster.until_ready(target[0])
@@ -229,7 +230,7 @@ def test_one_replica_becomes_three_under_load_and_survives_the_first() -> None:
         await cluster.start()
         client = cluster.client()
         await client.create_topic("t", assignments=[[0], [1]])
-        work = Workload(cluster, partitions=2)
+        work = Promises(cluster, partitions=2)
         await work.start()
         await cluster.until(lambda: work.acknowledged > 50, "a load")
         await begin(cluster, [0, 1, 2], 0)
@@ -252,16 +253,16 @@ def test_one_replica_becomes_three_under_load_and_survives_the_first() -> None:
 def test_a_broker_joins_takes_its_share_under_load_and_is_killed_in_the_middle() -> None:
     """Goal: everything is spread over one broker more, which loses its power on the way."""
 
-    async def story(cluster: SimulatedCluster, work: Workload) -> None:
+    async def story(cluster: SimulatedCluster, work: Promises) -> None:
         new = cluster.brokers[-1]
-        for index in range(len(work.written)):
+        for index in work.partitions:
             kept = [b for b in partition(cluster, index).replicas if b != new][:2]
             await begin(cluster, [new, *kept], index)
         cluster.power_cut(new, torn=True)
         await asyncio.sleep(4)
         cluster.start_node(new)
         await cluster.until_ready(new)
-        for index in range(len(work.written)):
+        for index in work.partitions:
             await until_moved(cluster, partition(cluster, index).replicas[:3], index)
             await cluster.until(lambda at=index: not partition(cluster, at).adding, "it is there")  # type: ignore[misc]
 
@@ -305,11 +306,11 @@ def test_moves_kills_and_cancellations_at_random(seed: int) -> None:
     """Targets of any size, one move after another, whatever has become of the last one."""
     draw = random.Random(f"moves/{seed}")
 
-    async def story(cluster: SimulatedCluster, work: Workload) -> None:
+    async def story(cluster: SimulatedCluster, work: Promises) -> None:
         down: list[int] = []
         client = cluster.client("mover")
         for _ in range(12):
-            index = draw.randrange(len(work.written))
+            index = draw.choice(work.partitions)
             target = draw.sample(cluster.brokers, draw.randint(1, 4))
             with contextlib.suppress(AnswerError, OSError):
                 await client.reassign("t", index, None if draw.random() < 0.2 else target)
@@ -327,7 +328,7 @@ def test_moves_kills_and_cancellations_at_random(seed: int) -> None:
         if down:
             cluster.start_node(down[-1])
             await cluster.until_ready(down[-1])
-        for index in range(len(work.written)):
+        for index in work.partitions:
             with contextlib.suppress(RefusedError):
                 await client.until(lambda at=index: client.reassign("t", at, None))  # type: ignore[misc]
             await begin(cluster, [0, 1, 2], index)

@@ -17,10 +17,10 @@ import pytest
 
 from holdfast.config.node import NodeSettings
 from holdfast.config.registry import validate_broker_config, validate_topic_config
-from holdfast.core.throttle import NO_QUOTA, Quota, is_throttled
-from holdfast.testing.client import ClusterClient
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.core.replica.throttle import NO_QUOTA, Quota, is_throttled
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import ClusterClient
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

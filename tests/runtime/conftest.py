@@ -11,11 +11,11 @@ import pytest
 
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.real import RealWorker, real_runtime
-from holdfast.testing.disk import MemoryDisk
-from holdfast.testing.loop import VirtualLoop, run
-from holdfast.testing.network import Fabric
-from holdfast.testing.runtime import SeededRandom, VirtualClock
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.testing.ground.loop import VirtualLoop, run
+from holdfast.testing.ground.network import Fabric
+from holdfast.testing.ground.runtime import SeededRandom, VirtualClock
+from holdfast.testing.ground.worker import MemoryWorker
 
 T = TypeVar("T")
 Main = Callable[[Runtime], Coroutine[Any, Any, T]]

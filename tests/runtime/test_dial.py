@@ -23,8 +23,13 @@ from holdfast.runtime.dial import (
     dial,
 )
 from holdfast.runtime.ports import Runtime
-from holdfast.wire.codec import encode
-from holdfast.wire.frame import FrameReader, RequestHeader, decode_request_header, encode_response
+from holdfast.wire.frame import (
+    FRAME_SIZE_MAX,
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+)
+from holdfast.wire.frame_buffer import FrameBuffer
 from holdfast.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -60,7 +65,7 @@ class Peer(asyncio.Protocol):
         self.asked = asked
         self.api_versions_max = api_versions_max
         self.headers: list[RequestHeader] = []
-        self._reader = FrameReader()
+        self._reader = FrameBuffer(FRAME_SIZE_MAX)
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -156,8 +161,6 @@ def test_every_request_hears_of_the_end(world: Any, ends: str) -> None:
     async def main(runtime: Runtime) -> None:
         async with dialled(runtime, silent) as (connection, peer):
             futures = [connection.send(MetadataRequest(topics=None)) for _ in range(3)]
-            heard: list[str] = []
-            connection.send_raw(3, 12, [b"\0"], heard.append, lambda e: heard.append(str(e)))  # type: ignore[arg-type]
             if ends == "peer closes":
                 peer.transport.close()
             elif ends == "peer aborts":
@@ -168,7 +171,6 @@ def test_every_request_hears_of_the_end(world: Any, ends: str) -> None:
             assert [type(one) for one in results] == [ConnectionLostError] * 3
             await connection.closed
             assert not connection.is_open
-            assert len(heard) == 1
             with pytest.raises(ConnectionLostError):
                 await connection.send(MetadataRequest(topics=None))
 
@@ -266,35 +268,6 @@ def test_records_of_an_answer_are_its_own(world: Any, size: int) -> None:
             for n, answer in enumerate(answers, 1):
                 records = answer.responses[0].partitions[0].records
                 assert bytes(records) == bytes([n]) * size
-
-    world.run(main)
-
-
-@pytest.mark.parametrize("size", [10, 70_000, 3_000_000])
-def test_raw_answers_are_views_that_end_with_the_callback(world: Any, size: int) -> None:
-    async def main(runtime: Runtime) -> None:
-        def serve(peer: Peer, header: RequestHeader) -> None:
-            peer.answer(header, fetched(size, header.correlation_id))
-
-        kept: list[memoryview] = []
-        bodies: list[bytes] = []
-        done = asyncio.get_running_loop().create_future()
-
-        def answered(view: memoryview) -> None:
-            kept.append(view)
-            bodies.append(bytes(view))
-            if len(bodies) == 5:
-                done.set_result(None)
-
-        async with dialled(runtime, serve) as (connection, peer):
-            body = encode(FetchRequest(), 17)
-            for _ in range(5):
-                connection.send_raw(1, 17, [body[:3], body[3:]], answered, done.set_exception)
-            await done
-            assert bodies == [encode(fetched(size, n), 17) for n in range(1, 6)]
-            with pytest.raises(ValueError, match="released"):
-                kept[0].tobytes()
-            assert {(h.key, h.version, h.client_id) for h in peer.headers} == {(1, 17, "tester")}
 
     world.run(main)
 

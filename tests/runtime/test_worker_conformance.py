@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.runtime.ports import Runtime, WorkerFullError
 from holdfast.runtime.real import RealWorker
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.ground.worker import MemoryWorker
 
 
 def test_jobs_of_a_lane_run_in_order(world: Any) -> None:

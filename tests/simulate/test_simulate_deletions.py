@@ -12,17 +12,20 @@ from math import inf
 from typing import Any
 
 import pytest
+from tests.judge.histories import Story
 
+from holdfast.judge.findings import FINDINGS_MAX
 from holdfast.judge.history import Acknowledged, Delivered, Event, Replica
 from holdfast.judge.verdict import Anomaly, Finding
-from holdfast.testing.histories import Story
+from holdfast.testing.simulation.allowances import Forgiveness, Reason
 from holdfast.testing.simulation.chain import Entry
 from holdfast.testing.simulation.clients import History
 from holdfast.testing.simulation.deletions import RETENTION_MS, Deletions, Policy, Stretch
+from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Metadata, State
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Plan, ProducerPlan
-from holdfast.testing.simulation.truth import DELETED, PartitionTruth
+from holdfast.testing.simulation.truth import PartitionTruth
 from holdfast.testing.simulation.truth import Replica as Copy
 from holdfast.testing.simulation.verdict import is_deleted, unforgiven
 from holdfast.wire.batch import Record, assign, assign_max_timestamp, build_batch, read_header
@@ -91,7 +94,7 @@ def test_a_segment_may_go_when_it_is_due(
     if left < policy.size:
         place = Place(policy, *batches)
         assert not place.expire(len(batches), early, left=left, written=written)
-        assert place.told == [DELETED]
+        assert place.told == [Invariant.DUE_DELETED_ONLY]
         assert place.truth.deletions.bound == 0
     if due_at is not None:
         place = Place(policy, *batches)
@@ -107,7 +110,7 @@ def test_what_expired_on_one_replica_may_be_missing_on_another_and_nothing_more(
     place.truth.reset(other, 2)
     assert place.told == []
     place.truth.reset(other, 3)
-    assert place.told == [DELETED]
+    assert place.told == [Invariant.DUE_DELETED_ONLY]
 
 
 def test_what_lies_before_a_log_start_was_judged_when_it_moved() -> None:
@@ -196,25 +199,49 @@ def test_the_judge_is_overruled_only_below_what_may_be_gone() -> None:
     assert not is_deleted(found(Anomaly.SKIPPED, read.events[0]), 8, history)
 
 
+def of_foo() -> tuple[Oracle, Plan]:
+    """Make an oracle and a plan of one partition, written to with acks=all."""
+    oracle = Oracle()
+    oracle.metadata.topics[TOPIC_ID] = "foo"
+    oracle.metadata.partitions[TOPIC_ID, 0] = State(
+        replicas=(1,), isr=(1,), leader=1, leader_epoch=1, partition_epoch=0
+    )
+    producer = ProducerPlan(
+        topic="foo", partition=0, acks=-1, idempotent=True, retries=True, pause_ms=1
+    )
+    return oracle, Plan(
+        seed=0, brokers=1, controllers=1, combined=True, elr=False, producers=(producer,)
+    )
+
+
+def test_a_loss_is_found_behind_however_many_that_are_allowed() -> None:
+    """Method: an unclean election lets all but one go of more than the judge has evidence for."""
+    many = range(FINDINGS_MAX * 2)
+    oracle, plan = of_foo()
+    history, story = History(), Story().send(*many)
+    for number in many:
+        story.ack(number, number)
+        history.epochs[f"p:{number}"] = 1
+    history.events = story.final().events
+    allowances = oracle.truth((TOPIC_ID, 0)).allowances
+    allowances.given.append(Forgiveness(2, 0, Reason.UNCLEAN, end=many[-1]))
+    (left,) = unforgiven(plan, history, oracle)[1]
+    assert [event.id for event in left.events if isinstance(event, Acknowledged)] == [
+        f"p:{many[-1]}"
+    ]
+
+
 def test_a_wish_to_delete_that_nobody_has_carried_out_excuses_no_loss() -> None:
     """Goal: a lost record is found while "delete all that is committed" has no answer yet.
 
     Method: a history that lost its last record, judged with an oracle that lets everything go, and
     again when a log has begun behind that record.
     """
-    oracle = Oracle(voters=tuple, static={}, decode=lambda _: ())
-    oracle.metadata.topics[TOPIC_ID] = "foo"
-    oracle.metadata.partitions[TOPIC_ID, 0] = State(
-        replicas=(1,), isr=(1,), leader=1, leader_epoch=1, partition_epoch=0
-    )
+    oracle, plan = of_foo()
     oracle.metadata.deletions_open["foo", 0] += 1
     history = History()
     history.events = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0).events
     history.places = {"p:0": 0, "p:1": 1}
-    producer = ProducerPlan(
-        topic="foo", partition=0, acks=-1, idempotent=True, retries=True, pause_ms=1
-    )
-    plan = Plan(seed=0, brokers=1, controllers=1, combined=True, elr=False, producers=(producer,))
     truth = oracle.truth((TOPIC_ID, 0))
     assert truth.deletions.bound == inf
     truth.deletions.reached = 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.image import MetadataImage
+from holdfast.core.metadata.image import MetadataImage
 from holdfast.testing.simulation.metadata import Metadata
 from holdfast.wire.records import metadata as wire
 

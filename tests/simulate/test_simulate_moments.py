@@ -14,17 +14,14 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core.quorum import Quorum
+from holdfast.core.quorum.voter import Quorum
 from holdfast.log import recovery
-from holdfast.node.metadata_log import decode_batches
-from holdfast.testing.client import Producer
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPlan, TopicPlan
 from holdfast.testing.simulation.run import run_plan
 from holdfast.testing.simulation.watch import watcher
-from holdfast.wire.batch_header import Buffer
 from holdfast.wire.errors import ErrorCode
 
 
@@ -52,10 +49,6 @@ def test_power_goes_between_two_operations_of_a_job() -> None:
     found = {name: machine.disk.read(name) for name in ("/a", "/b") if machine.disk.exists(name)}
     assert found == {"/a": b"x", "/b": b"x"}, "the third operation on /b is the last"
     assert not machine.disk.exists("/c")
-
-
-def records_of(data: Buffer) -> list[object]:
-    return [record for batch in decode_batches(memoryview(data)) for record in batch.records]
 
 
 def quiet(*events: Event) -> Plan:
@@ -121,18 +114,19 @@ def test_a_vote_that_is_answered_before_it_is_saved_elects_two(
 
 
 def test_a_batch_that_a_restart_takes_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "_crc_matches", lambda *_: True)
+    monkeypatch.setattr(recovery, "_crc_is_right", lambda *_: True)
     world = World(1)
     oracle: Oracle | None = None
 
     async def main() -> None:
         nonlocal oracle
-        made = oracle = Oracle(voters=lambda: (CONTROLLER,), static={}, decode=records_of)
+        made = oracle = Oracle(voters=lambda: (CONTROLLER,))
         cluster = SimulatedCluster(world, make_log=lambda node: watcher(made, node))
         await cluster.start()
         client = cluster.client()
         await client.create_topic("t", partitions=1, replication_factor=3)
-        await Producer(client, "t").send(0, [b"one"])
+        leader = await client.leader("t", 0)
+        await client.produce("t", 0, [b"one"], acks=-1, node=leader)
         assert made.violation is None
         cluster.crash(1)
         disk = cluster.machine(1).disk

@@ -37,7 +37,8 @@ def test_fresh_seeds_are_clean(chunk: int) -> None:
     for seed in range(first, first + SEEDS):
         outcome = run_plan(draw_plan(seed, LIGHT))
         if outcome.violation is not None:
-            pytest.fail("\n".join(report.failure(outcome, command(seed, "light"))))
+            again = command(seed, "light")
+            pytest.fail("\n".join(report.failure(outcome, outcome.violation, again)))
 
 
 @pytest.mark.slow
@@ -45,7 +46,8 @@ def test_fresh_seeds_are_clean(chunk: int) -> None:
 def test_what_failed_once_is_clean(entry: dict[str, object]) -> None:
     outcome = run_plan(read_entry(entry))
     if outcome.violation is not None:
-        pytest.fail("\n".join(report.failure(outcome, "python -m holdfast.testing.simulation")))
+        again = "python -m holdfast.testing.simulation"
+        pytest.fail("\n".join(report.failure(outcome, outcome.violation, again)))
 
 
 @pytest.mark.slow

@@ -15,15 +15,15 @@ import subprocess
 import sys
 
 import pytest
+from tests.simulation.promises import Promises
 
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.disk import DiskFault
-from holdfast.testing.links import Weather
-from holdfast.testing.provoke import POINTS
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.disk import DiskFault
+from holdfast.testing.ground.links import Weather
+from holdfast.testing.ground.provoke import POINTS
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.drawing import LIGHT, draw_plan
 from holdfast.testing.simulation.run import run_plan
-from holdfast.testing.workload import Workload
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def every_fault(seed: int) -> str:
         fabric.weather = Weather(loss=0.01, reorder=0.01, duplicate=0.01, bytes_per_s=10_000_000)
         fabric.give_up_s = 10
         world.provocations.chances = dict.fromkeys(POINTS, 0.01)
-        work = Workload(cluster, partitions=2)
+        work = Promises(cluster, partitions=2)
         await work.start()
         hosts = [cluster.machine(broker).name for broker in cluster.brokers]
         for turn in range(3):

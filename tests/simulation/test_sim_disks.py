@@ -12,10 +12,10 @@ from typing import Any, get_args
 
 import pytest
 
-from holdfast.testing.client import AnswerError, ClusterClient
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.disk import DiskFault, MemoryDisk, Operation
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk, Operation
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import AnswerError, ClusterClient
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.node.node import Node
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 
 
 def broken(*_arguments: Any, **_keywords: Any) -> None:
@@ -31,13 +31,12 @@ def test_a_broker_without_one_of_its_loops_ends(loop: str) -> None:
         await client.create_topic("t", assignments=[[0, 1, 2]])
         broker = cluster.nodes[1].broker
         assert broker is not None
-        assert broker.lifecycle is not None
         if loop == "metadata":
             broker.partitions.apply = broken  # type: ignore[method-assign]
         elif loop == "heartbeats":
             broker.lifecycle._heartbeat = broken  # type: ignore[assignment,method-assign]
         else:
-            for fetcher in broker.partitions._fetchers.values():
+            for fetcher in broker.partitions._fetchers.by_source.values():
                 fetcher._apply = broken  # type: ignore[method-assign]
         await client.create_topic("u", assignments=[[1, 0]])
         with pytest.raises(AssertionError, match="on purpose"):

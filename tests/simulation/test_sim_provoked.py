@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.simulation.promises import Promises
 
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.provoke import POINTS, Provocations
-from holdfast.testing.runtime import World
-from holdfast.testing.workload import Workload
+from holdfast.testing.ground.provoke import POINTS, Provocations
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def provoked(seed: int) -> dict[str, int]:
         cluster = SimulatedCluster(world, config=CONFIG)
         await cluster.start()
         world.provocations.chances = {name: 0.4 if name in RARE else 0.05 for name in POINTS}
-        work = Workload(cluster, partitions=3)
+        work = Promises(cluster, partitions=3)
         await work.start()
         for broker in cluster.brokers:
             await asyncio.sleep(8)
@@ -60,7 +60,7 @@ def test_nothing_is_provoked_unless_it_is_asked_for() -> None:
     async def main() -> None:
         cluster = SimulatedCluster(world)
         await cluster.start()
-        work = Workload(cluster)
+        work = Promises(cluster)
         await work.start()
         await asyncio.sleep(2)
         await work.stop()

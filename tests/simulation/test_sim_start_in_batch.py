@@ -7,8 +7,8 @@ without `Partition._make_room_for`: the follower asks for offset 2 for ever. Fou
 
 from __future__ import annotations
 
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 
 
 def test_a_replica_begins_anew_where_the_leaders_log_starts_within_a_batch() -> None:

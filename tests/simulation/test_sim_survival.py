@@ -14,10 +14,10 @@ import sys
 from typing import NamedTuple
 
 import pytest
+from tests.simulation.promises import Promises
 
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.runtime import World
-from holdfast.testing.workload import Workload
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 
 PARTITIONS = 2
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def crash_and_power_cut(seed: int) -> Run:
     async def main() -> int:
         cluster = SimulatedCluster(world)
         await cluster.start()
-        work = Workload(cluster, partitions=PARTITIONS, pause_s=0.1)
+        work = Promises(cluster, partitions=PARTITIONS, pause_ms=50)
         await work.start()
         client = cluster.client()
 
@@ -141,7 +141,7 @@ def test_one_fault_at_a_time_loses_nothing(seed: int) -> None:
     async def main() -> int:
         cluster = SimulatedCluster(world)
         await cluster.start()
-        work = Workload(cluster, partitions=PARTITIONS, pause_s=0.1)
+        work = Promises(cluster, partitions=PARTITIONS, pause_ms=50)
         await work.start()
         for _ in range(4):
             await asyncio.sleep(draw.random() * 2)

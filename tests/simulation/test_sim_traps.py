@@ -9,23 +9,25 @@ Rules: losses.md#jepsen, losses.md#replication-traps, losses.md#the-last-replica
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.simulation.promises import Promises
 
-from holdfast.core.features import ELIGIBLE_LEADER_REPLICAS
-from holdfast.testing.client import AnswerError, RetryError
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.disk import DiskFault, MemoryDisk
-from holdfast.testing.runtime import World
-from holdfast.testing.workload import Workload
+from holdfast.judge.history import Acknowledged
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import AnswerError, RetryError
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 LAG_S = 5  # the cluster's replica.lag.time.max.ms
 SESSION_S = 3
@@ -290,7 +292,7 @@ def test_bad_disk_takes_its_broker_out_and_nobody_else(what: str) -> None:
     """A broker whose only disk fails leaves; what it acknowledged is with the others."""
 
     async def scenario(stage: Stage) -> None:
-        work = Workload(stage.cluster, "w", partitions=3)
+        work = Promises(stage.cluster, "w", partitions=3)
         await work.start()
         await asyncio.sleep(1)
         disk = stage.cluster.machine(0).disk
@@ -316,7 +318,7 @@ def test_bad_disk_takes_its_broker_out_and_nobody_else(what: str) -> None:
 @pytest.mark.slow
 def test_whole_cluster_killed_at_once_comes_back() -> None:
     async def scenario(stage: Stage) -> None:
-        work = Workload(stage.cluster, "w", partitions=2)
+        work = Promises(stage.cluster, "w", partitions=2)
         await work.start()
         await asyncio.sleep(1)
         for node in [CONTROLLER, 0, 1, 2]:
@@ -338,7 +340,7 @@ def test_clean_stops_in_turn_interrupt_nobody() -> None:
     """KAFKA-15021: what leaves in order hands over first; no write waits for a session to end."""
 
     async def scenario(stage: Stage) -> None:
-        work = Workload(stage.cluster, "w", partitions=3)
+        work = Promises(stage.cluster, "w", partitions=3)
         await work.start()
         await asyncio.sleep(1)
         for broker in (0, 1, 2):
@@ -355,18 +357,26 @@ def test_clean_stops_in_turn_interrupt_nobody() -> None:
     play(scenario)
 
 
-async def _longest_gap(work: Workload, *, seconds: float) -> float:
+def acknowledged(work: Promises) -> Counter[int]:
+    """How many records of each partition have been acknowledged."""
+    return Counter(
+        event.partition for event in work.history.events if isinstance(event, Acknowledged)
+    )
+
+
+async def _longest_gap(work: Promises, *, seconds: float) -> float:
     """Longest time, in virtual seconds, during which some partition acknowledged nothing."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    last = [loop.time()] * len(work.written)
-    counts = [len(written.acknowledged) for written in work.written]
+    last = [loop.time() for _ in work.partitions]
+    counts = acknowledged(work)
     longest = 0.0
     while loop.time() < end:
         await asyncio.sleep(0.01)
-        for n, written in enumerate(work.written):
-            if len(written.acknowledged) > counts[n]:
-                counts[n], last[n] = len(written.acknowledged), loop.time()
+        now = acknowledged(work)
+        for n in work.partitions:
+            if now[n] > counts[n]:
+                counts[n], last[n] = now[n], loop.time()
             longest = max(longest, loop.time() - last[n])
     return longest
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from tests.control.control_world import controller, play
 
-from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.quorum_view import OBSERVERS_MAX, Observers
-from holdfast.core.voters import ReplicaKey
+from holdfast.core.quorum.leader_view import OBSERVERS_MAX, Observers
+from holdfast.core.quorum.voter_set import ReplicaKey
 from holdfast.runtime.dial import dial
-from holdfast.testing.cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
+from holdfast.testing.simulated_cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     RequestPartitionData,
     RequestTopicData,
 )
+from holdfast.wire.well_known import METADATA_TOPIC
 
 
 def question(topic: str = METADATA_TOPIC) -> DescribeQuorumRequest:

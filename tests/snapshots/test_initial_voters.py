@@ -9,15 +9,15 @@ import pytest
 
 from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
-from holdfast.core.snapshot import SnapshotId
-from holdfast.core.voter_changes import voters_of
-from holdfast.core.voters import Voter
+from holdfast.core.metadata.image_records import SnapshotId
+from holdfast.core.quorum.voter_changes import voters_of
+from holdfast.core.quorum.voter_set import Voter
 from holdfast.log.checkpoints import read_meta_properties
-from holdfast.node.format import FormatError, format_directories
-from holdfast.node.initial_voters import own_voter, parse_initial_controllers
-from holdfast.node.snapshot_format import SnapshotReader
-from holdfast.testing.disk import MemoryDisk
-from holdfast.testing.runtime import SeededRandom
+from holdfast.node.controller.storage_format import Beginning, FormatError, format_directories
+from holdfast.node.metadata.snapshot_format import SnapshotReader
+from holdfast.node.quorum.initial_voters import own_voter, parse_initial_controllers
+from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.testing.ground.runtime import SeededRandom
 from holdfast.wire.uuids import uuid_text
 
 CLUSTER_ID = "S6zsVBQdQz6WrYmHb7WaQQ"
@@ -60,8 +60,10 @@ def test_standalone_and_initial_controllers() -> None:
             SeededRandom(1),
             settings_of(),
             CLUSTER_ID,
-            standalone=initial is None,
-            initial_controllers=parse_initial_controllers(initial) if initial else None,
+            Beginning(
+                standalone=initial is None,
+                initial_controllers=parse_initial_controllers(initial) if initial else None,
+            ),
         )
         own = read_meta_properties(disk, "/data")
         assert own is not None
@@ -95,8 +97,10 @@ def test_refusals(changed: dict[str, str], standalone: bool, initial: str, why: 
             SeededRandom(1),
             settings_of(**changed),
             CLUSTER_ID,
-            standalone=standalone,
-            initial_controllers=parse_initial_controllers(initial) if initial else None,
+            Beginning(
+                standalone=standalone,
+                initial_controllers=parse_initial_controllers(initial) if initial else None,
+            ),
         )
     assert not disk.exists("/data/meta.properties")
 

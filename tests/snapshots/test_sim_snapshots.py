@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from tests.control.control_world import controller, created, leads, play
 
-from holdfast.core.image import MetadataImage
-from holdfast.core.snapshot import SnapshotId, image_delta
+from holdfast.core.metadata.image import MetadataImage
+from holdfast.core.metadata.image_records import SnapshotId, image_delta
 from holdfast.log.errors import StorageError
-from holdfast.node.snapshots import SnapshotMaker, SnapshotStore
-from holdfast.testing.cluster import CONTROLLER, SimulatedCluster
-from holdfast.testing.disk import DiskFault
+from holdfast.node.metadata.metadata_snapshots import SnapshotMaker, SnapshotStore
+from holdfast.testing.ground.disk import DiskFault
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 DIRECTORY = "/data/__cluster_metadata-0"

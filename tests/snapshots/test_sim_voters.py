@@ -10,26 +10,26 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.simulation.promises import Promises
 
-from holdfast.core.voters import ReplicaKey
-from holdfast.node.controller import Controller
+from holdfast.core.quorum.voter_set import ReplicaKey
+from holdfast.node.controller.controller import Controller
 from holdfast.runtime.dial import ConnectionLostError, dial
-from holdfast.testing.cluster import (
+from holdfast.testing.ground.disk import DiskFault
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import (
     BROKER_PORT,
     CONTROLLER,
     CONTROLLER_PORT,
     SimulatedCluster,
 )
-from holdfast.testing.disk import DiskFault
-from holdfast.testing.runtime import World
-from holdfast.testing.workload import Workload
+from holdfast.wire.administration import create_topic
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest
 from holdfast.wire.messages.api_versions import ApiVersionsRequest
-from holdfast.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
-from holdfast.wire.messages.update_raft_voter import Listener as MovedListener
 from holdfast.wire.messages.update_raft_voter import UpdateRaftVoterRequest
+from holdfast.wire.structs import QuorumEndpoint
 
 FIRST, SECOND, THIRD = CONTROLLER, CONTROLLER + 1, CONTROLLER + 2
 Story = Callable[[SimulatedCluster], Coroutine[Any, Any, None]]
@@ -91,7 +91,9 @@ async def ask(cluster: SimulatedCluster, request: Any, *, timeout_ms: int = 5000
 
 
 async def add(cluster: SimulatedCluster, node: int) -> ErrorCode:
-    listener = Listener(name="CONTROLLER", host=cluster.machine(node).name, port=CONTROLLER_PORT)
+    listener = QuorumEndpoint(
+        name="CONTROLLER", host=cluster.machine(node).name, port=CONTROLLER_PORT
+    )
     key = key_of(cluster, node)
     return await ask(
         cluster,
@@ -199,7 +201,7 @@ def test_a_voter_can_say_where_it_listens_now() -> None:
                 current_leader_epoch=epoch,
                 voter_id=SECOND,
                 voter_directory_id=key_of(cluster, SECOND).directory_id,
-                listeners=[MovedListener(name="CONTROLLER", host="elsewhere", port=9)],
+                listeners=[QuorumEndpoint(name="CONTROLLER", host="elsewhere", port=9)],
             )
             assert await ask(cluster, request) is expected
         quorum = controller(cluster, leader).quorum
@@ -261,7 +263,7 @@ def test_who_has_not_caught_up_can_not_be_added() -> None:
         key = key_of(cluster, SECOND)
         cluster.crash(SECOND)
         await restart(cluster, FIRST)  # forgets whom it has seen
-        listener = Listener(name="CONTROLLER", host="controller-101", port=CONTROLLER_PORT)
+        listener = QuorumEndpoint(name="CONTROLLER", host="controller-101", port=CONTROLLER_PORT)
         request = AddRaftVoterRequest(
             cluster_id=None,
             timeout_ms=5000,
@@ -358,7 +360,7 @@ def test_brokers_that_are_controllers_too_change_their_voters() -> None:
     """Both roles share a process and an id, and one of them only acknowledges."""
 
     async def story(cluster: SimulatedCluster) -> None:
-        work = Workload(cluster)
+        work = Promises(cluster)
         await work.start()
         await until(lambda: add(cluster, 1))
         await until(lambda: add(cluster, 2))
@@ -475,9 +477,8 @@ def test_what_is_not_committed_is_in_no_snapshot() -> None:
         assert held.snapshots is not None
         committed = held.log.committed
         for number in range(5):
-            topic = CreatableTopic(name=f"lost{number}", num_partitions=9, replication_factor=1)
-            request = CreateTopicsRequest(topics=[topic], timeout_ms=1)
-            assert await ask(cluster, request, timeout_ms=50) is ErrorCode.REQUEST_TIMED_OUT
+            asked = create_topic(f"lost{number}", partitions=9, replication_factor=1, timeout_ms=1)
+            assert await ask(cluster, asked.message, timeout_ms=50) is ErrorCode.REQUEST_TIMED_OUT
             held._consider_snapshot()  # as the timer does, should it come now
             await asyncio.sleep(0.05)
         assert all(file.identity.end_offset <= committed for file in held.snapshots.all)

@@ -21,12 +21,12 @@ from tests.quorum.test_sim_quorum import (
     until_another,
 )
 
-from holdfast.core.snapshot import SnapshotId, image_delta
-from holdfast.core.state import Decision
-from holdfast.node.metadata_log import MetadataLog
+from holdfast.core.controller.decisions import Decision
+from holdfast.core.metadata.image_records import SnapshotId, image_delta
+from holdfast.node.metadata.metadata_log import MetadataLog
 from holdfast.runtime.dial import dial
-from holdfast.testing.cluster import CONTROLLER_PORT, SimulatedCluster
-from holdfast.testing.worker import MemoryWorker
+from holdfast.testing.ground.worker import MemoryWorker
+from holdfast.testing.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.messages import vote
 from holdfast.wire.records.metadata import NoOpRecord
 

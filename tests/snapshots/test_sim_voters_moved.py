@@ -21,11 +21,11 @@ from tests.snapshots.test_sim_voters import (
     voters_of,
 )
 
-from holdfast.node.quorum import QuorumMember
-from holdfast.node.quorum_fetch import LeaderFetcher
-from holdfast.node.quorum_state import read_state
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import World
+from holdfast.node.quorum.quorum_member import QuorumMember
+from holdfast.node.quorum.quorum_state import read_state
+from holdfast.node.quorum.voter_fetcher import VoterFetcher
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import SimulatedCluster
 
 MOVED_PORT = 7777
 
@@ -142,12 +142,12 @@ def test_who_has_not_moved_writes_nothing() -> None:
         await grow(cluster)
         leader = cluster.active_controller()
         assert leader is not None
-        before = member(cluster, leader).voter_log.history.latest_offset
+        before = member(cluster, leader).replica.voter_log.history.latest_offset
         for node in (FIRST, SECOND, THIRD):
             if node != leader:
                 await restart(cluster, node)
         await cluster.client().create_topic("t")
-        assert member(cluster, leader).voter_log.history.latest_offset == before
+        assert member(cluster, leader).replica.voter_log.history.latest_offset == before
 
     play(story)
 
@@ -160,15 +160,15 @@ def test_nobody_is_followed_before_the_epoch_is_on_the_disk(
     Seen failing when an address that was learnt is followed at once.
     """
     followed: list[tuple[int, int]] = []
-    start = LeaderFetcher.start
+    start = VoterFetcher.start
 
-    def watched(self: LeaderFetcher, leader: Any, epoch: int) -> None:
-        replica = self._member.log.replica
-        saved = read_state(self._member.runtime.disk, replica.directory)
+    def watched(self: VoterFetcher, leader: Any, epoch: int) -> None:
+        replica = self._replica
+        saved = read_state(replica.runtime.disk, replica.log.replica.directory)
         followed.append((epoch, saved.epoch if saved is not None else -1))
         start(self, leader, epoch)
 
-    monkeypatch.setattr(LeaderFetcher, "start", watched)
+    monkeypatch.setattr(VoterFetcher, "start", watched)
 
     async def story(cluster: SimulatedCluster, _: Configs) -> None:
         await grow(cluster)  # until then they know of no voters, and ask around

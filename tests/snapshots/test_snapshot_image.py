@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.image import (
+from holdfast.core.metadata.image import (
     Broker,
     Endpoint,
     MetadataImage,
@@ -24,7 +24,7 @@ from holdfast.core.image import (
     RecoveryState,
     Topic,
 )
-from holdfast.core.snapshot import (
+from holdfast.core.metadata.image_records import (
     SnapshotId,
     freeze,
     image_delta,
@@ -32,8 +32,9 @@ from holdfast.core.snapshot import (
     replace_image,
     snapshot_id,
 )
-from holdfast.node.snapshot_format import SnapshotError, SnapshotReader, snapshot_batches
+from holdfast.node.metadata.snapshot_format import SnapshotError, SnapshotReader, snapshot_batches
 from holdfast.wire.records import metadata as wire
+from holdfast.wire.structs import RegisteredFeature
 
 ID = bytes(range(16))
 
@@ -207,7 +208,7 @@ class History:
             rack=self.draw.choice([None, "r"]),
             fenced=self.draw.choice([True, False]),
             log_dirs=[self._uuid() for _ in range(self.draw.randint(0, 2))],
-            features=[wire.BrokerFeature(name="f", max_supported_version=3)],
+            features=[RegisteredFeature(name="f", max_supported_version=3)],
         )
 
     def _broker(self) -> Broker | None:

@@ -7,11 +7,11 @@ import contextlib
 
 from tests.log.log_kit import TOPIC_ID, open_directories, small_settings, virtual
 
-from holdfast.core.image import MetadataImage
-from holdfast.core.snapshot import snapshot_id
+from holdfast.core.metadata.image import MetadataImage
+from holdfast.core.metadata.image_records import snapshot_id
 from holdfast.log.log import Log
-from holdfast.node.snapshot_format import snapshot_batches
-from holdfast.node.snapshots import SnapshotStore
+from holdfast.node.metadata.metadata_snapshots import SnapshotStore
+from holdfast.node.metadata.snapshot_format import snapshot_batches
 from holdfast.runtime.ports import Runtime
 
 IMAGE = MetadataImage(offset=9, epoch=1)

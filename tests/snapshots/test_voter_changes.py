@@ -7,9 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from holdfast.core.quorum_view import ReplicaView
-from holdfast.core.state import Refusal
-from holdfast.core.voter_changes import (
+from holdfast.core.quorum.leader_view import ReplicaView
+from holdfast.core.quorum.voter_changes import (
     BOOTSTRAP_OFFSET,
     LATELY_MS,
     VOTERS_MAX,
@@ -21,7 +20,8 @@ from holdfast.core.voter_changes import (
     voters_of,
     voters_record,
 )
-from holdfast.core.voters import ReplicaKey, Voter, VoterSet
+from holdfast.core.quorum.voter_set import ReplicaKey, Voter, VoterSet
+from holdfast.core.refusal import Refusal
 from holdfast.wire.codec import decode, encode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.records.control import VotersRecord

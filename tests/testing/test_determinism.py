@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
 
 
 class Echo(asyncio.Protocol):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.testing.loop import (
+from holdfast.testing.ground.loop import (
     DeadlockError,
     LivelockError,
     Process,

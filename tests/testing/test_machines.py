@@ -12,8 +12,8 @@ import errno
 import pytest
 
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.disk import DiskFault, MemoryDisk
-from holdfast.testing.runtime import Machine, World
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk
+from holdfast.testing.ground.runtime import Machine, World
 
 PORT = 9092
 

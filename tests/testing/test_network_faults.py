@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.links import Weather
-from holdfast.testing.network import Fabric
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.links import Weather
+from holdfast.testing.ground.network import Fabric
+from holdfast.testing.ground.runtime import World
 
 PORT = 9092
 

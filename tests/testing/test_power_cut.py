@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.testing.disk import DiskFault, MemoryDisk
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk
 
 Tree = dict[str, bytes]
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.links import Weather
-from holdfast.testing.network import Fabric
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.links import Weather
+from holdfast.testing.ground.network import Fabric
+from holdfast.testing.ground.runtime import World
 
 PORT = 9092
 CALM = Weather(delay_us=(1_000, 1_000))

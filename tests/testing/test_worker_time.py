@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.runtime.ports import Runtime
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.runtime import World
 
 
 def test_jobs_take_virtual_time_and_differ_by_seed() -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from holdfast.cli import COMMANDS
-from holdfast.cli.table import function_named
+from holdfast.cli.command_table import COMMANDS, function_named
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import cli
-from holdfast.cli import table
+from holdfast.cli import command_table as table
 from holdfast.cluster.processes import wait_until
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.scenario import load_scenario

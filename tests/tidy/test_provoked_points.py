@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from holdfast.testing.provoke import POINTS
+from holdfast.testing.ground.provoke import POINTS
 
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 ASKED = re.compile(r'provoke\(\s*"([^"]*)"')

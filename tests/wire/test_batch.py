@@ -253,13 +253,14 @@ def test_sequences_wrap() -> None:
 
 
 def test_a_transaction_marker_is_what_clients_expect() -> None:
-    batch = transaction_marker(
-        commit=True,
-        coordinator_epoch=4,
+    marker = transaction_marker(commit=True, coordinator_epoch=4, timestamp=NOW)
+    batch = build_batch(
+        [marker],
+        base_offset=9,
         producer_id=77,
         producer_epoch=2,
-        timestamp=NOW,
-        base_offset=9,
+        transactional=True,
+        control=True,
     )
     theirs = AioBatch(bytes(batch))
     assert theirs.is_control_batch

@@ -17,13 +17,9 @@ from holdfast.wire.records import (
     RECORD_CLASSES,
     AbortTransactionRecord,
     BeginTransactionRecord,
-    BrokerEndpoint,
-    BrokerFeature,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
-    ControllerEndpoint,
-    ControllerFeature,
     EndTransactionRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -42,6 +38,7 @@ from holdfast.wire.records import (
     encode_record,
 )
 from holdfast.wire.schema import Message
+from holdfast.wire.structs import RegisteredEndpoint, RegisteredFeature
 from holdfast.wire.uuids import parse_uuid
 
 Messages = Callable[[type[Message], int], Iterator[Any]]
@@ -81,10 +78,10 @@ GOLDEN: list[tuple[Record, int, str]] = [
             incarnation_id=DIRECTORY,
             broker_epoch=7,
             end_points=[
-                BrokerEndpoint(name="P", host="h", port=65535, security_protocol=1),
+                RegisteredEndpoint(name="P", host="h", port=65535, security_protocol=1),
             ],
             features=[
-                BrokerFeature(name="f", min_supported_version=1, max_supported_version=20),
+                RegisteredFeature(name="f", min_supported_version=1, max_supported_version=20),
             ],
             rack="r",
             log_dirs=[DIRECTORY],
@@ -178,10 +175,10 @@ GOLDEN: list[tuple[Record, int, str]] = [
             controller_id=100,
             incarnation_id=DIRECTORY,
             end_points=[
-                ControllerEndpoint(name="C", host="h", port=9, security_protocol=0),
+                RegisteredEndpoint(name="C", host="h", port=9, security_protocol=0),
             ],
             features=[
-                ControllerFeature(name="f", min_supported_version=0, max_supported_version=1),
+                RegisteredFeature(name="f", min_supported_version=0, max_supported_version=1),
             ],
         ),
         0,

@@ -25,11 +25,11 @@ from holdfast.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    LeaderIdAndEpoch,
     PartitionData,
 )
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from holdfast.wire.structs import LeaderIdAndEpoch
 from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID, parse_uuid, uuid_text
 
 

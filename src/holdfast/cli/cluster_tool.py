@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import CommandError
+from holdfast.cli.exit_status import CommandError
 from holdfast.cli.groups import Command, group, remember_target, target_of
-from holdfast.cli.options import AsJson, BootstrapServer, ClusterDir, connected
-from holdfast.clients.driver import UnsupportedError
-from holdfast.wire.errors import ErrorCode, error_name
-from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
+from holdfast.cli.refusals import refusals_told
+from holdfast.cli.shared_options import AsJson, BootstrapServer, ClusterDir, connected
+from holdfast.clients.blocking_driver import UnsupportedError
+from holdfast.wire.administration import unregister_broker
 
 cluster = group("The cluster's id; brokers that are gone for good.")
 cluster.callback()(remember_target)
@@ -44,17 +44,15 @@ def unregister(
 
     Empty it first (`holdfast reassign-partitions`): replicas that it still has stay without it.
     """
-    with connected(target_of(context, bootstrap_server, data_dir_option)) as driver:
+    whom = target_of(context, bootstrap_server, data_dir_option)
+    with refusals_told(), connected(whom) as driver:
         if broker in driver.nodes():
             raise CommandError(
                 f"Broker {broker} is alive and would register again. Stop it first; "
                 "one that was killed counts as alive until its session ends."
             )
         try:
-            answer = driver.send(UnregisterBrokerRequest(broker_id=broker))
+            driver.perform(unregister_broker(broker))
         except UnsupportedError:
             raise CommandError("This cluster can't unregister brokers.") from None
-    if answer.error_code != ErrorCode.NONE:
-        name = error_name(answer.error_code)
-        raise CommandError(f"Broker {broker}: {answer.error_message or 'refused'} ({name})")
     print(f"Broker {broker} is no longer registered.")

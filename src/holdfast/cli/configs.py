@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import EXIT_USAGE, CommandError
-from holdfast.cli.admin import Admin, ConfigEntry, ResourceType, Source
-from holdfast.cli.options import (
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.refusals import refusal_text, refusals_told
+from holdfast.cli.shared_options import (
     AsJson,
     BootstrapServer,
     ClusterDir,
@@ -22,6 +22,11 @@ from holdfast.cli.options import (
     target,
     unknown_keys,
 )
+from holdfast.clients.administration import configs_of, perform_patiently, who_answers
+from holdfast.clients.blocking_driver import Driver
+from holdfast.clients.topic_descriptions import topic_names
+from holdfast.wire.administration import AdminError, ConfigEntry, Source, alter_configs
+from holdfast.wire.structs import ResourceType
 
 KINDS = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
 GOES_WITH = {
@@ -111,32 +116,37 @@ def configs(
         raise CommandError(
             f"--add-config and --delete-config both name {both[0]}: leave one out.", code=EXIT_USAGE
         )
-    with Admin(connected(target(bootstrap_server, data_dir_option))) as admin:
-        if alter:
-            assert name is not None, "checked above"
-            _alter(admin, kind, name, added, deleted)
-        else:
-            _describe(admin, kind, name, everything=all_, as_json=as_json)
+    with refusals_told(), connected(target(bootstrap_server, data_dir_option)) as driver:
+        if describe:
+            _describe(driver, kind, name, everything=all_, as_json=as_json)
+        elif name is not None:
+            _alter(driver, kind, name, {**added, **dict.fromkeys(deleted)})
 
 
 def _alter(
-    admin: Admin, kind: ResourceType, name: str, added: Mapping[str, str], deleted: Sequence[str]
+    driver: Driver, kind: ResourceType, name: str, changes: Mapping[str, str | None]
 ) -> None:
+    asked = alter_configs(kind, name, changes)
+    node = who_answers(kind, name)
     try:
-        admin.alter_config(kind, name, add=added, delete=deleted)
-    except CommandError as error:
-        raise CommandError(f"{error}{_advice(admin, kind, name, [*added, *deleted])}") from None
+        if node is None:
+            perform_patiently(driver, asked)
+        else:
+            driver.perform(asked, node=node)
+    except AdminError as error:
+        advice = _advice(driver, kind, name, list(changes))
+        raise CommandError(f"{refusal_text(error)}{advice}") from None
     print(_completed(kind, name))
 
 
-def _advice(admin: Admin, kind: ResourceType, name: str, keys: Sequence[str]) -> str:
+def _advice(driver: Driver, kind: ResourceType, name: str, keys: Sequence[str]) -> str:
     """Say what a topic's name or the keys may have been meant as."""
-    topics = list(admin.topic_names()) if kind is ResourceType.TOPIC else []
+    topics = list(topic_names(driver)) if kind is ResourceType.TOPIC else []
     if topics and name not in topics:
         return did_you_mean(name, topics)
     try:
-        known = admin.describe_configs(kind, [name])[name]
-    except CommandError:
+        known = configs_of(driver, kind, [name])[name]
+    except AdminError:
         return ""
     return unknown_keys(keys, [entry.name for entry in known])
 
@@ -186,16 +196,16 @@ def _completed(kind: ResourceType, name: str) -> str:
 
 
 def _describe(
-    admin: Admin, kind: ResourceType, name: str | None, *, everything: bool, as_json: bool
+    driver: Driver, kind: ResourceType, name: str | None, *, everything: bool, as_json: bool
 ) -> None:
     if name is not None:
-        _check_there(admin, kind, name)
+        _check_there(driver, kind, name)
         names = [name]
     elif kind is ResourceType.TOPIC:
-        names = list(admin.topic_names())
+        names = list(topic_names(driver))
     else:
-        names = [*map(str, admin.brokers()), DEFAULT]
-    found = admin.describe_configs(kind, names) if names else {}
+        names = [*map(str, sorted(driver.nodes())), DEFAULT]
+    found = configs_of(driver, kind, names)
     shown = {
         resource: [
             entry
@@ -213,15 +223,15 @@ def _describe(
             print(line(entry))
 
 
-def _check_there(admin: Admin, kind: ResourceType, name: str) -> None:
+def _check_there(driver: Driver, kind: ResourceType, name: str) -> None:
     """CommandError: there is no such topic, or the broker isn't alive to be asked."""
     if kind is ResourceType.TOPIC:
-        topics = admin.topic_names()
+        topics = topic_names(driver)
         if name not in topics:
             advice = did_you_mean(name, topics)
             raise CommandError(f"--entity-name {name}: there is no such topic.{advice}")
-    elif name != DEFAULT and int(name) not in admin.brokers():
-        alive = listed([str(each) for each in admin.brokers()])
+    elif name != DEFAULT and int(name) not in (brokers := sorted(driver.nodes())):
+        alive = listed([str(each) for each in brokers])
         raise CommandError(f"--entity-name {name}: it is not among the brokers alive, {alive}.")
 
 

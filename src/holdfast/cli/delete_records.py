@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
-from holdfast.cli.options import (
+from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.json_files import read_partitions, whole
+from holdfast.cli.shared_options import (
     AsJson,
     BootstrapServer,
     ClusterDir,
@@ -18,14 +19,14 @@ from holdfast.cli.options import (
     refuse_idle,
     target,
 )
-from holdfast.clients.admin import AdminError, TopicPartition
-from holdfast.clients.admin import delete_records as delete
-from holdfast.clients.driver import Driver, NoLeaderError
+from holdfast.clients.blocking_driver import Driver, NoLeaderError
+from holdfast.wire import administration
+from holdfast.wire.administration import AdminError, TopicPartition
 from holdfast.wire.errors import ErrorCode
 
 ALL = -1
 WHERE = ["--topic"]
-SHAPE = '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":3}]} is wanted'
+SHAPE = '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":3}]}'
 
 OffsetJson = Annotated[
     Path | None,
@@ -79,8 +80,7 @@ def delete_records(
     named = {} if offset_json_file is None else read_offsets(offset_json_file)
     with connected(whom) as driver:
         wanted = named
-        if not wanted:
-            assert topic is not None
+        if topic is not None:
             offset = ALL if before_offset is None else before_offset
             wanted = dict.fromkeys(_partitions(driver, topic, partition), offset)
         failed = _delete(driver, wanted, as_json=as_json)
@@ -90,21 +90,9 @@ def delete_records(
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """Read kafka-delete-records' file. CommandError: it is not one."""
-    option = f"--offset-json-file {path}"
-    wanted: dict[TopicPartition, int] = {}
-    try:
-        for entry in json.loads(path.read_bytes())["partitions"]:
-            key = (str(entry["topic"]), int(entry["partition"]))
-            if key in wanted:
-                raise CommandError(f"{option} names {key[0]}-{key[1]} twice.", code=EXIT_USAGE)
-            wanted[key] = int(entry["offset"])
-    except OSError as error:
-        raise CommandError(f"{option}: {error.strerror}.", code=EXIT_USAGE) from None
-    except (ValueError, KeyError, TypeError):
-        raise CommandError(f"{option}: {SHAPE}.", code=EXIT_USAGE) from None
-    if not wanted:
-        raise CommandError(f"{option} names no partition.", code=EXIT_USAGE)
-    return wanted
+    return read_partitions(
+        f"--offset-json-file {path}", path, SHAPE, lambda entry: whole(entry["offset"])
+    )
 
 
 def _partitions(driver: Driver, topic: str, partition: int | None) -> list[TopicPartition]:
@@ -124,7 +112,8 @@ def _delete(driver: Driver, wanted: dict[TopicPartition, int], *, as_json: bool)
         low_watermark: int | None = None
         error: str | None = None
         try:
-            low_watermark = delete(driver, {key: offset})[key]
+            asked = administration.delete_records(*key, offset)
+            low_watermark = driver.perform(asked, node=driver.leader(*key))
         except (AdminError, NoLeaderError) as failure:
             error = str(failure)
             if failure.code == ErrorCode.OFFSET_OUT_OF_RANGE:

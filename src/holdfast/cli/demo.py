@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli import EXIT_USAGE, CommandError, InterruptedCommandError
 from holdfast.cli.check import check as check_folder
 from holdfast.cli.check import print_judged
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, InterruptedCommandError
 from holdfast.cli.interrupts import interrupted_once, kept_in
-from holdfast.cli.options import refuse_idle
+from holdfast.cli.shared_options import refuse_idle
 
 if TYPE_CHECKING:
     from rich.console import Console

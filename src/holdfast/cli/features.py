@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from holdfast import __version__
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError
 from holdfast.cli.groups import Command, group, remember_target, target_of
-from holdfast.cli.options import (
+from holdfast.cli.shared_options import (
     AsJson,
     BootstrapServer,
     ClusterDir,
@@ -21,14 +19,13 @@ from holdfast.cli.options import (
     did_you_mean,
     feature_levels,
 )
-from holdfast.clients.driver import Driver
-from holdfast.wire.errors import ErrorCode, error_name
-from holdfast.wire.messages.api_versions import ApiVersionsRequest
-from holdfast.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from holdfast.wire import administration
+from holdfast.wire.administration import Feature
+from holdfast.wire.messages.update_features import UpgradeType
+from holdfast.wire.well_known import METADATA_VERSION
 
 ANSWER_S = 65.0
-METADATA_VERSION = "metadata.version"
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+DOWNGRADES = (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE)  # by --unsafe
 KINDS_SINCE = 1  # of UpdateFeatures' versions; before it a downgrade was a flag
 
 # Levels of metadata.version that Kafka has given a name, from the first one on.
@@ -54,16 +51,6 @@ Metadata = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask whether it could be done.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
-    """One feature: levels that the cluster supports, and the one that it has. 0: it is off."""
-
-    name: str
-    low: int
-    high: int
-    level: int
-
-
 @features.command(cls=Command)
 def describe(
     context: typer.Context,
@@ -74,7 +61,7 @@ def describe(
 ) -> None:
     """Show every feature: what is supported, and what is in force."""
     with connected(target_of(context, bootstrap_server, data_dir_option)) as driver:
-        epoch, found = asked(driver)
+        epoch, found = driver.perform(administration.features())
     if as_json:
         rows = [{"name": f.name, "min": f.low, "max": f.high, "level": f.level} for f in found]
         print(json.dumps({"epoch": epoch, "features": rows}, indent=2))
@@ -95,7 +82,7 @@ def upgrade(
     """Raise levels of features."""
     levels = _wanted(feature, metadata)
     whom = target_of(context, bootstrap_server, data_dir_option)
-    _update("upgrade", levels, UPGRADE, whom, dry_run=dry_run)
+    _update("upgrade", levels, UpgradeType.UPGRADE, whom, dry_run=dry_run)
 
 
 @features.command(cls=Command)
@@ -110,10 +97,9 @@ def downgrade(
     data_dir_option: ClusterDir = None,
 ) -> None:
     """Lower levels of features; 0 turns one off."""
-    kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
     levels = _wanted(feature, metadata)
     whom = target_of(context, bootstrap_server, data_dir_option)
-    _update("downgrade", levels, kind, whom, dry_run=dry_run)
+    _update("downgrade", levels, DOWNGRADES[unsafe], whom, dry_run=dry_run)
 
 
 @features.command(cls=Command)
@@ -135,28 +121,8 @@ def disable(
                 f"--feature {name}: disable takes a name alone; `downgrade` takes a level.",
                 code=EXIT_USAGE,
             )
-    kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
     whom = target_of(context, bootstrap_server, data_dir_option)
-    _update("disable", dict.fromkeys(feature, 0), kind, whom, dry_run=dry_run)
-
-
-def asked(driver: Driver) -> tuple[int, list[Feature]]:
-    """Return the epoch of the finalized features, and all features, sorted by name."""
-    request = ApiVersionsRequest(
-        client_software_name="holdfast", client_software_version=__version__
-    )
-    answer = driver.send(request)
-    levels = {each.name: each.max_version_level for each in answer.finalized_features}
-    found = [
-        Feature(
-            name=each.name,
-            low=each.min_version,
-            high=each.max_version,
-            level=levels.get(each.name, 0),
-        )
-        for each in answer.supported_features
-    ]
-    return answer.finalized_features_epoch, sorted(found, key=lambda feature: feature.name)
+    _update("disable", dict.fromkeys(feature, 0), DOWNGRADES[unsafe], whom, dry_run=dry_run)
 
 
 def described(epoch: int, found: Sequence[Feature]) -> list[str]:
@@ -212,35 +178,15 @@ def _wanted(pairs: list[str] | None, metadata: str | None) -> dict[str, int]:
 
 
 def _update(
-    verb: str, levels: Mapping[str, int], kind: int, whom: Target, *, dry_run: bool
+    verb: str, levels: Mapping[str, int], kind: UpgradeType, whom: Target, *, dry_run: bool
 ) -> None:
-    request = UpdateFeaturesRequest(
-        feature_updates=[
-            FeatureUpdateKey(
-                feature=name,
-                max_version_level=level,
-                upgrade_type=kind,
-            )
-            for name, level in levels.items()
-        ],
-        validate_only=dry_run,
-    )
+    asked = administration.update_features(levels, kind, validate_only=dry_run)
     with connected(whom, timeout_s=ANSWER_S) as driver:
-        if driver.peer().version_of(UpdateFeaturesRequest) < KINDS_SINCE:
+        if driver.peer().version_of(asked.message) < KINDS_SINCE:
             raise CommandError("This cluster is too old to say what kind of change is wanted.")
-        answer = driver.send(request)
-    whole = _error(answer.error_code, answer.error_message)
-    errors: dict[str, str | None] = dict.fromkeys(levels, whole)
-    for each in answer.results:
-        errors[each.feature] = _error(each.error_code, each.error_message)
+        errors = driver.perform(asked)
     for name, level in levels.items():
         print(outcome_text(verb, name, level, errors[name], dry_run=dry_run))
     failed = sum(error is not None for error in errors.values())
     if failed:
         raise CommandError(f"{failed} out of {len(levels)} operation(s) failed.", code=EXIT_FAILED)
-
-
-def _error(code: int, message: str | None) -> str | None:
-    if code == ErrorCode.NONE:
-        return None
-    return message or error_name(code)

@@ -1,7 +1,7 @@
 """Commands that have commands of their own, and what every command refuses alike.
 
 Kafka's tools take the address before the action (`features --bootstrap-server X describe`), people
-type it behind; both are read here. Owns no option: it takes those of `options.py`.
+type it behind; both are read here. Owns no option: they are in `shared_options.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,33 @@ from typing import Any, TypeVar
 import typer
 import typer.core
 
-from holdfast.cli import EXIT_USAGE, CommandError
-from holdfast.cli.options import BootstrapServer, ClusterDir, Target, target
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.shared_options import BootstrapServer, ClusterDir, Target, target
 
 T = TypeVar("T")
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+def without_types(parameters: list[Any]) -> list[Any]:
+    """Show flags as flags: typer writes "<bool>" behind them, and `--json true` is a mistake."""
+    for each in parameters:
+        if isinstance(each, typer.core.TyperOption) and each.is_flag:
+            each.metavar = ""
+    return parameters
+
+
+class Group(typer.core.TyperGroup):
+    """A command that has commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types(super().get_params(ctx))
+
+
 class Command(typer.core.TyperCommand):
     """Refuses an option that is said twice: of two values one would be ignored."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return without_types(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
@@ -39,7 +57,7 @@ class Command(typer.core.TyperCommand):
 def group(help_: str) -> typer.Typer:
     """Make a command that has commands."""
     return typer.Typer(
-        help=help_, add_completion=False, no_args_is_help=True, context_settings=CONTEXT
+        cls=Group, help=help_, add_completion=False, no_args_is_help=True, context_settings=CONTEXT
     )
 
 

@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import EXIT_FAILED, EXIT_USAGE, CommandError
-from holdfast.cli.admin import Admin
-from holdfast.cli.options import AsJson, BootstrapServer, ClusterDir, connected, target
+from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.json_files import read_json, whole
+from holdfast.cli.refusals import outcome, refusals_told
+from holdfast.cli.shared_options import (
+    REQUEST_TIMEOUT_MS,
+    AsJson,
+    BootstrapServer,
+    ClusterDir,
+    connected,
+    target,
+)
+from holdfast.clients.administration import perform_patiently
+from holdfast.wire.administration import Election, elect_leaders
 from holdfast.wire.errors import ErrorCode
 
-TYPES = {"preferred": 0, "unclean": 1}
+SHAPE = '{"partitions": [{"topic": "t", "partition": 0}]}'
+TYPES = {election.name.lower(): election for election in Election}
 Outcomes = Mapping[tuple[str, int], tuple[ErrorCode, str]]
 
 
@@ -36,7 +47,7 @@ PathToJsonFile = Annotated[
     typer.Option(
         "--path-to-json-file",
         metavar="FILE",
-        help='Partitions, as {"partitions": [{"topic": "t", "partition": 0}]}.',
+        help=f"Partitions, as {SHAPE}.",
     ),
 ]
 
@@ -76,8 +87,10 @@ def leader_election(
         wanted = {topic: [partition]}
     elif path_to_json_file is not None:
         wanted = read_partitions(path_to_json_file)
-    with Admin(connected(target(bootstrap_server, data_dir_option))) as admin:
-        outcomes = admin.elect_leaders(election, wanted)
+    with refusals_told(), connected(target(bootstrap_server, data_dir_option)) as driver:
+        asked = elect_leaders(election, wanted, REQUEST_TIMEOUT_MS)
+        found = perform_patiently(driver, asked)
+    outcomes = {key: outcome(*each) for key, each in found.items()}
     if as_json:
         print(json.dumps(_to_json(outcomes), indent=2))
     else:
@@ -90,22 +103,14 @@ def leader_election(
 
 def read_partitions(path: Path) -> dict[str, list[int]]:
     """Read the partitions of a file. CommandError names what is wrong with it."""
-    option = f"--path-to-json-file {path}"
-    try:
-        entries = json.loads(path.read_bytes())["partitions"]
+
+    def read(content: Any) -> dict[str, list[int]]:
         wanted: dict[str, list[int]] = {}
-        for entry in entries:
-            wanted.setdefault(str(entry["topic"]), []).append(int(entry["partition"]))
-    except OSError as error:
-        raise CommandError(f"{option}: {error.strerror}.", code=EXIT_USAGE) from None
-    except (ValueError, KeyError, TypeError):
-        raise CommandError(
-            f'{option}: {{"partitions": [{{"topic": "t", "partition": 0}}]}} is wanted.',
-            code=EXIT_USAGE,
-        ) from None
-    if not wanted:
-        raise CommandError(f"{option} names no partition.", code=EXIT_USAGE)
-    return wanted
+        for entry in content["partitions"]:
+            wanted.setdefault(str(entry["topic"]), []).append(whole(entry["partition"]))
+        return wanted
+
+    return read_json(f"--path-to-json-file {path}", path, SHAPE, "partition", read)
 
 
 def print_outcomes(election: str, outcomes: Outcomes) -> None:

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError
 from holdfast.cli.groups import Command, group
-from holdfast.cli.options import key_values
+from holdfast.cli.shared_options import key_values
 from holdfast.cluster.nodes import new_cluster_id
 from holdfast.wire.uuids import parse_uuid
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from holdfast.cli import InterruptedCommandError
+from holdfast.cli.exit_status import InterruptedCommandError
 from holdfast.cli.interrupts import interrupted_once, kept_in
 
 PAIRS = "KEY=VALUE"
@@ -109,15 +109,15 @@ def prove(
             )
     except KeyboardInterrupt:
         raise InterruptedCommandError(kept_in(directory)) from None
-    if output is None:
-        for line in tidy():
-            say(line)
     if as_json:
-        print(json.dumps(outcome.as_json(), indent=2))
+        print(json.dumps(outcome.as_json(), indent=2), flush=True)
     else:
         if outcome.report is not None:
             print(f"Report:  {outcome.report}")
         print(f"History: {directory}")
+    if output is None:
+        for line in tidy():
+            say(line)
     raise typer.Exit(int(outcome.exit))
 
 
@@ -147,7 +147,7 @@ def pairs(items: list[str]) -> dict[str, str]:
 
 def with_effect(values: dict[str, str]) -> dict[str, str]:
     """Return these settings; exit with 2 for one without effect: the proof would not be of it."""
-    from holdfast.cli.options import unknown_keys  # noqa: PLC0415 - `--list` needs none of it
+    from holdfast.cli.shared_options import unknown_keys  # noqa: PLC0415 - `--list` needs none of it
     from holdfast.config.registry import NODE  # noqa: PLC0415
 
     for name in values:

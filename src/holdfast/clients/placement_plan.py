@@ -7,6 +7,7 @@ comes out is a target for AlterPartitionReassignments.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 TopicPartition = tuple[str, int]
@@ -27,11 +28,8 @@ class Planner:
         self.planned: Assignment = {key: list(nodes) for key, nodes in sorted(current.items())}
         self._current = {key: list(nodes) for key, nodes in current.items()}
         self._racks = racks
-        self._load = dict.fromkeys(sorted(racks), 0)
-        for nodes in self.planned.values():
-            for node in nodes:
-                if node in self._load:
-                    self._load[node] += 1
+        held = Counter(node for nodes in self.planned.values() for node in nodes)
+        self._load = {node: held[node] for node in sorted(racks)}
 
     @property
     def changes(self) -> Assignment:
@@ -101,7 +99,7 @@ class Planner:
 
     def _spread_leaders(self, lists: Sequence[list[int]]) -> None:
         """Let others of these lists be their first, until that makes nothing more even."""
-        leads = self._leads()
+        leads = Counter(nodes[0] for nodes in self.planned.values())
         for _ in range(len(lists)):
             moved = False
             for nodes in lists:
@@ -114,14 +112,6 @@ class Planner:
                     moved = True
             if not moved:
                 return
-
-    def _leads(self) -> dict[int, int]:
-        """How many partitions each broker is to lead."""
-        leads = {node: 0 for nodes in self.planned.values() for node in nodes}
-        leads |= dict.fromkeys(self._load, 0)
-        for nodes in self.planned.values():
-            leads[nodes[0]] += 1
-        return leads
 
     def _choose(self, key: TopicPartition, others: Sequence[int]) -> int:
         """The broker for one more replica: another rack than the others', then who has least."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.wire.batch import HEADER_SIZE, MAGIC, batches, crc_matches, read_header
+from holdfast.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, batches, crc_matches, read_header
 from holdfast.wire.errors import WireError
 
 SEGMENT_BYTES_MAX = 2 << 30
@@ -128,20 +128,24 @@ def stored_batches(directory: Path) -> Iterator[StoredBatch]:
         if path.stat().st_size > SEGMENT_BYTES_MAX:
             raise DamagedFileError(f"{path} is larger than a segment may be")
         data = memoryview(path.read_bytes())
-        try:
-            for position, header in batches(data):
-                if not crc_matches(data, position):
-                    raise DamagedFileError(f"{path}: wrong CRC in the batch at byte {position}")
-                end = position + header.size
-                yield StoredBatch(
-                    offset=header.base_offset,
-                    last_offset=header.base_offset + header.last_offset_delta,
-                    epoch=header.leader_epoch,
-                    digest=f"{zlib.crc32(data[position:end]):08x}",
-                    size=header.size,
-                )
-        except WireError as error:
-            raise DamagedFileError(f"{path}: {error}") from error
+        for position, header in _headers(path, data):
+            if not crc_matches(data, position):
+                raise DamagedFileError(f"{path}: wrong CRC in the batch at byte {position}")
+            yield StoredBatch(
+                offset=header.base_offset,
+                last_offset=header.last_offset,
+                epoch=header.leader_epoch,
+                digest=f"{zlib.crc32(data[position : position + header.size]):08x}",
+                size=header.size,
+            )
+
+
+def _headers(path: Path, data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield where each batch of a segment begins, and its header. DamagedFileError."""
+    try:
+        yield from batches(data)
+    except WireError as error:
+        raise DamagedFileError(f"{path}: {error}") from error
 
 
 def position_of(directory: Path, offset: int) -> tuple[Path, int] | None:
@@ -150,11 +154,7 @@ def position_of(directory: Path, offset: int) -> tuple[Path, int] | None:
     None: the log ends before it. DamagedFileError, OSError.
     """
     for path in sorted(directory.glob("*.log")):
-        data = memoryview(path.read_bytes())
-        try:
-            for position, header in batches(data):
-                if header.base_offset + header.last_offset_delta >= offset:
-                    return path, position
-        except WireError as error:
-            raise DamagedFileError(f"{path}: {error}") from error
+        for position, header in _headers(path, memoryview(path.read_bytes())):
+            if header.last_offset >= offset:
+                return path, position
     return None

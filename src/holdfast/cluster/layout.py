@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ FORMAT = 1
 BROKER = "broker"
 CONTROLLER = "controller"
 FIRST_CONTROLLER = 100
+_MAYBE = frozenset({"controller_port", "rack"})  # of a node; not there where there is none
 
 
 class ClusterError(Exception):
@@ -46,19 +47,19 @@ class WaitError(ClusterError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """One node as `cluster.json` has it. `pid`: the process last started, alive or not."""
+    """One node as `cluster.json` has it, in its order. `pid`: the process last started, or None."""
 
     id: int
     roles: tuple[str, ...]
     host: str
     port: int  # where clients connect; for a controller of its own, where brokers do
+    pid: int | None = None
+    start_time: float | None = None  # seconds since 1970
+    process: str | None = None  # what tells this process from a later one with the same pid
     log_file: str
     config_file: str
     controller_port: int | None = None  # only where the controller shares a broker's process
     rack: str | None = None
-    pid: int | None = None
-    start_time: float | None = None  # seconds since 1970
-    process: str | None = None  # what tells this process from a later one with the same pid
 
     @property
     def is_broker(self) -> bool:
@@ -128,22 +129,8 @@ def to_json(record: ClusterRecord) -> dict[str, Any]:
 
 
 def _node_to_json(node: NodeRecord) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "id": node.id,
-        "roles": list(node.roles),
-        "host": node.host,
-        "port": node.port,
-        "pid": node.pid,
-        "start_time": node.start_time,
-        "process": node.process,
-        "log_file": node.log_file,
-        "config_file": node.config_file,
-    }
-    if node.controller_port is not None:
-        values["controller_port"] = node.controller_port
-    if node.rack is not None:
-        values["rack"] = node.rack
-    return values
+    values = asdict(node) | {"roles": list(node.roles)}
+    return {key: value for key, value in values.items() if value is not None or key not in _MAYBE}
 
 
 def from_json(values: Mapping[str, Any]) -> ClusterRecord:

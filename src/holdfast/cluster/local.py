@@ -8,11 +8,11 @@ what they change goes through the directory's lock, and each reads `cluster.json
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from holdfast.cluster import layout, nodes, plan, probe, processes
 from holdfast.cluster.layout import ClusterError, ClusterRecord, NodeRecord, WaitError
@@ -31,7 +31,7 @@ START_TIMEOUT_S = 30.0
 WAIT_TIMEOUT_S = 30.0
 
 
-class LocalCluster:
+class LocalCluster(AbstractContextManager["LocalCluster"]):
     """One cluster in one directory.
 
     Make it with `create`, then `start` it; `open` one that exists; `resume` opens and starts it.
@@ -46,15 +46,7 @@ class LocalCluster:
     def __repr__(self) -> str:
         return f"LocalCluster({str(self.directory)!r})"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
 
     # Making and opening
@@ -336,94 +328,18 @@ class LocalCluster:
         except WaitError as error:
             raise nodes.with_log(error, node) from None
 
-    def wait_dead(self, node_id: int, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Wait until a node's process has ended."""
-        node = self.node(node_id)
-        processes.wait_until(
-            lambda: nodes.state_of(node) is State.DEAD,
-            timeout_s=timeout_s,
-            what=f"node {node_id} to end",
-        )
-
-    def partitions(
-        self, topic: str, *, seen_by: int | None = None
-    ) -> dict[int, PartitionState] | None:
+    def partitions(self, topic: str) -> dict[int, PartitionState] | None:
         """Return a topic's partitions as a running broker shows them; None: nobody answered.
 
-        Empty when the topic is not there. `seen_by` names the broker to ask.
+        Empty when the topic is not there.
         """
-        snapshot = self._ask([topic], seen_by=seen_by)
+        snapshot = self._ask([topic])
         return None if snapshot is None else snapshot.topics.get(topic, {})
 
     def topic_names(self) -> list[str] | None:
         """Return the topics as a running broker shows them; None: nobody answered."""
         snapshot = self._ask(None)
         return None if snapshot is None else sorted(snapshot.topics)
-
-    def live_brokers(self, *, seen_by: int | None = None) -> set[int] | None:
-        """Return the unfenced brokers as a running broker shows them; None: nobody answered."""
-        snapshot = self._ask([], seen_by=seen_by)
-        return None if snapshot is None else set(snapshot.brokers)
-
-    def wait_for_leader(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        leader: int | None = None,
-        other_than: int | None = None,
-        timeout_s: float = WAIT_TIMEOUT_S,
-        seen_by: int | None = None,
-    ) -> PartitionState:
-        """Wait until a partition has a leader: any, this one, or another one than this."""
-        wanted = "a leader" if leader is None else f"leader {leader}"
-        if other_than is not None:
-            wanted += f" other than {other_than}"
-
-        def led() -> PartitionState | None:
-            state = (self.partitions(topic, seen_by=seen_by) or {}).get(partition)
-            if state is None or state.leader < 0 or state.leader == other_than:
-                return None
-            return state if leader in (None, state.leader) else None
-
-        return processes.wait_until(
-            led, timeout_s=timeout_s, what=f"{wanted} of {topic}-{partition}"
-        )
-
-    def wait_for_isr(
-        self,
-        topic: str,
-        partition: int,
-        isr: Collection[int],
-        *,
-        timeout_s: float = WAIT_TIMEOUT_S,
-        seen_by: int | None = None,
-    ) -> PartitionState:
-        """Wait until the in-sync replicas of a partition are exactly these."""
-        wanted = set(isr)
-
-        def synced() -> PartitionState | None:
-            state = (self.partitions(topic, seen_by=seen_by) or {}).get(partition)
-            return state if state is not None and set(state.isr) == wanted else None
-
-        return processes.wait_until(
-            synced, timeout_s=timeout_s, what=f"ISR {sorted(wanted)} of {topic}-{partition}"
-        )
-
-    def wait_for_live_brokers(
-        self,
-        expected: Iterable[int],
-        *,
-        timeout_s: float = WAIT_TIMEOUT_S,
-        seen_by: int | None = None,
-    ) -> None:
-        """Wait until exactly these brokers are unfenced."""
-        wanted = set(expected)
-        processes.wait_until(
-            lambda: self.live_brokers(seen_by=seen_by) == wanted,
-            timeout_s=timeout_s,
-            what=f"brokers {sorted(wanted)} and no others to be live",
-        )
 
     def quorum(self) -> QuorumState | None:
         """Ask the controllers that run which of them is active; None: none of them is."""
@@ -472,13 +388,9 @@ class LocalCluster:
             leaderless=sum(s.leader < 0 for s in partitions) if current else None,
         )
 
-    def _ask(
-        self, topics: Sequence[str] | None, *, seen_by: int | None = None
-    ) -> probe.Snapshot | None:
-        """Ask the named broker, or the first that runs and answers."""
-        record = self.record
-        asked = record.brokers if seen_by is None else (record.node(seen_by),)
-        for node in asked:
+    def _ask(self, topics: Sequence[str] | None) -> probe.Snapshot | None:
+        """Ask the first broker that runs and answers."""
+        for node in self.record.brokers:
             if nodes.state_of(node) is State.RUNNING:
                 answer = probe.ask((node.host, node.port), topics)
                 if answer is not None:

@@ -5,7 +5,6 @@ Works on `NodeRecord`s only; which nodes belong together, and `cluster.json`, ar
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import shutil
@@ -140,10 +139,9 @@ def _make(directory: Path) -> None:
 
 def new_cluster_id() -> str:
     """Return a random UUID as Kafka writes them: 22 characters that don't begin with a dash."""
-    while True:
-        text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
-        if not text.startswith("-"):
-            return text
+    from holdfast.wire.uuids import new_uuid, uuid_text  # noqa: PLC0415 - `up` loads little
+
+    return uuid_text(new_uuid(os.urandom))
 
 
 def spawn(record: ClusterRecord, node: NodeRecord, environment: Mapping[str, str]) -> NodeRecord:

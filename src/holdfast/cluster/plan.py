@@ -19,6 +19,7 @@ from holdfast.cluster.layout import (
     render_properties,
 )
 from holdfast.config.key import ConfigError
+from holdfast.config.listeners import PORT_MAX
 from holdfast.config.node import NodeSettings
 from holdfast.config.properties import format_properties, parse_properties
 
@@ -28,7 +29,6 @@ CONTROLLER_PORT_DISTANCE = 100  # the controllers of a cluster on 9092 listen fr
 CONTROLLERS_MAX = 9
 # What survives the loss of one controller; fewer where the data has no such protection either.
 QUORUM_SIZE = 3
-PORT_MAX = 65_535
 
 # Makes faults quick to see. A node that is started by hand has Kafka's own defaults.
 LOCAL_PROFILE: Mapping[str, str] = {

@@ -11,6 +11,7 @@ import signal as signals
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +38,14 @@ class State(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"  # by SIGSTOP: alive, and doing nothing
     DEAD = "dead"
+
+
+# As the kernel and `ps` write it; of others all run. A zombie has died, though its parent hasn't
+# asked yet.
+_BY_LETTER: Mapping[str, State] = {
+    **dict.fromkeys("ZXx", State.DEAD),
+    **dict.fromkeys("Tt", State.STOPPED),
+}
 
 
 def spawn(
@@ -158,13 +167,9 @@ def _facts(pid: int) -> tuple[State, str] | None:
     if fields is None:
         return None
     letter, ticks = fields[0], fields[19]
-    if letter in "ZXx":  # a zombie has died, though its parent hasn't asked yet
-        found = State.DEAD
-    elif letter in "Tt":
-        found = State.STOPPED
-    else:
-        found = State.RUNNING
-    return found, f"{_read('/proc/sys/kernel/random/boot_id').strip()}/{ticks}"
+    return _BY_LETTER.get(
+        letter, State.RUNNING
+    ), f"{_read('/proc/sys/kernel/random/boot_id').strip()}/{ticks}"
 
 
 def _facts_from_ps(pid: int) -> tuple[State, str] | None:
@@ -180,8 +185,7 @@ def _facts_from_ps(pid: int) -> tuple[State, str] | None:
     letters, _, started = found.stdout.strip().partition(" ")
     if not letters:
         return None
-    by_letter = {"Z": State.DEAD, "T": State.STOPPED}
-    return by_letter.get(letters[0], State.RUNNING), started.strip()
+    return _BY_LETTER.get(letters[0], State.RUNNING), started.strip()
 
 
 def _stat_fields(pid: int) -> list[str] | None:
@@ -205,7 +209,5 @@ def _read(path: str) -> str:
 
 def _reap(pid: int) -> None:
     """Take a dead child's status, so that it doesn't stay in the process table while we run."""
-    try:
+    with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return

@@ -7,9 +7,10 @@ twice: who waits for something asks again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
-from holdfast.clients.driver import DriverError, Peer
+from holdfast.clients.blocking_driver import DriverError, Peer
 from holdfast.wire.errors import error_name
 from holdfast.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -18,8 +19,8 @@ from holdfast.wire.messages.describe_quorum import (
     RequestPartitionData,
     RequestTopicData,
 )
+from holdfast.wire.well_known import METADATA_TOPIC
 
-TOPIC = "__cluster_metadata"
 CLIENT_ID = "holdfast-cluster"
 ASK_TIMEOUT_S = 1.0
 
@@ -67,7 +68,7 @@ def request() -> DescribeQuorumRequest:
     """Return the only request that there is to make."""
     partition = RequestPartitionData(partition_index=0)
     return DescribeQuorumRequest(
-        topics=[RequestTopicData(topic_name=TOPIC, partitions=[partition])]
+        topics=[RequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
     )
 
 
@@ -119,11 +120,8 @@ def describe(
     host: str, port: int, *, timeout_s: float, connect_s: float | None = None
 ) -> QuorumState:
     """Ask one node. DriverError: it doesn't answer; RefusedError: it can't say."""
-    peer = Peer(host, port, CLIENT_ID, timeout_s=timeout_s, connect_s=connect_s)
-    try:
+    with closing(Peer(host, port, CLIENT_ID, timeout_s=timeout_s, connect_s=connect_s)) as peer:
         return read(peer.send(request()))
-    finally:
-        peer.close()
 
 
 def _replica(state: ReplicaState, endpoints: Mapping[int, tuple[str, ...]]) -> QuorumReplica:

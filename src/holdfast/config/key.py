@@ -1,19 +1,20 @@
 """One configuration key: its type, default, bounds, and when it may change. Pure.
 
-A plain slotted class and not a dataclass: the tables of keys are built each time a node starts,
-and making a dataclass costs more than all of them together.
+A named tuple and not a dataclass: the tables of keys are built each time a node starts, and making
+a dataclass costs more than all of them together.
 """
 
 from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+LONG_MAX_TEXT = str(LONG_MAX)
 
 
 class ConfigError(Exception):
@@ -50,8 +51,8 @@ _INTEGER_BOUNDS = {
 _BOOLEANS = {"true": True, "false": False}
 
 
-class Key:
-    """What is known about one key. Never changes after it is made.
+class Key(NamedTuple):
+    """What is known about one key.
 
     `default` is text, as in a properties file; None is Kafka's null. `low` and `high` bound
     numbers, `choices` bounds strings and the members of lists. `honoured` holds the values that
@@ -61,49 +62,17 @@ class Key:
     `effect` is False for a key that is read and reported but changes nothing here.
     """
 
-    __slots__ = (
-        "choices",
-        "default",
-        "effect",
-        "high",
-        "honoured",
-        "low",
-        "members",
-        "name",
-        "reason",
-        "type",
-        "update",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        type_: ConfigType,
-        default: str | None,
-        *,
-        low: float | None = None,
-        high: float | None = None,
-        choices: tuple[str, ...] = (),
-        update: Update = Update.READ_ONLY,
-        effect: bool = True,
-        honoured: tuple[str, ...] = (),
-        reason: str = "",
-        members: tuple[str, str] | None = None,
-    ) -> None:
-        self.name = name
-        self.type = type_
-        self.default = default
-        self.low = low
-        self.high = high
-        self.choices = choices
-        self.update = update
-        self.effect = effect
-        self.honoured = honoured
-        self.reason = reason
-        self.members = members
-
-    def __repr__(self) -> str:
-        return f"Key({self.name!r}, {self.type.name}, {self.default!r})"
+    name: str
+    type: ConfigType
+    default: str | None
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    update: Update = Update.READ_ONLY
+    effect: bool = True
+    honoured: tuple[str, ...] = ()
+    reason: str = ""
+    members: tuple[str, str] | None = None
 
     @property
     def attribute(self) -> str:

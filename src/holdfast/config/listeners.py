@@ -13,7 +13,7 @@ from holdfast.config.key import ConfigError
 
 PLAINTEXT: Final = "PLAINTEXT"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_PORT_MAX: Final = 65535
+PORT_MAX: Final = 65535
 
 
 class Listener(NamedTuple):
@@ -123,8 +123,8 @@ def _protocol(key: str, name: str, protocols: dict[str, str]) -> str:
 
 def _parse_address(key: str, member: str, address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
-    if not separator or not _is_number(port) or int(port) > _PORT_MAX:
-        raise ConfigError(f"{key}={member}: must end with :PORT, a number up to {_PORT_MAX}")
+    if not separator or not _is_number(port) or int(port) > PORT_MAX:
+        raise ConfigError(f"{key}={member}: must end with :PORT, a number up to {PORT_MAX}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

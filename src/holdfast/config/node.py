@@ -103,10 +103,6 @@ class NodeSettings(Settings):
     __slots__ = tuple(__annotations__)
 
     @classmethod
-    def _defaults(cls) -> Mapping[str, Any]:
-        return _defaults()
-
-    @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> tuple[NodeSettings, list[str]]:
         """Return the settings and the warnings to print. ConfigError: they can't be used."""
         warnings = _unused(properties)
@@ -167,25 +163,23 @@ class NodeSettings(Settings):
         return self.replace(**changes) if changes else self
 
 
-def _defaults() -> Mapping[str, Any]:
-    defaults: dict[str, Any] = {
-        key.attribute: key.parse_default()
-        for key in NODE.values()
-        if key.attribute in NodeSettings.__slots__
-    }
-    default_listener = Listener("PLAINTEXT", "", 9092)
-    return defaults | {
-        "node_id": 0,
-        "process_roles": ("broker",),
-        "listeners": (default_listener,),
-        "advertised_listeners": (default_listener,),
-        "inter_broker_listener_name": default_listener.name,
-        "controller_quorum_voters": (),
-        "controller_quorum_bootstrap_servers": (),
-        "log_dirs": NODE["log.dir"].parse_default(),
-        "metadata_log_dir": NODE["log.dir"].default,
-        "properties": {},
-    }
+_DEFAULT_LISTENER: Final = Listener("PLAINTEXT", "", 9092)
+NodeSettings.defaults = {
+    key.attribute: key.parse_default()
+    for key in NODE.values()
+    if key.attribute in NodeSettings.__slots__
+} | {
+    "node_id": 0,
+    "process_roles": ("broker",),
+    "listeners": (_DEFAULT_LISTENER,),
+    "advertised_listeners": (_DEFAULT_LISTENER,),
+    "inter_broker_listener_name": _DEFAULT_LISTENER.name,
+    "controller_quorum_voters": (),
+    "controller_quorum_bootstrap_servers": (),
+    "log_dirs": NODE["log.dir"].parse_default(),
+    "metadata_log_dir": NODE["log.dir"].default,
+    "properties": {},
+}
 
 
 def _unused(properties: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.config.key import INT_MAX, ConfigType, Key, Update
+from holdfast.config.key import INT_MAX, LONG_MAX_TEXT, ConfigType, Key, Update
 from holdfast.config.topic_keys import (
     NO_COMPACTION,
     NO_FLUSH,
@@ -15,8 +15,8 @@ _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _SHORT, _LONG, _DOUBLE = ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
 _LIST, _CLASS = ConfigType.LIST, ConfigType.CLASS
 _CLUSTER: Final = Update.CLUSTER_WIDE
-_LONG_MAX: Final = "9223372036854775807"
 _INT_MAX_TEXT: Final = "2147483647"
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _NO_PLUGIN: Final = "classes for the Java machine can't be loaded here"
 
 IDENTITY: Final = (
@@ -104,7 +104,7 @@ LOG: Final = (
     Key(
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
-        _LONG_MAX,
+        LONG_MAX_TEXT,
         low=1,
         update=_CLUSTER,
         effect=False,
@@ -133,10 +133,10 @@ LOG: Final = (
     Key(
         "log.flush.interval.messages",
         _LONG,
-        _LONG_MAX,
+        LONG_MAX_TEXT,
         low=1,
         update=_CLUSTER,
-        honoured=(_LONG_MAX,),
+        honoured=(LONG_MAX_TEXT,),
         reason=NO_FLUSH,
     ),
     Key(
@@ -144,15 +144,15 @@ LOG: Final = (
         _LONG,
         None,
         update=_CLUSTER,
-        honoured=(_LONG_MAX,),
+        honoured=(LONG_MAX_TEXT,),
         reason=NO_FLUSH,
     ),
     Key("log.flush.offset.checkpoint.interval.ms", _INT, "60000", low=0),
     Key(
         "log.flush.scheduler.interval.ms",
         _LONG,
-        _LONG_MAX,
-        honoured=(_LONG_MAX,),
+        LONG_MAX_TEXT,
+        honoured=(LONG_MAX_TEXT,),
         reason=NO_FLUSH,
     ),
     Key("log.flush.start.offset.checkpoint.interval.ms", _INT, "60000", low=0),
@@ -162,7 +162,7 @@ LOG: Final = (
     Key("log.local.retention.bytes", _LONG, "-2", low=-2, update=_CLUSTER, effect=False),
     Key("log.local.retention.ms", _LONG, "-2", low=-2, update=_CLUSTER, effect=False),
     Key("log.message.timestamp.after.max.ms", _LONG, "3600000", low=0, update=_CLUSTER),
-    Key("log.message.timestamp.before.max.ms", _LONG, _LONG_MAX, low=0, update=_CLUSTER),
+    Key("log.message.timestamp.before.max.ms", _LONG, LONG_MAX_TEXT, low=0, update=_CLUSTER),
     Key(
         "log.message.timestamp.type",
         _STRING,
@@ -198,9 +198,9 @@ LOG: Final = (
 REPLICATION: Final = (
     Key("auto.leader.rebalance.enable", _BOOLEAN, "true"),
     Key("controlled.shutdown.enable", _BOOLEAN, "true"),
-    Key("follower.replication.throttled.rate", _LONG, _LONG_MAX, low=0, update=_CLUSTER),
+    Key("follower.replication.throttled.rate", _LONG, LONG_MAX_TEXT, low=0, update=_CLUSTER),
     Key("leader.imbalance.check.interval.seconds", _LONG, "300", low=1),
-    Key("leader.replication.throttled.rate", _LONG, _LONG_MAX, low=0, update=_CLUSTER),
+    Key("leader.replication.throttled.rate", _LONG, LONG_MAX_TEXT, low=0, update=_CLUSTER),
     Key("num.replica.fetchers", _INT, "1", low=1, update=_CLUSTER, effect=False),
     Key("replica.fetch.backoff.ms", _INT, "1000", low=0),
     Key("replica.fetch.max.bytes", _INT, "1048576", low=0),
@@ -216,7 +216,7 @@ REPLICATION: Final = (
         honoured=(
             "",
             "org.apache.kafka.common.replica.LeaderSelector",
-            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            RACK_AWARE,
         ),
         reason=_NO_PLUGIN,
     ),

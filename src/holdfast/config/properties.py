@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from holdfast.config.key import ConfigError
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK: Final = " \t\f"
+# A backslash takes the character behind it along, so that a separator may stand in a key.
+_PAIR: Final = re.compile(
+    r"(?P<key>(?:\\.?|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL
+)
+_ESCAPED: Final = re.compile(r"\\(?:u(?P<digits>[0-9a-fA-F]{4})|(?P<character>.))", re.DOTALL)
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -18,11 +24,12 @@ def parse_properties(text: str) -> dict[str, str]:
     """
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
-        key_end, value_start = _split(line)
-        key = _unescape(line[:key_end], number)
+        pair = _PAIR.fullmatch(line)
+        assert pair is not None, "every line has a key and a value, though they may be empty"
+        key = _unescape(pair["key"], number)
         if not key:
             raise ConfigError(f"line {number}: there is no key before the separator in {line!r}")
-        properties[key] = _unescape(line[value_start:], number).rstrip()
+        properties[key] = _unescape(pair["value"], number).rstrip()
     return properties
 
 
@@ -56,44 +63,14 @@ def _ends_open(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _split(line: str) -> tuple[int, int]:
-    """Return where the key ends and where the value starts."""
-    end = 0
-    while end < len(line) and line[end] not in "=: \t\f":
-        end += 2 if line[end] == "\\" else 1
-    end = min(end, len(line))
-    start = end
-    while start < len(line) and line[start] in _BLANK:
-        start += 1
-    if start < len(line) and line[start] in "=:":
-        start += 1
-        while start < len(line) and line[start] in _BLANK:
-            start += 1
-    return end, start
-
-
 def _unescape(text: str, number: int) -> str:
-    if "\\" not in text:
-        return text
-    result: list[str] = []
-    position = 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if character != "\\" or position == len(text):
-            result.append(character)
-            continue
-        escape = text[position]
-        position += 1
-        if escape == "u":
-            digits = text[position : position + 4]
-            if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                raise ConfigError(f"line {number}: \\u must be followed by four hex digits")
-            result.append(chr(int(digits, 16)))
-            position += 4
-        else:
-            result.append(_ESCAPES.get(escape, escape))
-    return "".join(result)
+    def meant(escaped: re.Match[str]) -> str:
+        character, digits = escaped["character"], escaped["digits"]
+        if character == "u":
+            raise ConfigError(f"line {number}: \\u must be followed by four hex digits")
+        return chr(int(digits, 16)) if digits else _ESCAPES.get(character, character)
+
+    return _ESCAPED.sub(meant, text)
 
 
 def _escape(text: str) -> str:
@@ -102,7 +79,4 @@ def _escape(text: str) -> str:
 
 
 def _escape_key(key: str) -> str:
-    escaped = _escape(key)
-    for separator in "=: #!":
-        escaped = escaped.replace(separator, f"\\{separator}")
-    return escaped
+    return re.sub("[=: #!]", r"\\\g<0>", _escape(key))

@@ -70,11 +70,6 @@ def subtract_from_list(current: str, removal: str) -> str:
     return ",".join(item for item in _members(current) if item not in removed)
 
 
-def topic_default(name: str) -> str:
-    """Return a topic key's own default, as text."""
-    return TOPIC[name].default or ""
-
-
 def node_default(name: str) -> str:
     """Return a node key's own default, as text; "" where there is none, or no such key."""
     key = NODE.get(name)

@@ -6,7 +6,7 @@ A partition holds a `TopicSettings` and reads its attributes; no key is looked u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from holdfast.config.key import Key
 from holdfast.config.registry import NODE, TOPIC
@@ -17,37 +17,22 @@ NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
 class TopicSettings(Settings):
-    """One attribute per topic key, named as the key with underscores; units as in Kafka.
+    """One attribute per topic key that changes something, named as the key with underscores.
 
-    The constructor takes any of them by keyword, unchecked; the others have Kafka's defaults.
+    Units are Kafka's. The constructor takes any by keyword, unchecked; the others have defaults.
     """
 
     cleanup_policy: tuple[str, ...]
-    compression_gzip_level: int
-    compression_lz4_level: int
     compression_type: str
-    compression_zstd_level: int
-    delete_retention_ms: int
     file_delete_delay_ms: int
-    flush_messages: int
-    flush_ms: int
     follower_replication_throttled_replicas: tuple[str, ...]
     index_interval_bytes: int
     leader_replication_throttled_replicas: tuple[str, ...]
-    local_retention_bytes: int
-    local_retention_ms: int
-    max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
     message_timestamp_type: str
-    min_cleanable_dirty_ratio: float
-    min_compaction_lag_ms: int
     min_insync_replicas: int
-    preallocate: bool
-    remote_log_copy_disable: bool
-    remote_log_delete_on_disable: bool
-    remote_storage_enable: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
@@ -57,10 +42,6 @@ class TopicSettings(Settings):
     unclean_leader_election_enable: bool
 
     __slots__ = tuple(__annotations__)
-
-    @classmethod
-    def _defaults(cls) -> Mapping[str, Any]:
-        return _DEFAULTS
 
     @classmethod
     def resolve(
@@ -80,14 +61,12 @@ class TopicSettings(Settings):
         """
         values = {}
         for name, key in TOPIC.items():
-            own = topic.get(name)
-            if own is not None:
-                values[key.attribute] = key.parse(own)
-            elif broker or cluster or static:
-                for _, _, text in inherited(key, broker, cluster, static):
-                    values[key.attribute] = key.parse(text)
-                    break
-        return cls(**values)
+            text = topic.get(name)
+            if text is None and (broker or cluster or static):
+                text = next((text for *_, text in inherited(key, broker, cluster, static)), None)
+            if text is not None:
+                values[key.attribute] = key.parse(text)
+        return cls(**{name: value for name, value in values.items() if name in cls.__slots__})
 
 
 def inherited(key: Key, *sources: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:
@@ -111,5 +90,8 @@ def in_topic_unit(name: str, text: str, factor: int) -> str:
     return str(-1 if value < 0 else value * factor)
 
 
-_DEFAULTS: Final[Mapping[str, Any]] = {key.attribute: key.parse_default() for key in TOPIC.values()}
-assert _DEFAULTS.keys() == set(TopicSettings.__slots__), "attributes and topic keys differ"
+TopicSettings.defaults = {
+    key.attribute: key.parse_default()
+    for key in TOPIC.values()
+    if key.attribute in TopicSettings.__slots__
+}

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.config.key import ConfigType, Key
+from holdfast.config.key import LONG_MAX_TEXT, ConfigType, Key
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
-_LONG_MAX: Final = "9223372036854775807"
 
 NO_COMPACTION: Final = "log compaction is not built yet"
 NO_TIERS: Final = "tiered storage is not built"
@@ -43,8 +42,8 @@ TOPIC_KEYS: Final = (
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, effect=False),
     Key("delete.retention.ms", _LONG, "86400000", low=0, effect=False),
     Key("file.delete.delay.ms", _LONG, "60000", low=0),
-    Key("flush.messages", _LONG, _LONG_MAX, low=1, honoured=(_LONG_MAX,), reason=NO_FLUSH),
-    Key("flush.ms", _LONG, _LONG_MAX, low=0, honoured=(_LONG_MAX,), reason=NO_FLUSH),
+    Key("flush.messages", _LONG, LONG_MAX_TEXT, low=1, honoured=(LONG_MAX_TEXT,), reason=NO_FLUSH),
+    Key("flush.ms", _LONG, LONG_MAX_TEXT, low=0, honoured=(LONG_MAX_TEXT,), reason=NO_FLUSH),
     Key(
         "follower.replication.throttled.replicas",
         _LIST,
@@ -55,10 +54,10 @@ TOPIC_KEYS: Final = (
     Key("leader.replication.throttled.replicas", _LIST, "", members=THROTTLED),
     Key("local.retention.bytes", _LONG, "-2", low=-2, effect=False),
     Key("local.retention.ms", _LONG, "-2", low=-2, effect=False),
-    Key("max.compaction.lag.ms", _LONG, _LONG_MAX, low=1, effect=False),
+    Key("max.compaction.lag.ms", _LONG, LONG_MAX_TEXT, low=1, effect=False),
     Key("max.message.bytes", _INT, "1048588", low=0),
     Key("message.timestamp.after.max.ms", _LONG, "3600000", low=0),
-    Key("message.timestamp.before.max.ms", _LONG, _LONG_MAX, low=0),
+    Key("message.timestamp.before.max.ms", _LONG, LONG_MAX_TEXT, low=0),
     Key(
         "message.timestamp.type",
         _STRING,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from holdfast.judge.deliveries import Columns
+from holdfast.judge.findings import FINDINGS_MAX
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -43,7 +44,9 @@ class Evidence:
 class Checker:
     """Feed it events in the order of the clock, in runs of any length, then `finish` once."""
 
-    def __init__(self) -> None:
+    def __init__(self, findings_max: int = FINDINGS_MAX) -> None:
+        """`findings_max`: of how many of each anomaly evidence is kept, in each partition."""
+        self._findings_max = findings_max
         self._folds: dict[tuple[str, int], PartitionFold] = {}
         self._timeline = Timeline()
         self._series = Series()
@@ -138,7 +141,7 @@ class Checker:
     def _new_fold(self, key: tuple[str, int]) -> PartitionFold:
         if len(self._folds) >= PARTITIONS_MAX:
             raise HistoryTooLargeError(f"the judge holds {PARTITIONS_MAX} partitions, not more")
-        fold = self._folds[key] = PartitionFold(*key)
+        fold = self._folds[key] = PartitionFold(*key, findings_max=self._findings_max)
         return fold
 
     def finish(self, notes: Iterable[str] = ()) -> Evidence:
@@ -156,9 +159,9 @@ class Checker:
         )
 
 
-def judge(events: Iterable[Event]) -> Evidence:
+def judge(events: Iterable[Event], findings_max: int = FINDINGS_MAX) -> Evidence:
     """Judge a whole history. HistoryError when it contradicts itself."""
-    checker = Checker()
+    checker = Checker(findings_max)
     for run in in_runs(events):
         checker.feed(run)
     return checker.finish()

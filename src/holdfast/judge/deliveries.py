@@ -277,7 +277,6 @@ class Log:
     """The log as a reader's deliveries [begin, end) show it, from offset `low` up to `high`."""
 
     def __init__(self, reader: Reader, begin: int, end: int, low: int, high: int) -> None:
-        self.reader = reader
         self.indexes = array("q", range(begin, end))
         self.offsets = reader.offsets[begin:end]
         self.codes = reader.codes[begin:end]

@@ -8,6 +8,7 @@ from collections import Counter
 from holdfast.judge.deliveries import Records, WholeRead
 from holdfast.judge.expiry import Allowed, Cover
 from holdfast.judge.findings import Findings
+from holdfast.judge.given_again import GivenAgain
 from holdfast.judge.history import Delivered
 from holdfast.judge.sends import ABSENT, Fate, Sends
 from holdfast.judge.verdict import Anomaly, Expiry
@@ -28,6 +29,7 @@ class LogRules:
         self._log = whole.log
         self._cover = cover
         self._expired: Counter[Allowed] = Counter()
+        self._excused = array("i")  # rows of what is gone and may have expired
         self._first_standing: dict[int, int] | None = None
         self.late = 0  # acknowledged when the read had begun, and so perhaps behind it
         self.open = 0  # gone, and nobody can say whether that was allowed
@@ -76,6 +78,10 @@ class LogRules:
                 self._judge_missing(row, offset)
             elif offset >= 0 and stands_at[place] != offset:
                 self._judge_elsewhere(row, offset)
+        told = (row for row in self._excused if offsets[row] >= 0)
+        given_again = GivenAgain(self._sends, told)
+        for row in self._excused:
+            self._judge_excused(row, given_again)
 
     def _judge_missing(self, row: int, offset: int) -> None:
         sends, event = self._sends, self._whole.event
@@ -84,13 +90,10 @@ class LogRules:
             self.late += 1
             return
         if self._stood_before_the_log(row, offset):
-            stood_at = offset if offset >= 0 else event.begin - 1
-            allowed = self._cover.allows(row, stood_at)
-            if allowed is not None:
-                self._expired[allowed] += 1
-                return
-            if self._cover.leaves_open(stood_at):
-                self.open += 1
+            stood_at = self._stood_at(row)
+            allowed = self._cover.allows(row, stood_at) is not None
+            if allowed or self._cover.leaves_open(stood_at):
+                self._excused.append(row)
                 return
         if not self._findings.count(Anomaly.LOST):
             return
@@ -102,6 +105,31 @@ class LogRules:
         if 0 <= offset < event.begin:
             text += f", which begins at {event.begin}, and nothing allows that"
         self._findings.tell(Anomaly.LOST, text, *sends.events(row), instead)
+
+    def _stood_at(self, row: int) -> int:
+        """Return where a record stood before the log's beginning, or right before that."""
+        offset = self._sends.offsets[row]
+        return offset if offset >= 0 else self._whole.event.begin - 1
+
+    def _judge_excused(self, row: int, given_again: GivenAgain) -> None:
+        """Expired, left open, or lost all the same: the log was behind it once more."""
+        sends = self._sends
+        offset = sends.offsets[row]
+        other = given_again.instead_of(row) if offset >= 0 else -1
+        if other >= 0:
+            if self._findings.count(Anomaly.LOST):
+                text = (
+                    f"{sends.name(row)} was acknowledged at offset {offset}, and can't have "
+                    f"expired there: {sends.name(other)}, which was sent later, was acknowledged "
+                    f"at {sends.offsets[other]}"
+                )
+                self._findings.tell(Anomaly.LOST, text, *sends.events(row), *sends.events(other))
+            return
+        allowed = self._cover.allows(row, self._stood_at(row))
+        if allowed is None:
+            self.open += 1
+        else:
+            self._expired[allowed] += 1
 
     def _stood_before_the_log(self, row: int, offset: int) -> bool:
         """Whether this record may have stood before the offset at which the log begins now."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.judge.deliveries import Columns, Log, Reader, Records, WholeRead
 from holdfast.judge.expiry import Cover, Expiries
-from holdfast.judge.findings import Findings
+from holdfast.judge.findings import FINDINGS_MAX, Findings
 from holdfast.judge.history import (
     DeleteRecords,
     DeletionRefused,
@@ -41,7 +41,13 @@ STEPS_MAX = 2048  # that wait to be counted together
 class PartitionFold:
     """Feed it the events of one partition in order, then `finish`."""
 
-    def __init__(self, topic: str, partition: int, records_max: int = RECORDS_MAX) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        records_max: int = RECORDS_MAX,
+        findings_max: int = FINDINGS_MAX,
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self._key = (topic, partition)
@@ -52,9 +58,10 @@ class PartitionFold:
         self._replicas: dict[int, ReplicaFiles] = {}
         self._expiries = Expiries(self._sends)
         self._leaders: dict[str, LeaderChange] = {}  # of the highest epoch, by who saw it
+        self._first_named: dict[int, LeaderChange] = {}  # of each epoch that has a leader
         self._availability = AvailabilityFold()
         self._steps: list[Step] = []
-        self._findings = Findings(topic, partition)
+        self._findings = Findings(topic, partition, findings_max)
         self._undecided: list[str] = []
 
     # -- events, as they come ------------------------------------------------------------------
@@ -117,7 +124,15 @@ class PartitionFold:
             self._lead(event)
 
     def _lead(self, event: LeaderChange) -> None:
-        """Hold a leader epoch against what the same witness has seen before."""
+        """Hold a leader epoch against what was seen before, by this witness or by any."""
+        if event.leader >= 0:
+            first = self._first_named.setdefault(event.epoch, event)
+            if first.leader != event.leader and self._findings.count(Anomaly.DIVERGED):
+                text = (
+                    f"the metadata name {event.leader} the leader of epoch {event.epoch}, "
+                    f"and had named {first.leader}"
+                )
+                self._findings.tell(Anomaly.DIVERGED, text, first, event)
         before = self._leaders.setdefault(event.process, event)
         if event.epoch >= before.epoch:
             self._leaders[event.process] = event

@@ -105,15 +105,24 @@ class Series:
         """Return the bucket of a moment, and from when until when it reaches."""
         if self._begin_ms is None:
             self._begin_ms = at_ms
-        index = int((at_ms - self._begin_ms) // self.width_ms)
+        begin_ms, index = self._begin_ms, int((at_ms - self._begin_ms) // self.width_ms)
+        # That is rounded otherwise than the ends of a bucket, and those decide. One step is enough,
+        # where a clock can still tell them apart.
+        if at_ms >= begin_ms + (index + 1) * self.width_ms:
+            index += 1
+        elif at_ms < begin_ms + index * self.width_ms:
+            index -= 1
         bucket = self._buckets.get(index)
         if bucket is None:
             while index >= BUCKETS_MAX:
                 self._widen()
                 index //= 2
             bucket = self._buckets.setdefault(index, Bucket())
-        from_ms = self._begin_ms + index * self.width_ms
-        return bucket, from_ms, from_ms + self.width_ms
+        return (
+            bucket,
+            begin_ms + index * self.width_ms,
+            begin_ms + (index + 1) * self.width_ms,
+        )
 
     def _widen(self) -> None:
         self.width_ms *= 2

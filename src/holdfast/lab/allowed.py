@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.clients.recorder import Recorder
+from holdfast.clients.workload.recorder import Recorder
 from holdfast.config.key import ConfigError
 from holdfast.config.topic import TopicSettings
 from holdfast.judge.history import DeleteRecords, DeletionRefused, Expected, Retention
@@ -56,6 +56,11 @@ class Allowed:
         self._recorder.record(DeletionRefused, topic=topic, partition=partition, offset=offset)
         self._recorder.flush()
 
+    def has_create_time(self, topic: str) -> bool:
+        """Whether a topic's records keep the timestamps that their producers gave them."""
+        _, configs = self._topics.get(topic, (0, {}))
+        return self._resolved(topic, configs).message_timestamp_type == "CreateTime"
+
     def _write(self, topic: str, *policies: Mapping[str, str]) -> None:
         """Write for each partition what any of these configs lets go."""
         retention_ms, retention_bytes = self._limits(topic, *policies)
@@ -73,10 +78,7 @@ class Allowed:
         """Return the least age and the least size that any of these configs lets go; None: none."""
         ages, sizes = [], []
         for configs in policies:
-            try:
-                settings = TopicSettings.resolve(configs, static=self._node_config)
-            except ConfigError as error:
-                raise LabError(f"topic {topic} can't have these configs: {error}") from error
+            settings = self._resolved(topic, configs)
             if "delete" in settings.cleanup_policy:
                 ages.append(settings.retention_ms)
                 sizes.append(settings.retention_bytes)
@@ -84,3 +86,9 @@ class Allowed:
             min((each for each in ages if each >= 0), default=None),
             min((each for each in sizes if each >= 0), default=None),
         )
+
+    def _resolved(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
+        try:
+            return TopicSettings.resolve(configs, static=self._node_config)
+        except ConfigError as error:
+            raise LabError(f"topic {topic} can't have these configs: {error}") from error

@@ -48,8 +48,9 @@ PIPELINE: Final = (*LAB, "holdfast/pipelines", "pyspark_holdfast")
 DRIVER: Final = (
     "holdfast/pipelines",
     "pyspark_holdfast",
-    "holdfast/lab/stateful_soak.py",
-    "holdfast/lab/stateful_truth.py",
+    "holdfast/lab/soak/stateful_campaigns.py",
+    "holdfast/lab/soak/stateful_truth.py",
+    "holdfast/wire/well_known.py",
 )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
 
 from holdfast.judge.checker import Checker, Evidence
 from holdfast.judge.history import Event, merge_runs, read_runs
@@ -28,20 +28,16 @@ def runs_of(paths: Iterable[Path]) -> Iterator[list[Event]]:
     """Yield the same, as many at a time as were read."""
     with ExitStack() as stack:
         files = [(path, stack.enter_context(path.open("rb"))) for path in paths]
-        yield from merge_runs(*(read_runs(_blocks(file), path.name) for path, file in files))
+        blocks = ((path.name, iter(partial(file.read, BLOCK_BYTES), b"")) for path, file in files)
+        yield from merge_runs(*(read_runs(read, name) for name, read in blocks))
 
 
-def evidence_of(paths: Iterable[Path], also: Callable[[Event], None] | None = None) -> Evidence:
-    """Have these files judged; `also` is shown every event, so that they are read only once."""
+def evidence_of(paths: Iterable[Path], *also: Callable[[Event], None]) -> Evidence:
+    """Have these files judged; `also` are shown every event, so that they are read only once."""
     checker = Checker()
     for run in runs_of(paths):
         checker.feed(run)
-        if also is not None:
+        for feed in also:
             for event in run:
-                also(event)
+                feed(event)
     return checker.finish()
-
-
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    while block := file.read(BLOCK_BYTES):
-        yield block

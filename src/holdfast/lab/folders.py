@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.lab.demo.plan import KIND as DEMO
+from holdfast.lab.demo.demo_plan import KIND as DEMO
 from holdfast.lab.journal import Exit, FolderError, read_manifest
+from holdfast.lab.outcome import Outcome
 from holdfast.lab.prove import KIND as PROOF
-from holdfast.lab.prove import Outcome, judge_again
+from holdfast.lab.prove import judge_again
 from holdfast.lab.report import Check
 
 if TYPE_CHECKING:
-    from holdfast.lab.demo.check import DemoVerdict
+    from holdfast.lab.demo.demo_check import DemoVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ def judge_folder(directory: Path) -> Judged:
         return judged_proof(judge_again(directory))
     if kind == DEMO:
         # SQLAlchemy, which proofs don't need
-        from holdfast.lab.demo.check import check_demo  # noqa: PLC0415
+        from holdfast.lab.demo.demo_check import check_demo  # noqa: PLC0415
 
         return judged_demo(check_demo(directory))
     raise FolderError(f"{directory}: holdfast knows no run of the kind {kind!r}.")

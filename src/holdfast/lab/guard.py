@@ -23,6 +23,7 @@ import holdfast
 
 MARK = "HOLDFAST_RUN"
 BOUND_S = 60.0  # for what was killed to be gone; it may be writing
+CLOSE_S = BOUND_S + 30.0  # for a guard to have done all that, on a slow machine
 POLL_S = 0.02
 
 
@@ -47,10 +48,13 @@ class Guard:
         )
 
     def close(self) -> None:
-        """End it, and what still bears the mark."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        """End it, and what still bears the mark. One that does not end is ended."""
+        try:
+            self._process.communicate(timeout=CLOSE_S)  # closes its standard input, which ends it
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            end_marked(self.environment[MARK])
 
 
 def python_path() -> str:

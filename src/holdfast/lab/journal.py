@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.lab.evidence import history_files
 from holdfast.lab.report import Check, Table
 
 FORMAT = 1
 MANIFEST = "run.json"
 JOURNAL = "journal.jsonl"
 HISTORY = "history"
-READ_BYTES = 1 << 20
 KILLED = "the run was ended before it came to its end"
 
 
@@ -33,6 +33,11 @@ class Exit(IntEnum):
     KEPT = 0
     BROKEN = 1
     NOT_MADE = 2
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the promise was kept; None: nobody knows."""
+        return None if self is Exit.NOT_MADE else self is Exit.KEPT
 
 
 class FolderError(Exception):
@@ -101,7 +106,7 @@ class Journal:
         expired_expected: Mapping[str, int] | None = None,
     ) -> None:
         """Write how the run ended, and seal what it leaves; every history is closed by now."""
-        files = [manifest, *_histories(self._directory)]
+        files = [manifest, *history_files(self._directory / HISTORY)]
         self._write(
             {
                 "end": {
@@ -164,21 +169,14 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
         raise FolderError(f"{path} is damaged: {error!r}.") from error
 
 
-def _histories(directory: Path) -> Sequence[Path]:
-    return sorted((directory / HISTORY).glob("*.jsonl"))
-
-
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while data := file.read(READ_BYTES):
-            digest.update(data)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _verify(directory: Path, manifest: Path, sealed: Mapping[str, str]) -> None:
     """Hold the files against the seal: what was changed afterwards proves nothing."""
-    there = {path.name: path for path in (manifest, *_histories(directory))}
+    there = {path.name: path for path in (manifest, *history_files(directory / HISTORY))}
     for name in sorted(sealed.keys() | there.keys()):
         if name not in there:
             raise FolderError(f"{directory}: {name} is missing; the run left it.")

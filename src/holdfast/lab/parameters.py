@@ -13,9 +13,9 @@ from typing import Any, Self
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.plan import LOCAL_PROFILE, Shape
 from holdfast.judge.promise import Promise, promise_for
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 TOPIC = "foo"
-ELR = "eligible.leader.replicas.version"
 
 # As `holdfast up` has it, to see faults soon; "kafka" has Kafka's own defaults (session 9 s,
 # lag 30 s).
@@ -114,12 +114,17 @@ class Parameters:
 
     @property
     def features(self) -> dict[str, int]:
-        return {ELR: int(self.elr)}
+        return {ELIGIBLE_LEADER_REPLICAS: int(self.elr)}
 
     @property
     def session_s(self) -> float:
         """How long a dead broker is thought alive."""
         return int(self.node_config["broker.session.timeout.ms"]) / 1000
+
+    @property
+    def noticed_s(self) -> float:
+        """How long until everybody knows that a broker is dead, on a slow machine."""
+        return self.session_s + 15
 
     @property
     def quorum_s(self) -> float:
@@ -169,7 +174,7 @@ class Parameters:
             "replication factor": str(self.replication_factor),
             "min.insync.replicas": str(self.min_isr),
             "unclean.leader.election.enable": str(self.unclean).lower(),
-            ELR: str(self.features[ELR]),
+            ELIGIBLE_LEADER_REPLICAS: str(self.features[ELIGIBLE_LEADER_REPLICAS]),
             "events a second": f"{self.rate:g}",
             **self.node_config,
         }

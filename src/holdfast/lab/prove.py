@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from holdfast.clients.admin import AdminError
-from holdfast.clients.driver import DriverError
+from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
-from holdfast.judge.checker import Evidence
-from holdfast.judge.history import Event, HistoryError
-from holdfast.judge.verdict import Anomaly
+from holdfast.judge.history import HistoryError
 from holdfast.lab.aftermath import Recoveries, expired_check, lost_check
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
@@ -32,135 +28,19 @@ from holdfast.lab.journal import (
     read_manifest,
     write_manifest,
 )
+from holdfast.lab.outcome import Outcome, PartResult
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.prove_report import report_of
-from holdfast.lab.report import Check, Table
 from holdfast.lab.report.page import write_report
-from holdfast.lab.report.standstill import Standstill, Standstills
+from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario, load_scenario
+from holdfast.lab.steps.closing import conclude
+from holdfast.wire.administration import AdminError
 
 # What a run can end with, through no fault of the cluster's promise.
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
-REASONS_MAX = 3  # why a run is undecided, in its sentence
 KIND = "proof"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartResult:
-    part: Part
-    parameters: Parameters
-    evidence: Evidence
-    checks: tuple[Check, ...]
-    tables: tuple[Table, ...]
-    broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
-    history: Path
-    still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
-    broke_off: str | None = None  # why its steps did not come to their end
-
-    @property
-    def as_it_must(self) -> bool:
-        """A part to prove keeps the promise; a control breaks it in the way that it must.
-
-        A control has a promise of its own, the weaker one of its settings, and keeps that.
-        """
-        judgement = self.evidence.judgement
-        if self.broke_off is not None or not judgement.decided:
-            return False
-        failed = [check.name for check in self.checks if not check.kept]
-        if self.part.breaks_check is not None:
-            foretold = all(self.part.breaks_check in name for name in failed)
-            return bool(failed) and foretold and not self.broken
-        if failed:
-            return False
-        if self.part.breaks_with is None:
-            return not self.broken
-        weaker = self.parameters.promise.forbids - {self.part.breaks_with}
-        if self.part.breaks_with is Anomaly.LOST:
-            weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
-        return self.part.breaks_with in self.broken and not judgement.broken(weaker)
-
-    @property
-    def seen_broken(self) -> bool:
-        """Whether a part to prove has broken its promise for certain, to its end or not."""
-        return bool(self.broken) or not all(check.kept for check in self.checks)
-
-    def sentence(self) -> str:
-        judgement = self.evidence.judgement
-        counts = judgement.counts
-        failed = sum(not check.kept for check in self.checks)
-        words = f"{counts.acknowledged:,} of {counts.sent:,} events acknowledged"
-        seen = [f"{judgement.count(a):,} {a.value}" for a in Anomaly if judgement.count(a)]
-        none = "none" if judgement.decided else "nobody can say whether any was"
-        words += f", {', '.join(seen)}" if seen else f", {none} lost, doubled or moved"
-        if counts.refused or counts.unknown or counts.unanswered:
-            doubtful = counts.unknown + counts.unanswered
-            words += f"; {counts.refused:,} refused, {doubtful:,} unknown"
-            words += f" ({counts.unknown_in_log:,} of them in the log)"
-        if judgement.expired_text:
-            words += f"; {judgement.expired_text}"
-        if failed:
-            words += f"; {failed} of {len(self.checks)} checks not as they must be"
-        if self.broke_off is not None:
-            words += ". It broke off, and this is what was seen until then"
-        why = f" ({'; '.join(judgement.undecided[:REASONS_MAX])})" if judgement.undecided else ""
-        return f"{words}. Observed: {judgement.observed.value}{why}."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a proof came to. `error`: why the run could not be made."""
-
-    scenario: Scenario
-    parameters: Parameters
-    exit: Exit
-    verdict: str
-    results: tuple[PartResult, ...]
-    directory: Path
-    report: Path | None
-    error: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """For machines: everything but the evidence, which is in the history."""
-        return {
-            "scenario": self.scenario.name,
-            "exit": int(self.exit),
-            "verdict": self.verdict,
-            "error": self.error,
-            "promise": self.parameters.promise.text,
-            "settings": self.parameters.shown(),
-            "report": str(self.report) if self.report else None,
-            "directory": str(self.directory),
-            "parts": [_part_as_json(result) for result in self.results],
-        }
-
-
-def _part_as_json(result: PartResult) -> dict[str, Any]:
-    judgement = result.evidence.judgement
-    counts = judgement.counts
-    gaps = [each.availability.gap_ms_longest for each in judgement.partitions]
-    return {
-        "part": result.part.name,
-        "control": result.part.is_control,
-        "as_it_must": result.as_it_must,
-        "broke_off": result.broke_off,
-        "observed": judgement.observed.value,
-        "counts": {name: getattr(counts, name) for name in counts.__slots__},
-        "anomalies": {each.value: judgement.count(each) for each in Anomaly},
-        "broken": [each.value for each in result.broken],
-        "share_acknowledged": round(judgement.availability.share, 6),
-        "gap_ms_longest": round(max(gaps, default=0.0), 1),
-        "latency_ms_p99": round(judgement.availability.latency_ms_p99, 2),
-        "checks": [
-            {"name": c.name, "expected": c.expected, "seen": c.seen, "kept": c.kept}
-            for c in result.checks
-        ],
-        "figures": [
-            {"title": t.title, "header": list(t.header), "rows": [list(row) for row in t.rows]}
-            for t in result.tables
-        ],
-        "history": str(result.history),
-    }
 
 
 def prove(
@@ -242,6 +122,7 @@ def _run_part(
         run.foretold = part.breaks_check
         try:
             part.steps(run)
+            conclude(run)
         except PROBLEMS as problem:
             broke_off = str(problem)
             run.note(f"the run breaks off: {broke_off}")
@@ -264,12 +145,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     recorded = read_journal(directory, directory.parent / MANIFEST)
     paths = history_files(directory / HISTORY)
     recoveries, standstills = Recoveries(), Standstills()
-
-    def also(event: Event) -> None:
-        recoveries.feed(event)
-        standstills.feed(event)
-
-    evidence = evidence_of(paths, also)
+    evidence = evidence_of(paths, recoveries.feed, standstills.feed)
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
@@ -366,5 +242,4 @@ def _write(outcome: Outcome, command: str) -> None:
     (outcome.directory / "verdict.json").write_text(text, encoding="utf-8")
     if outcome.report is None:
         return
-    kept = {Exit.KEPT: True, Exit.BROKEN: False, Exit.NOT_MADE: None}[outcome.exit]
-    write_report(outcome.report, report_of(outcome, kept, command))
+    write_report(outcome.report, report_of(outcome, command))

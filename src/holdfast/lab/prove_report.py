@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from holdfast.lab.outcome import Outcome, PartResult
 from holdfast.lab.report import PartReport, ReportData
 
-if TYPE_CHECKING:
-    from holdfast.lab.prove import Outcome, PartResult
 
-
-def report_of(outcome: Outcome, kept: bool | None, command: str) -> ReportData:
+def report_of(outcome: Outcome, command: str) -> ReportData:
     """Return what the report of a proof says: of all its parts, controls included."""
     promise = outcome.parameters.promise
     return ReportData(
         title=outcome.scenario.name,
         summary=outcome.scenario.summary,
         text=outcome.scenario.text,
-        kept=kept,
+        kept=outcome.exit.kept,
         verdict=outcome.verdict,
         promise=promise.text,
         command=command,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Part:
     """One run on a cluster of its own. `change` is laid over the scenario's parameters.
 
+    Behind its steps every run is concluded in the same way (`lab.steps.closing`).
+
     Two things make it a control. `breaks_with`: the promise of the *scenario's* parameters is held
     against it, and this anomaly must be among what breaks it. `breaks_check`: the promise is kept,
     and what its steps expect is not: checks whose names hold these words must fail, and no others.
@@ -45,12 +47,20 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Control(Part):
+    """What most controls are: settings under which the scenario's promise loses events."""
+
+    name: str = "control"
+    breaks_with: Anomaly | None = Anomaly.LOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     name: str
     summary: str  # one sentence
     text: str  # what happens and what must be seen
-    defaults: Parameters
     parts: tuple[Part, ...]
+    defaults: Parameters = field(default_factory=Parameters)
     fixed: frozenset[str] = frozenset()  # parameters that the steps rely on
     least: Mapping[str, int] = field(default_factory=dict)  # of others, what they can't do without
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.log.checkpoints import decode_properties, read_partition_metadata
 from holdfast.log.directory import LogDirectory, partition_of
@@ -39,6 +39,14 @@ class Copy:
         return self.known is not None and other.directory.directory_id not in self.known
 
 
+class Claim(NamedTuple):
+    """A replica in use that has a file, and what it says."""
+
+    directory: LogDirectory
+    path: str
+    known: frozenset[bytes]
+
+
 def newest(copies: Sequence[Copy]) -> Copy | None:
     """Return the one that replaces all others and is replaced by none; None if there is none."""
     if any(copy.damaged for copy in copies):
@@ -56,8 +64,7 @@ class Copies:
     def __init__(self, runtime: Runtime, directories: Sequence[LogDirectory]) -> None:
         self._runtime = runtime
         self._directories = directories
-        # Of the replicas that have a file: where they are, and what it says.
-        self._claims: dict[tuple[str, int], Copy] = {}
+        self._claims: dict[tuple[str, int], Claim] = {}
 
     def set_older_aside(self) -> None:
         """Rename older copies, durably, before anything is opened.
@@ -138,7 +145,7 @@ class Copies:
             logger.warning("%s: done without", error)
             return
         if known is not None:
-            self._claims[key] = Copy(directory, path, known)
+            self._claims[key] = Claim(directory, path, known)
 
     def claim(self, directory: LogDirectory, key: tuple[str, int], path: str) -> None:
         """From now on this replica is the newer one, whatever comes back. OSError: the disk fails.
@@ -147,8 +154,8 @@ class Copies:
         """
         online = self._online()
         held = self._claims.get(key)
-        if held is None or held.path != path or not (held.known or frozenset()) <= online:
-            self._write(key, Copy(directory, path, online))
+        if held is None or held.path != path or not held.known <= online:
+            self._write(key, Claim(directory, path, online))
 
     def removed(self, key: tuple[str, int]) -> None:
         """The replica was deleted or set aside."""
@@ -160,24 +167,24 @@ class Copies:
         The files stay, for a directory may be missing because `log.dirs` leaves it out.
         """
         online = self._online()
-        for key, copy in list(self._claims.items()):
-            assert copy.known is not None, "it was read or written"
-            if not copy.directory.online or online <= copy.known:
+        for key, claim in list(self._claims.items()):
+            if not claim.directory.online or online <= claim.known:
                 continue
             try:
-                self._write(key, Copy(copy.directory, copy.path, copy.known | online))
+                self._write(key, Claim(claim.directory, claim.path, claim.known | online))
             except OSError as error:
-                copy.directory.fail(error)
+                claim.directory.fail(error)
 
     def _online(self) -> frozenset[bytes]:
         return frozenset(each.directory_id for each in self._directories if each.online)
 
-    def _write(self, key: tuple[str, int], copy: Copy) -> None:
-        assert copy.known is not None, "nothing to write"
-        text = ",".join(uuid_text(each) for each in sorted(copy.known))
+    def _write(self, key: tuple[str, int], claim: Claim) -> None:
+        text = ",".join(uuid_text(each) for each in sorted(claim.known))
         content = f"version: {_VERSION}\ndirectory_ids: {text}"
-        self._runtime.disk.write_atomic(f"{copy.path}/{KNOWN_DIRECTORIES}", content.encode("ascii"))
-        self._claims[key] = copy
+        self._runtime.disk.write_atomic(
+            f"{claim.path}/{KNOWN_DIRECTORIES}", content.encode("ascii")
+        )
+        self._claims[key] = claim
 
 
 def _read(disk: Disk, path: str) -> frozenset[bytes] | None:

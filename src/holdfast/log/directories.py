@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Protocol
+from typing import Final
 
+from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -36,14 +37,14 @@ from holdfast.log.directory import (
     partition_of,
 )
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
-from holdfast.log.log import Log
+from holdfast.log.log import Log, Place
 from holdfast.log.recovery import Recovery, Remembered
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.uuids import NULL_UUID, uuid_text
+from holdfast.wire.well_known import METADATA_TOPIC
 
-__all__ = ["METADATA_TOPIC", "Intervals", "LogDirectories", "LogDirectory"]
+__all__ = ["LogDirectories", "LogDirectory"]
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 LOCK_FILE: Final = ".lock"
 PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms's default
 _SLICE_LOGS: Final = 20  # replicas that retention looks at before others get the loop
@@ -52,47 +53,32 @@ _IGNORED_SUFFIXES: Final = ("-future", STRAY_DIRECTORY_SUFFIX)
 logger = logging.getLogger(__name__)
 
 
-class Intervals(Protocol):
-    """The keys used here; `config.node.NodeSettings` has them."""
-
-    log_retention_check_interval_ms: int
-    log_initial_task_delay_ms: int
-    log_flush_offset_checkpoint_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
-    replica_high_watermark_checkpoint_interval_ms: int
-    producer_id_expiration_ms: int
-
-
 class LogDirectories:
     """All replicas of a node. `load`, then `start`, at the end `await close`."""
 
     def __init__(
         self,
         runtime: Runtime,
-        paths: Sequence[str],
-        *,
-        node_id: int,
-        cluster_id: str | None,
-        intervals: Intervals,
+        settings: NodeSettings,
         settings_for: Callable[[str], TopicSettings],
-        metadata_path: str | None = None,
+        *,
         file_limit: int = 8192,
         make_log: Callable[..., Log] = Log,
     ) -> None:
         """Nothing is touched until `load`.
 
         `settings_for(topic)` gives the settings with which a replica is loaded; replace
-        `log.settings` when the topic's configuration is known. `metadata_path` is
-        metadata.log.dir; it need not be one of `paths`, but then the node does not start
-        without it. Left out, the metadata log is in the first of `paths`. `make_log` is for who
-        wants to watch what replicas do: it makes a kind of `Log`.
+        `log.settings` when the topic's configuration is known. metadata.log.dir need not be one of
+        log.dirs, but the node does not start without it. Where it is empty, the metadata log is in
+        the first of them. `make_log` is for who wants to watch what replicas do: it makes a kind of
+        `Log`.
         """
+        paths, metadata_path = settings.log_dirs, settings.metadata_log_dir
         assert paths or metadata_path, "a node without a directory"
         self._watchers: list[Callable[[LogDirectory], None]] = []
         self._runtime = runtime
-        self._node_id = node_id
-        self._cluster_id = cluster_id
-        self._intervals = intervals
+        self.cluster_id = ""  # known once loaded, from meta.properties
+        self._settings = settings
         self._settings_for = settings_for
         everything = list(dict.fromkeys([*paths, *([metadata_path] if metadata_path else [])]))
         limit = max(16, file_limit // len(everything))
@@ -157,7 +143,10 @@ class LogDirectories:
         disk = self._runtime.disk
         found = read_meta_properties(disk, directory.path)
         properties = verify_meta_properties(
-            directory.path, found, cluster_id=self._cluster_id, node_id=self._node_id
+            directory.path,
+            found,
+            cluster_id=self.cluster_id or None,
+            node_id=self._settings.node_id,
         )
         try:
             directory.lock = disk.lock(f"{directory.path}/{LOCK_FILE}")
@@ -165,7 +154,7 @@ class LogDirectories:
             raise DirectoryError(
                 f"{directory.path} is in use by another process: stop it, or correct log.dirs"
             ) from error
-        self._cluster_id = properties.cluster_id
+        self.cluster_id = properties.cluster_id
         directory.directory_id = properties.directory_id
         for other in self.directories:
             if other is not directory and other.directory_id == directory.directory_id:
@@ -244,12 +233,9 @@ class LogDirectories:
         self._enter(
             self._make_log(
                 directory,
-                path,
-                key[0],
-                key[1],
-                topic_id=topic_id,
-                settings=settings,
-                loaded=loaded,
+                Place(path, *key, topic_id),
+                settings,
+                loaded,
                 # Nobody knows whether its id and its name were synced, whatever was of its batches.
                 is_new=not loaded.clean,
             )
@@ -275,12 +261,6 @@ class LogDirectories:
         log.home.replicas[key] = log
 
     # --- what there is ---
-
-    @property
-    def cluster_id(self) -> str:
-        """From the configuration or from meta.properties; known once loaded."""
-        assert self._cluster_id is not None, "not loaded yet"
-        return self._cluster_id
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -333,7 +313,7 @@ class LogDirectories:
         directory = self._directory_for(topic)
         path = f"{directory.path}/{topic}-{partition}"
         disk = self._runtime.disk
-        try:
+        with directory.guarded():
             disk.make_directories(path)
             disk.write_atomic(
                 f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
@@ -343,18 +323,8 @@ class LogDirectories:
             loaded = Recovery(
                 self._runtime, directory.files, path, settings, Remembered(clean=True)
             ).run()
-        except OSError as error:
-            raise directory.fail(error) from error
-        log = self._make_log(
-            directory,
-            path,
-            topic,
-            partition,
-            topic_id=topic_id,
-            settings=settings,
-            loaded=loaded,
-            is_new=True,
-        )
+        place = Place(path, topic, partition, topic_id)
+        log = self._make_log(directory, place, settings, loaded, is_new=True)
         self._enter(log)
         self._sync_soon(directory)
         return log
@@ -414,29 +384,23 @@ class LogDirectories:
 
         StorageError: the disk failed.
         """
-        log.home.check()
-        try:
+        with log.home.guarded():
             self._copies.claim(log.home, (log.topic, log.partition), log.directory)
-        except OSError as error:
-            raise log.home.fail(error) from error
 
     def adopt(self, log: Log, topic_id: bytes) -> None:
         """Give a replica whose partition.metadata was lost the id of its topic."""
         assert log.topic_id == NULL_UUID, f"{log} has an id"
-        log.home.check()
-        try:
+        with log.home.guarded():
             self._runtime.disk.write_atomic(
                 f"{log.directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id)
             )
-        except OSError as error:
-            raise log.home.fail(error) from error
         log.topic_id = topic_id
 
     # --- periodic work ---
 
     def start(self) -> None:
         """Begin the periodic work."""
-        intervals = self._intervals
+        intervals = self._settings
         self._every(
             "high watermarks",
             intervals.replica_high_watermark_checkpoint_interval_ms,
@@ -509,7 +473,7 @@ class LogDirectories:
 
     def _expire(self, log: Log) -> None:
         log.expire_producers(
-            self._runtime.clock.wall_ms(), self._intervals.producer_id_expiration_ms
+            self._runtime.clock.wall_ms(), self._settings.producer_id_expiration_ms
         )
 
     # --- the end ---
@@ -557,11 +521,8 @@ class LogDirectories:
     async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
         disk, path = self._runtime.disk, directory.path
         directory.supersede()
-        contents = {
-            RECOVERY_POINT: directory.recovery_points(),
-            HIGH_WATERMARK: directory.high_watermarks(),
-            LOG_START: directory.log_starts(),
-        }
+        names = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START)
+        contents = {name: directory.content(name) for name in names}
 
         def write() -> None:
             for name, data in contents.items():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from holdfast.log.checkpoints import (
@@ -18,7 +19,7 @@ from holdfast.log.checkpoints import (
     Offsets,
     encode_offsets,
 )
-from holdfast.log.errors import StorageError
+from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.files import FileCache
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
 from holdfast.wire.uuids import NULL_UUID
@@ -27,7 +28,6 @@ DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 _NAME_MAX: Final = 255
 _NEXT_SUFFIX: Final = ".next"
-_CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK)
 _OUTDATED_MAX: Final = 1000  # replicas that are gone and may stand in checkpoints
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,15 @@ class Replica(Protocol):
 
     @property
     def recovery_point(self) -> int: ...
+
+
+# What each checkpoint says of a replica; None: nothing.
+_TOLD: Final[Mapping[str, Callable[[Replica], int | None]]] = {
+    RECOVERY_POINT: lambda replica: replica.recovery_point,
+    # Only where it is not that of the first segment, as Kafka does.
+    LOG_START: lambda replica: replica.start if replica.start > replica.first_segment else None,
+    HIGH_WATERMARK: lambda replica: replica.high_watermark,
+}
 
 
 class LogDirectory:
@@ -90,30 +99,33 @@ class LogDirectory:
                 asyncio.get_running_loop().call_soon(self.on_offline, self)
         return StorageError(self.path, self.failure)
 
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Touch the disk in here. StorageError: the directory is offline, or goes offline by it.
+
+        Where a file does not hold what it should, it stays online: that says nothing of the disk.
+        """
+        self.check()
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error) from error
+        except CorruptFileError as error:
+            raise StorageError(self.path, str(error), is_offline=False) from error
+
     def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
         """Run a job in this directory's lane."""
         return self.runtime.worker.submit(job, lane=self.path)
 
     # --- checkpoints ---
 
-    def recovery_points(self) -> bytes:
+    def content(self, name: str) -> bytes:
+        """Return what a checkpoint has to say of all replicas now."""
+        told = _TOLD[name]
         return encode_offsets(
-            (topic, partition, replica.recovery_point)
+            (topic, partition, offset)
             for (topic, partition), replica in self.replicas.items()
-        )
-
-    def high_watermarks(self) -> bytes:
-        return encode_offsets(
-            (topic, partition, replica.high_watermark)
-            for (topic, partition), replica in self.replicas.items()
-        )
-
-    def log_starts(self) -> bytes:
-        """Only where the log start is not that of the first segment, as Kafka does."""
-        return encode_offsets(
-            (topic, partition, replica.start)
-            for (topic, partition), replica in self.replicas.items()
-            if replica.start > replica.first_segment
+            if (offset := told(replica)) is not None
         )
 
     def checkpoint(self, name: str) -> None:
@@ -126,7 +138,7 @@ class LogDirectory:
             return
         if self.runtime.provoke("checkpoint.left-out"):
             return  # what is there is older and still true
-        data, generation = self._content(name), self._generation
+        data, generation = self.content(name), self._generation
         if self._written.get(name) == data:
             return
         disk, path = self.runtime.disk, f"{self.path}/{name}"
@@ -144,7 +156,7 @@ class LogDirectory:
                 return
             self._written[name] = data
             self.sync_path()
-            if name == LOG_START and self._content(name) != data:
+            if name == LOG_START and self.content(name) != data:
                 self.checkpoint(name)  # records were deleted meanwhile, and that is told as done
 
         job = self.submit(lambda: disk.write_atomic(path + _NEXT_SUFFIX, data))
@@ -156,7 +168,7 @@ class LogDirectory:
         Otherwise what is written from now on below the old offset would count, after a crash, as
         synced, as deleted, or as committed.
         """
-        self._write_now(_CHECKPOINTS)
+        self._write_now([*_TOLD])
         self._outdated.clear()
 
     def write_starts_now(self) -> None:
@@ -167,13 +179,11 @@ class LogDirectory:
         self.check()
         self.supersede()
         for name in names:
-            data = self._content(name)
+            data = self.content(name)
             if self._written.get(name) == data:
                 continue
-            try:
+            with self.guarded():
                 self.runtime.disk.write_atomic(f"{self.path}/{name}", data)
-            except OSError as error:
-                raise self.fail(error) from error
             self._written[name] = data
 
     def contradicts(self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets) -> bool:
@@ -211,22 +221,12 @@ class LogDirectory:
 
     def sync_names(self) -> None:
         """Make names in the directory durable before this returns."""
-        try:
+        with self.guarded():
             self.runtime.disk.sync_directory(self.path)
-        except OSError as error:
-            raise self.fail(error) from error
 
     def supersede(self) -> None:
         """Checkpoints under way are out of date."""
         self._generation += 1
-
-    def _content(self, name: str) -> bytes:
-        if name == RECOVERY_POINT:
-            return self.recovery_points()
-        if name == HIGH_WATERMARK:
-            return self.high_watermarks()
-        assert name == LOG_START
-        return self.log_starts()
 
     # --- deletion ---
 
@@ -247,10 +247,8 @@ class LogDirectory:
         """
         suffix = f"-{partition}.{self.runtime.random.uuid().hex()}{ending}"
         target = f"{self.path}/{topic[: _NAME_MAX - len(suffix)]}{suffix}"
-        try:
+        with self.guarded():
             self.runtime.disk.rename(path, target)
-        except OSError as error:
-            raise self.fail(error) from error
         return target
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:

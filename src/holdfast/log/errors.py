@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+TOO_MUCH: Final = "too much waits for the disk"
+
 
 class StorageError(Exception):
-    """The disk failed: the log directory named here is offline from now on.
+    """The disk did not do what was asked: the log directory named here is offline from now on.
 
-    A handler answers KAFKA_STORAGE_ERROR (56); logs in other directories serve on.
+    With `is_offline=False` it is not: a file in it is damaged, too much waits for the disk, or the
+    replica is gone. A handler answers KAFKA_STORAGE_ERROR (56); other logs serve on.
     """
 
-    def __init__(self, directory: str, reason: str) -> None:
-        super().__init__(f"log directory {directory} is offline: {reason}")
+    def __init__(self, directory: str, reason: str, *, is_offline: bool = True) -> None:
+        state = "is offline" if is_offline else "stays online"
+        super().__init__(f"log directory {directory} {state}: {reason}")
         self.directory = directory
         self.reason = reason
 

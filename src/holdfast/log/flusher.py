@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from holdfast.log.directory import LogDirectory
-from holdfast.log.errors import StorageError
+from holdfast.log.errors import TOO_MUCH, StorageError
 from holdfast.log.index import IndexWrite, write_index
 from holdfast.log.producers import SnapshotEntry, encode_snapshot
 from holdfast.runtime.ports import Disk, WorkerFullError
@@ -67,14 +68,8 @@ class FlushPlan:
 
 def sync_file(disk: Disk, path: str) -> None:
     """Make a file's content durable, if it is there. OSError: it is not."""
-    try:
-        file = disk.open(path)
-    except FileNotFoundError:
-        return
-    try:
+    with suppress(FileNotFoundError), closing(disk.open(path)) as file:
         file.sync()
-    finally:
-        file.close()
 
 
 class Flusher:
@@ -125,7 +120,7 @@ class Flusher:
     def abandon(self) -> None:
         """The replica was deleted: whatever a running job says is of no interest."""
         self._closed = True
-        self._fail_waiting(StorageError(self._home.path, "the replica was deleted"))
+        self._fail_waiting(self._deleted())
 
     def _start(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -151,11 +146,11 @@ class Flusher:
         self._running = None
         error = None if job.cancelled() else job.exception()
         if self._closed:
-            self._answer(waiting, StorageError(self._home.path, "the replica was deleted"))
+            self._answer(waiting, self._deleted())
             return
         if job.cancelled() or isinstance(error, WorkerFullError):
             self._undo(plan)
-            refusal = StorageError(self._home.path, "too much waits for the disk")
+            refusal = StorageError(self._home.path, TOO_MUCH, is_offline=False)
             self._answer(waiting, refusal)
             self._fail_waiting(refusal)  # nothing else would begin what they wait for
             return
@@ -171,6 +166,9 @@ class Flusher:
         self._answer(waiting, None)
         if self._wanted or self._waiting:
             self._start()
+
+    def _deleted(self) -> StorageError:
+        return StorageError(self._home.path, "the replica was deleted", is_offline=False)
 
     def _fail_waiting(self, error: StorageError) -> None:
         waiting, self._waiting = self._waiting, []

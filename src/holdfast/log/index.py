@@ -12,6 +12,7 @@ import sys
 from abc import abstractmethod
 from array import array
 from bisect import bisect_right
+from contextlib import closing
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
@@ -46,7 +47,7 @@ def write_index(disk: Disk, write: IndexWrite, *, sync: bool) -> None:
         if write.keep:
             return  # its segment was thrown away meanwhile
         raise
-    try:
+    with closing(file):
         has_more = file.size > write.keep
         if has_more:
             file.truncate(write.keep)
@@ -56,8 +57,6 @@ def write_index(disk: Disk, write: IndexWrite, *, sync: bool) -> None:
             file.append(write.data)
         if sync and (write.data or has_more):
             file.sync()
-    finally:
-        file.close()
 
 
 def _big_endian(values: array[int]) -> array[int]:
@@ -199,12 +198,6 @@ class OffsetIndex(_Index):
             if position >= log_size or relative > RELATIVE_MAX:
                 raise CorruptFileError(f"{self.path}: its last entry lies outside the log")
 
-    def entries(self) -> list[tuple[int, int]]:
-        """Return all (offset, position) pairs, for tools and tests."""
-        self.load()
-        pairs = zip(self._offsets, self._positions, strict=True)
-        return [(self._base + relative, position) for relative, position in pairs]
-
     def _entry(self, index: int) -> tuple[int, int]:
         if self.resident:
             return self._offsets[index], self._positions[index]
@@ -278,12 +271,6 @@ class TimeIndex(_Index):
         """CorruptFileError unless first and last entry could be right."""
         if self.count and self._entry(0)[0] > self._entry(self.count - 1)[0]:
             raise CorruptFileError(f"{self.path}: timestamps go backwards")
-
-    def entries(self) -> list[tuple[int, int]]:
-        """Return all (timestamp, offset) pairs, for tools and tests."""
-        self.load()
-        pairs = zip(self._timestamps, self._offsets, strict=True)
-        return [(timestamp, self._base + relative) for timestamp, relative in pairs]
 
     def _entry(self, index: int) -> tuple[int, int]:
         if self.resident:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from struct import Struct as Layout
+from contextlib import closing
 from typing import Final, NamedTuple, TypeVar
 
 from holdfast.config.topic import TopicSettings
@@ -27,13 +27,15 @@ from holdfast.log.recovery import (
     Loaded,
     replay_producers,
 )
-from holdfast.log.retention import why_due
+from holdfast.log.retention import Extent, why_due
 from holdfast.log.search import FoundRecord, find_max_timestamp, find_timestamp
 from holdfast.log.segment import Segment
 from holdfast.log.segments import Segments
 from holdfast.log.snapshots import Snapshots
 from holdfast.wire.batch_header import (
+    BASE_OFFSET,
     HEADER,
+    LEADER_EPOCH,
     LENGTH_END,
     BatchHeader,
     batches,
@@ -46,8 +48,6 @@ __all__ = ["EpochEnd", "FoundRecord", "Log", "Slice"]
 logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
-_BASE_OFFSET: Final = Layout(">q")
-_LEADER_EPOCH: Final = Layout(">i")
 _EPOCH_POSITION: Final = 12
 _ENOUGH_BYTES: Final = 1 << 31
 _CURSORS_KEPT: Final = 32  # as many readers go on where they stopped without a search
@@ -61,6 +61,15 @@ class Slice(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
+class Place(NamedTuple):
+    """A replica's name, and where it lies."""
+
+    directory: str  # the partition's own directory
+    topic: str
+    partition: int
+    topic_id: bytes  # NULL_UUID when partition.metadata was not there
+
+
 class Log:
     """A replica. Made by `LogDirectories`, never directly.
 
@@ -70,36 +79,35 @@ class Log:
     def __init__(
         self,
         home: LogDirectory,
-        directory: str,
-        topic: str,
-        partition: int,
-        *,
-        topic_id: bytes,
+        place: Place,
         settings: TopicSettings,
         loaded: Loaded,
+        *,
         is_new: bool,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id  # 16 bytes; NULL_UUID when partition.metadata was not there
-        self.directory = directory  # the partition's own directory
+        directory = place.directory
+        self.topic = place.topic
+        self.partition = place.partition
+        self.topic_id = place.topic_id
+        self.directory = directory
         self.settings = settings  # replace it to change the configuration
         self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
-        # Nothing is written behind a segment's end, or a cut, before that is durable. So whatever a
-        # power cut leaves ends at its first bad batch. The metadata log's owner wants it.
+        # If True, a segment's end or a cut is made durable before anything is written behind it.
+        # A power cut then leaves a log that ends at its first bad batch. The metadata log sets it.
         self.in_order = False
         self.home = home
         self._clock = home.runtime.clock
         self._segments = Segments(
             home, directory, loaded.segments, durable=loaded.clean and not is_new
         )
-        self._start = loaded.start
-        self._end = loaded.end
+        self.start = loaded.start  # log start offset: the first one that may be read
+        self.end = loaded.end  # log end offset (LEO): what the next record gets
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = Snapshots(directory, loaded.snapshots)
         self._cursors: dict[int, tuple[Segment, int]] = {}
-        self._is_new = is_new  # partition.metadata, and our own name if the directory's is not
+        # True until partition.metadata is durable, and with it our own directory's name.
+        self._is_new = is_new
         self._name_number = home.add_name() if is_new else 0
         self._closed = False
         self._flusher = Flusher(
@@ -111,17 +119,7 @@ class Log:
         )
 
     def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition}, [{self._start}, {self._end}))"
-
-    @property
-    def start(self) -> int:
-        """Log start offset: the first offset that may be read."""
-        return self._start
-
-    @property
-    def end(self) -> int:
-        """Log end offset (LEO): what the next record gets."""
-        return self._end
+        return f"Log({self.topic}-{self.partition}, [{self.start}, {self.end}))"
 
     @property
     def recovery_point(self) -> int:
@@ -151,9 +149,9 @@ class Log:
         validated it (`wire.batch.validate_producer_batch`) and asked `check_producer`.
         """
         self._check()
-        base = self._end
-        _BASE_OFFSET.pack_into(batch, 0, base)
-        _LEADER_EPOCH.pack_into(batch, _EPOCH_POSITION, epoch)
+        base = self.end
+        BASE_OFFSET.pack_into(batch, 0, base)
+        LEADER_EPOCH.pack_into(batch, _EPOCH_POSITION, epoch)
         header = BatchHeader._make(HEADER.unpack_from(batch))
         size = len(batch)
         assert header.batch_length + LENGTH_END == size, "exactly one batch"
@@ -168,7 +166,7 @@ class Log:
         except OSError as error:
             raise self.home.fail(error) from error
         segment.note(size, last, header.max_timestamp, self.settings.index_interval_bytes)
-        self._end = last + 1
+        self.end = last + 1
         if header.producer_id >= 0:
             self._producers.update(header, self._clock.wall_ms())
         return base
@@ -179,12 +177,12 @@ class Log:
         `batches_view` is writable. Returns the base offset of the first.
         """
         self._check()
-        base = self._end
+        base = self.end
         headers: list[BatchHeader] = []
         position, offset = 0, base
         while position < len(batches_view):
-            _BASE_OFFSET.pack_into(batches_view, position, offset)
-            _LEADER_EPOCH.pack_into(batches_view, position + _EPOCH_POSITION, epoch)
+            BASE_OFFSET.pack_into(batches_view, position, offset)
+            LEADER_EPOCH.pack_into(batches_view, position + _EPOCH_POSITION, epoch)
             header = BatchHeader._make(HEADER.unpack_from(batches_view, position))
             headers.append(header)
             position += header.size
@@ -205,7 +203,7 @@ class Log:
         """
         self._check()
         headers: list[BatchHeader] = []
-        expected, epoch, size = self._end, self._epochs.latest, 0
+        expected, epoch, size = self.end, self._epochs.latest, 0
         try:
             for position, header in batches(records):
                 if not crc_matches(records, position):
@@ -262,7 +260,7 @@ class Log:
             segment.note(header.size, header.last_offset, header.max_timestamp, interval)
             if header.producer_id >= 0:
                 self._producers.update(header, now_ms)
-        self._end = last + 1
+        self.end = last + 1
 
     def check_producer(self, batch: memoryview) -> ProducerCheck:
         """Judge a client's batch against what its producer wrote before. Changes nothing."""
@@ -291,9 +289,10 @@ class Log:
         except OSError as error:
             raise self.home.fail(error) from error
         except CorruptFileError as error:  # in its first batch, which says how old it is
-            raise StorageError(self.home.path, str(error)) from error
+            raise StorageError(self.home.path, str(error), is_offline=False) from error
         if not self._segments.active.reaches(last):
-            # A hole as wide as an index can count lies before what a leader sent.
+            # The gap before the leader's batch is wider than an index can count. The active
+            # segment is empty: begin it at that batch.
             self._segments.move_active(first, self.settings)
         return self._segments.active
 
@@ -322,10 +321,10 @@ class Log:
         self._segments.active.seal()
         if self.in_order:
             self._segments.sync_active()
-        self._segments.begin(self._end, self.settings)
+        self._segments.begin(self.end, self.settings)
         bases = set(self._segments.bases)
         self._snapshots.forget(lambda offset: offset not in bases)  # those of clean shutdowns
-        self._snapshots.take(self._end, self._producers.snapshot())
+        self._snapshots.take(self.end, self._producers.snapshot())
         self._flusher.sealed()
 
     # --- reading ---
@@ -340,12 +339,12 @@ class Log:
         no batch where one should be.
         """
         self._check()
-        if offset < self._start or offset > self._end:
+        if offset < self.start or offset > self.end:
             return Slice(b"", offset, ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset >= upper_bound or offset == self._end or (max_bytes <= 0 and not minimum_one):
+        if offset >= upper_bound or offset == self.end or (max_bytes <= 0 and not minimum_one):
             return Slice(b"", offset)
         try:
-            return self._read(offset, max(max_bytes, 0), min(upper_bound, self._end), minimum_one)
+            return self._read(offset, max(max_bytes, 0), min(upper_bound, self.end), minimum_one)
         except OSError as error:
             raise self.home.fail(error) from error
         except CorruptFileError as error:
@@ -355,15 +354,11 @@ class Log:
     def _read(self, offset: int, max_bytes: int, upper_bound: int, minimum_one: bool) -> Slice:
         segments = self._segments
         index = segments.index_of(offset)
-        cursor = self._cursors.get(offset)
         while True:
             segment = segments.all[index]
-            if cursor is not None and cursor[0] is segment:
-                position = cursor[1]
-            else:
-                position, _ = segment.find(offset)
+            position = self._position(segment, offset)
             is_last = segment is segments.active
-            segment_end = self._end if is_last else segments.bases[index + 1]
+            segment_end = self.end if is_last else segments.bases[index + 1]
             stop, next_offset = segment.size, segment_end
             if upper_bound < segment_end:
                 stop, bound = segment.find(upper_bound)
@@ -399,22 +394,24 @@ class Log:
     def _bytes_between(self, offset: int, bound: int) -> int:
         segments = self._segments
         index = segments.index_of(offset)
-        cursor = self._cursors.get(offset)
-        if cursor is not None and cursor[0] is segments.all[index]:
-            position = cursor[1]
-        else:
-            position, _ = segments.all[index].find(offset)
-        total = -position
+        total = -self._position(segments.all[index], offset)
         while True:
             segment = segments.all[index]
             is_last = segment is segments.active
-            segment_end = self._end if is_last else segments.bases[index + 1]
+            segment_end = self.end if is_last else segments.bases[index + 1]
             if bound < segment_end:
                 return total + segment.find(bound)[0]
             total += segment.size
             if is_last or bound == segment_end:
                 return total
             index += 1
+
+    def _position(self, segment: Segment, offset: int) -> int:
+        """Return where in a segment the batch of `offset` begins, or the first one behind it."""
+        cursor = self._cursors.get(offset)
+        if cursor is not None and cursor[0] is segment:
+            return cursor[1]
+        return segment.find(offset)[0]
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         """Note that the batch of `offset` begins here: its reader comes back."""
@@ -425,21 +422,17 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> FoundRecord | None:
         """Return the first record whose timestamp is at least `timestamp`, or None."""
-        return self._search(lambda: find_timestamp(self._segments.all, self._start, timestamp))
+        return self._search(lambda: find_timestamp(self._segments.all, self.start, timestamp))
 
     def max_timestamp(self) -> FoundRecord | None:
         """Return the first record that carries the log's largest timestamp, or None."""
-        return self._search(lambda: find_max_timestamp(self._segments.all, self._start))
+        return self._search(lambda: find_max_timestamp(self._segments.all, self.start))
 
     def _search(self, search: Callable[[], ResultT]) -> ResultT:
-        """Look into a batch; what can't be read takes the directory offline."""
+        """Run a search. OSError takes the directory offline; damage raises StorageError as well."""
         self._check()
-        try:
+        with self.home.guarded():
             return search()
-        except OSError as error:
-            raise self.home.fail(error) from error
-        except CorruptFileError as error:
-            raise StorageError(self.home.path, str(error)) from error
 
     # --- epochs ---
 
@@ -452,11 +445,11 @@ class Log:
         """Enter a leader epoch at `end`: effective at once, durable before the recovery point."""
         self._check()
         assert epoch >= self._epochs.latest, "a leader's epoch never goes back"
-        self._epochs.assign(epoch, self._end)
+        self._epochs.assign(epoch, self.end)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         """Look an epoch up (rules: log.md#epoch-look-up)."""
-        return self._epochs.end_of(epoch, self._end)
+        return self._epochs.end_of(epoch, self.end)
 
     def epoch_at(self, offset: int) -> int:
         """Return the epoch in which `offset` was (or will be) written, -1 if unknown."""
@@ -471,37 +464,34 @@ class Log:
         Rules: log.md#cutting-the-end.
         """
         self._check()
-        if offset >= self._end:
+        if offset >= self.end:
             # An epoch may have begun here in which nothing was written.
             self._epochs.truncate_from_end(offset)
             return
         if offset < self._segments.bases[0]:
             self.reset_to(offset)
             return
-        try:
+        with self.home.guarded():
             self._truncate(offset)
-        except OSError as error:
-            raise self.home.fail(error) from error
-        except CorruptFileError as error:
-            raise StorageError(self.home.path, str(error)) from error
 
     def _truncate(self, offset: int) -> None:
         self._cursors.clear()
         offset = self._segments.truncate(offset, self.settings)
-        self._end = offset
-        kept = self._start, self.high_watermark
-        self._start = min(self._start, offset)
+        self.end = offset
+        kept = self.start, self.high_watermark
+        self.start = min(self.start, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._epochs.truncate_from_end(offset)
         self._snapshots.forget(lambda snapshot: snapshot > offset)
-        if not self._producers.truncate(offset):
-            self._replay_producers()
-        # That the file is shorter is not durable yet: what was cut off may come back.
+        # The shorter file is not durable yet: what was cut off may come back.
         unflushed = self._flusher.truncated(min(offset, self._segments.active.base))
-        if unflushed or kept != (self._start, self.high_watermark):
+        if unflushed or kept != (self.start, self.high_watermark):
             self.home.write_now()
         if self.in_order:
             self._segments.sync_active()
+        # Last, for it reads what stays, which may be damaged: the cut itself is done.
+        if not self._producers.truncate(offset):
+            self._replay_producers()
 
     def _replay_producers(self) -> None:
         replay_producers(
@@ -510,40 +500,38 @@ class Log:
             self._segments.all,
             self._snapshots.written(),
             self._producers,
-            self._end,
+            self.end,
         )
 
     def reset_to(self, offset: int) -> None:
         """Throw everything away; the log starts and ends at `offset`.
 
-        No crash brings any of it back: checkpoints first say no more than is true of the old files
-        and of the new one, then the files go, and that is durable before this returns.
+        No crash brings any of it back. First the checkpoints are lowered to what is true of both
+        the old files and the new one. Then the files go, and that is durable before this returns.
         """
         self._check()
         self._cursors.clear()
-        self._start = min(self._start, offset)
+        self.start = min(self.start, offset)
         self.high_watermark = min(self.high_watermark, offset)
-        # At the very offset there may be a snapshot of producers that are thrown away as well. One
-        # beyond the recovery point is not believed.
+        # A producer snapshot may exist at `offset` itself, and is thrown away as well. Recovery
+        # ignores snapshots beyond the recovery point, so that point goes below `offset`.
         self._flusher.truncated(max(offset - 1, 0))
         self.home.write_now()
         self._forget_epochs_file()
         self._segments.begin_anew(offset, self.settings)
-        self._start = self._end = self.high_watermark = offset
+        self.start = self.end = self.high_watermark = offset
         self._epochs.clear()
         self._producers.clear()
         self._snapshots.forget(lambda _: True)
         self._flusher.sealed()  # a job under way may put files back that are of no use any more
 
     def _forget_epochs_file(self) -> None:
-        """In a log without a record it would be believed."""
+        """Remove the epochs file: recovery would believe it in a log without records."""
         disk = self.home.runtime.disk
         path = f"{self.directory}/{epoch_files.FILE_NAME}"
-        try:
+        with self.home.guarded():
             if disk.exists(path):
                 disk.remove(path)
-        except OSError as error:
-            raise self.home.fail(error) from error
 
     def advance_start(self, offset: int) -> bool:
         """Raise the log start (to the high watermark at most). True if it moved.
@@ -552,35 +540,32 @@ class Log:
         go with the next look at what is kept.
         """
         offset = min(offset, self.high_watermark)
-        if offset <= self._start:
+        if offset <= self.start:
             return False
         self._check()
-        self._start = offset
+        self.start = offset
         self._epochs.truncate_from_start(offset)
         self.home.checkpoint(LOG_START)
         return True
 
     def keep_start(self) -> None:
-        """Make the log start durable before this returns, and whose log it is.
+        """Make the log start and the topic's id durable before this returns.
 
-        Without its topic's id a replica may be set aside after a power cut, and its start with it.
+        A replica without its topic's id may be set aside after a power cut, and its start is lost.
         """
         self.home.write_starts_now()
-        if self._is_new:
-            self._keep_identity()
+        self.keep_identity()
 
-    def _keep_identity(self) -> None:
+    def keep_identity(self) -> None:
+        """Make the topic's id durable before this returns, if this log is new."""
+        if not self._is_new:
+            return
         disk = self.home.runtime.disk
-        try:
-            file = disk.open(f"{self.directory}/{PARTITION_METADATA}")
-            try:
+        with self.home.guarded():
+            with closing(disk.open(f"{self.directory}/{PARTITION_METADATA}")) as file:
                 file.sync()
-            finally:
-                file.close()
             disk.sync_directory(self.directory)
             disk.sync_directory(self.home.path)
-        except OSError as error:
-            raise self.home.fail(error) from error
 
     # --- retention ---
 
@@ -592,38 +577,38 @@ class Log:
         self._check()
         count, size = 0, self.size
         try:
-            while why := why_due(
-                self._segments,
-                self.settings,
-                self.home.runtime.disk,
-                start=self._start,
-                end=self._end,
-                size=size,
-                upper_bound=upper_bound,
-                now_ms=now_ms,
-            ):
-                if len(self._segments.all) == 1:
-                    self._roll()
-                segment = self._segments.drop_first(self.settings)
-                logger.info(
-                    "%s-%d: offsets %d to %d (%d bytes) are deleted: %s",
-                    self.topic, self.partition, segment.base, self._segments.bases[0] - 1,
-                    segment.size, why,
-                )  # fmt: skip
-                count, size = count + 1, size - segment.size
-        except OSError as error:
-            raise self.home.fail(error) from error
-        except CorruptFileError as error:
-            raise StorageError(self.home.path, str(error)) from error
-        if count:
-            first = self._segments.bases[0]
-            if first > self._start:
-                self._start = first
-                self._epochs.truncate_from_start(first)
-            self.high_watermark = max(self.high_watermark, self._start)
-            self._cursors.clear()
-            self._snapshots.forget(lambda snapshot: snapshot < first)
+            with self.home.guarded():
+                while why := why_due(
+                    self._segments,
+                    self.settings,
+                    self.home.runtime.disk,
+                    Extent(self.start, self.end, size),
+                    upper_bound=upper_bound,
+                    now_ms=now_ms,
+                ):
+                    if len(self._segments.all) == 1:
+                        self._roll()
+                    segment = self._segments.drop_first(self.settings)
+                    logger.info(
+                        "%s-%d: offsets %d to %d (%d bytes) are deleted: %s",
+                        self.topic, self.partition, segment.base, self._segments.bases[0] - 1,
+                        segment.size, why,
+                    )  # fmt: skip
+                    count, size = count + 1, size - segment.size
+        finally:
+            # Also when a damaged segment has ended it: nothing may be looked for in what is gone.
+            if count:
+                self._begin_at(self._segments.bases[0])
         return count
+
+    def _begin_at(self, first: int) -> None:
+        """Take note that the oldest segment is now the one that begins here."""
+        if first > self.start:
+            self.start = first
+            self._epochs.truncate_from_start(first)
+        self.high_watermark = max(self.high_watermark, self.start)
+        self._cursors.clear()
+        self._snapshots.forget(lambda snapshot: snapshot < first)
 
     # --- flushing ---
 
@@ -645,14 +630,10 @@ class Log:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
         self._check()
         self._closed = True
-        try:
+        with self.home.guarded():
             self._segments.active.seal()
-        except OSError as error:
-            raise self.home.fail(error) from error
-        except CorruptFileError as error:
-            raise StorageError(self.home.path, str(error)) from error
-        if self._end > max(self._snapshots.latest, self._start):
-            self._snapshots.take(self._end, self._producers.snapshot())
+        if self.end > max(self._snapshots.latest, self.start):
+            self._snapshots.take(self.end, self._producers.snapshot())
         return self._flusher.whole()
 
     def abandon(self) -> None:
@@ -669,9 +650,9 @@ class Log:
     def _plan_flush(self, whole: bool) -> FlushPlan:
         """Capture what is not durable: of all segments (`whole`), or of the sealed ones."""
         segments = self._segments
-        up_to = self._end if whole else segments.active.base
+        up_to = self.end if whole else segments.active.base
         logs, indexes = segments.plan(
-            up_to, self._end, self._flusher.recovery_point, closed=self._closed
+            up_to, self.end, self._flusher.recovery_point, closed=self._closed
         )
         epochs = None
         if self._epochs.dirty:

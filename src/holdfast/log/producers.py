@@ -13,14 +13,12 @@ from struct import Struct as Layout
 from struct import error as StructError  # noqa: N812 - the library's name says too little
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from holdfast.log.errors import CorruptFileError
-from holdfast.wire.batch_header import BatchHeader
+from holdfast.wire.batch_header import SEQUENCE_MAX, BatchHeader
+from holdfast.wire.checksum import crc32c
 from holdfast.wire.errors import ErrorCode
 
 BATCHES_KEPT: Final = 5  # a client has at most as many in flight, so older ones are never retried
-_SEQUENCE_MAX: Final = 0x7FFFFFFF
 _NONE: Final = -1
 _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEAD: Final = Layout(">hIi")  # version, CRC of what follows it, count of entries
@@ -57,7 +55,7 @@ class WrittenBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MAX
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
 
 
 class Producer:
@@ -99,12 +97,12 @@ class Producers:
             return ACCEPTED if first == 0 else _OUT_OF_ORDER
         if not producer.batches:
             return ACCEPTED  # only a marker is known in this epoch
-        last = (first + last_delta) & _SEQUENCE_MAX
+        last = (first + last_delta) & SEQUENCE_MAX
         for batch in reversed(producer.batches):
             if batch.last_sequence == last and batch.first_sequence == first:
                 base = batch.last_offset - batch.offset_delta
                 return ProducerCheck(ErrorCode.NONE, base, batch.timestamp)
-        expected = (producer.batches[-1].last_sequence + 1) & _SEQUENCE_MAX
+        expected = (producer.batches[-1].last_sequence + 1) & SEQUENCE_MAX
         return ACCEPTED if first == expected else _OUT_OF_ORDER
 
     def update(self, header: BatchHeader, now_ms: int) -> None:

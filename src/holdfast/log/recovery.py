@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crc32c import crc32c
-
 from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
 from holdfast.log.epochs import EpochCache, parse_epochs
@@ -41,6 +39,7 @@ from holdfast.wire.batch_header import (
     MAGIC,
     BatchHeader,
 )
+from holdfast.wire.checksum import crc32c
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
@@ -359,7 +358,7 @@ def rebuild(
             problem = f"epoch {header.leader_epoch} after epoch {epoch}"
         if problem:
             return expected, epoch, problem
-        if not _crc_matches(files, segment.log_path, position, header, data, at):
+        if not _crc_is_right(files, segment.log_path, position, header, data, at):
             problem = f"the CRC of the batch at offset {header.base_offset} is wrong"
             return expected, epoch, problem
         expected, epoch = header.next_offset, header.leader_epoch
@@ -386,7 +385,7 @@ def _problem_of(header: BatchHeader, segment: Segment, expected: int, left: int)
     return ""
 
 
-def _crc_matches(
+def _crc_is_right(
     files: FileCache, path: str, position: int, header: BatchHeader, data: bytes, at: int
 ) -> bool:
     """Check a batch of which perhaps only the front is in `data`; the rest is read in steps."""

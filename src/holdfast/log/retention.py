@@ -9,34 +9,41 @@ Rules: log.md#retention.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from holdfast.config.topic import TopicSettings
 from holdfast.log.segments import Segments
 from holdfast.runtime.ports import Disk
+
+
+class Extent(NamedTuple):
+    """How much of a log there is: from one offset up to another, in so many bytes."""
+
+    start: int
+    end: int
+    size: int
 
 
 def why_due(
     segments: Segments,
     settings: TopicSettings,
     disk: Disk,
+    extent: Extent,
     *,
-    start: int,
-    end: int,
-    size: int,
     upper_bound: int,
     now_ms: int,
 ) -> str:
     """Say why the oldest segment may go now, in words for the log; "": it may not.
 
-    `start`, `end` and `size` (bytes) are the log's. Nothing that reaches beyond `upper_bound` may
-    go. OSError, CorruptFileError: from the segment.
+    Nothing that reaches beyond `upper_bound` may go. OSError, CorruptFileError: from the segment.
     """
     segment = segments.all[0]
     is_active = segment is segments.active
-    segment_end = end if is_active else segments.bases[1]
+    segment_end = extent.end if is_active else segments.bases[1]
     if segment_end > upper_bound or (is_active and not segment.size):
         return ""
-    if not is_active and segment_end <= start:
-        return f"the log starts at {start}"
+    if not is_active and segment_end <= extent.start:
+        return f"the log starts at {extent.start}"
     if "delete" not in settings.cleanup_policy:
         return ""
     if settings.retention_ms >= 0:
@@ -47,7 +54,7 @@ def why_due(
         age_ms = now_ms - newest
         if age_ms > settings.retention_ms:
             return f"{which}, {newest}, is {age_ms} ms ago, retention.ms={settings.retention_ms}"
-    left = size - segment.size
+    left = extent.size - segment.size
     if 0 <= settings.retention_bytes <= left:
         return f"without them the log has {left} bytes, retention.bytes={settings.retention_bytes}"
     return ""

@@ -7,7 +7,7 @@ of the disk is an OSError; CorruptFileError: there is no batch where one should 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.log.errors import CorruptFileError
 from holdfast.log.files import FileCache
@@ -37,6 +37,15 @@ def prefix_of(directory: str, base: int) -> str:
     return f"{directory}/{base:020d}"
 
 
+class Found(NamedTuple):
+    """A segment's files as they lie on the disk. Entries are None where an index isn't trusted."""
+
+    size: int = 0
+    created_ms: int = 0
+    offset_entries: int | None = None
+    time_entries: int | None = None
+
+
 class Segment:
     """`size` is the end of its last whole batch; nothing beyond is ever looked at."""
 
@@ -59,32 +68,29 @@ class Segment:
         files: FileCache,
         prefix: str,
         base: int,
+        found: Found = Found(),  # noqa: B008 - a value
         *,
-        size: int = 0,
-        offset_entries: int | None = None,
-        time_entries: int | None = None,
-        created_ms: int = 0,
         jitter_ms: int = 0,
     ) -> None:
         self._files = files
         self.prefix = prefix
         self.base = base
         self.log_path = prefix + LOG_SUFFIX
-        self.size = size
-        self.created_ms = created_ms
+        self.size = found.size
+        self.created_ms = found.created_ms
         self.jitter_ms = jitter_ms  # rolled so much sooner, to spread the rolls of many replicas
-        self.offsets = OffsetIndex(files, prefix + OFFSET_INDEX_SUFFIX, base, offset_entries)
-        self.times = TimeIndex(files, prefix + TIME_INDEX_SUFFIX, base, time_entries)
+        self.offsets = OffsetIndex(files, prefix + OFFSET_INDEX_SUFFIX, base, found.offset_entries)
+        self.times = TimeIndex(files, prefix + TIME_INDEX_SUFFIX, base, found.time_entries)
         self._first_timestamp: int | None = None  # of the first batch; None: not looked at yet
         # (largest timestamp, last offset of the first batch that has it); None: not looked at yet.
-        self._max_timestamp: tuple[int, int] | None = None if size else (NO_TIMESTAMP, base)
+        self._max_timestamp: tuple[int, int] | None = None if found.size else (NO_TIMESTAMP, base)
 
     @classmethod
     def create(
         cls, files: FileCache, prefix: str, base: int, *, now_ms: int, jitter_ms: int
     ) -> Segment:
         """Make an empty segment; what an earlier one of the same name left is emptied."""
-        segment = cls(files, prefix, base, created_ms=now_ms, jitter_ms=jitter_ms)
+        segment = cls(files, prefix, base, Found(created_ms=now_ms), jitter_ms=jitter_ms)
         file = files.get(segment.log_path, create=True)
         if file.size:
             file.truncate(0)
@@ -98,21 +104,15 @@ class Segment:
 
         CorruptFileError: an index is missing or can't be right; open again without.
         """
-        size = disk.size(prefix + LOG_SUFFIX)
-        created_ms = disk.modified_ms(prefix + LOG_SUFFIX)
-        if not indexes or not size:
-            return cls(files, prefix, base, size=size, created_ms=created_ms, jitter_ms=jitter_ms)
-        segment = cls(
-            files,
-            prefix,
-            base,
-            size=size,
+        found = Found(disk.size(prefix + LOG_SUFFIX), disk.modified_ms(prefix + LOG_SUFFIX))
+        if not indexes or not found.size:
+            return cls(files, prefix, base, found, jitter_ms=jitter_ms)
+        found = found._replace(
             offset_entries=_entries(disk, prefix + OFFSET_INDEX_SUFFIX, OffsetIndex.entry_size),
             time_entries=_entries(disk, prefix + TIME_INDEX_SUFFIX, TimeIndex.entry_size),
-            created_ms=created_ms,
-            jitter_ms=jitter_ms,
         )
-        segment.offsets.check(size)
+        segment = cls(files, prefix, base, found, jitter_ms=jitter_ms)
+        segment.offsets.check(found.size)
         segment.times.check()
         return segment
 
@@ -242,6 +242,18 @@ class Segment:
     def is_sealed(self) -> bool:
         """Whether the largest timestamp is in the index, as far as batches behind it can tell."""
         return self._scan_max_timestamp() == (self.times.last() or (NO_TIMESTAMP, self.base))
+
+    def cut_at(self, offset: int) -> tuple[int, int]:
+        """Return where the batch that holds `offset` begins: its position, and its own offset.
+
+        All that `truncate` there will read is read here, so that damage is met before anything is
+        cut. CorruptFileError: there is damage.
+        """
+        position, header = self.find(offset)
+        for start, _ in self.headers(self.offsets.floor_position(max(position - 1, 0))):
+            if start >= position:
+                break
+        return position, offset if header is None else min(offset, header.base_offset)
 
     def truncate(self, position: int, offset: int) -> None:
         """Cut the file at `position`, where the batch that holds `offset` began."""

@@ -73,16 +73,12 @@ class Segments:
 
     def sync_active(self) -> None:
         """Make the active segment's batches, and where they end, durable before this returns."""
-        try:
+        with self._home.guarded():
             sync_file(self._home.runtime.disk, self.active.log_path)
-        except OSError as error:
-            raise self._home.fail(error) from error
 
     def _sync_names(self) -> None:
-        try:
+        with self._home.guarded():
             self._home.runtime.disk.sync_directory(self._directory)
-        except OSError as error:
-            raise self._home.fail(error) from error
 
     def move_active(self, base: int, settings: TopicSettings) -> None:
         """Begin the active segment, which is empty, at another offset."""
@@ -101,10 +97,13 @@ class Segments:
     def truncate(self, offset: int, settings: TopicSettings) -> int:
         """Cut everything from `offset` on; return where the log ends now.
 
-        OSError, CorruptFileError: from the segment that had to be cut.
+        OSError: from the segment that had to be cut. CorruptFileError: it is damaged, and nothing
+        was cut.
         """
         keep = bisect_right(self.bases, offset)
         assert keep, "a cut below all segments is a new beginning"
+        # Before anything goes: a log that is cut in half would say that it has what it had.
+        position, offset = self.all[keep - 1].cut_at(offset)
         gone = self.all[keep:]
         del self.all[keep:]
         del self.bases[keep:]
@@ -113,9 +112,6 @@ class Segments:
         if gone:
             self._sync_names()  # or they would be back behind what is written here from now on
         self.active = self.all[-1]
-        position, header = self.active.find(offset)
-        if header is not None and header.base_offset < offset:
-            offset = header.base_offset
         self.active.truncate(position, offset)
         self.cut = True
         return offset
@@ -126,7 +122,7 @@ class Segments:
 
     def _create(self, base: int, settings: TopicSettings) -> Segment:
         runtime = self._home.runtime
-        try:
+        with self._home.guarded():
             segment = Segment.create(
                 self._home.files,
                 prefix_of(self._directory, base),
@@ -134,8 +130,6 @@ class Segments:
                 now_ms=runtime.clock.wall_ms(),
                 jitter_ms=jitter_of(runtime.random, settings),
             )
-        except OSError as error:
-            raise self._home.fail(error) from error
         self.names_dirty = True
         return segment
 
@@ -147,13 +141,11 @@ class Segments:
         disk = self._home.runtime.disk
         segment.forget_files()
         renamed = []
-        try:
+        with self._home.guarded():
             for path in segment.paths():
                 if disk.exists(path):
                     disk.rename(path, path + DELETED_SUFFIX)
                     renamed.append(path + DELETED_SUFFIX)
-        except OSError as error:
-            raise self._home.fail(error) from error
         # Were they back after a power cut, they would be taken for what goes on from here.
         self.names_dirty = True
         self._home.remove_later(renamed, settings.file_delete_delay_ms)

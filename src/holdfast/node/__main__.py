@@ -18,10 +18,10 @@ from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
 from holdfast.config.properties import parse_properties
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
-from holdfast.node.lifecycle import RegistrationError
-from holdfast.node.metadata_log import MetadataLogError
+from holdfast.node.broker.lifecycle import RegistrationError
+from holdfast.node.door.server import StartError
+from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.node.node import Node
-from holdfast.node.server import StartError
 from holdfast.runtime.real import real_runtime
 
 _VOTER_OPTIONS = {
@@ -212,8 +212,12 @@ def _format_directories(
     standalone: bool = False,
     initial_controllers: str = "",
 ) -> list[str]:
-    from holdfast.node.format import FormatError, format_directories
-    from holdfast.node.initial_voters import parse_initial_controllers
+    from holdfast.node.controller.storage_format import (
+        Beginning,
+        FormatError,
+        format_directories,
+    )
+    from holdfast.node.quorum.initial_voters import parse_initial_controllers
 
     runtime = real_runtime()
     voters = parse_initial_controllers(initial_controllers) if initial_controllers else None
@@ -223,10 +227,8 @@ def _format_directories(
             runtime.random,
             settings,
             cluster_id,
+            Beginning(features, standalone, voters),
             ignore_formatted=ignore_formatted,
-            features=features,
-            standalone=standalone,
-            initial_controllers=voters,
         )
     except FormatError as error:
         raise StartError(str(error)) from error
@@ -254,7 +256,7 @@ def main(arguments: list[str]) -> int:
     )
     try:
         if arguments[:1] == ["random-uuid"]:
-            from holdfast.node.format import random_cluster_id
+            from holdfast.node.controller.storage_format import random_cluster_id
 
             print(random_cluster_id(real_runtime().random))
         elif arguments[:1] == ["format"]:

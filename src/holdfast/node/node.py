@@ -13,17 +13,17 @@ from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
-from holdfast.node.api import CONTROLLER
-from holdfast.node.broker import NOT_REGISTERED, Broker
-from holdfast.node.context import AllowAll, Authorizer
-from holdfast.node.controller import Controller
-from holdfast.node.metadata_log import check_metadata_log
-from holdfast.node.server import Server, StartError
+from holdfast.node.broker.broker import Broker
+from holdfast.node.broker.registration import NOT_REGISTERED
+from holdfast.node.controller.controller import Controller
+from holdfast.node.door.api_table import ON_CONTROLLER
+from holdfast.node.door.dispatch import Dispatcher
+from holdfast.node.door.request_context import AllowAll, Authorizer
+from holdfast.node.door.server import Server, StartError
+from holdfast.node.metadata.metadata_damage import check_metadata_log
 from holdfast.runtime.ports import Runtime
 
 logger = logging.getLogger("holdfast.node")
-
-ROLE_BROKER, ROLE_CONTROLLER = "broker", "controller"
 
 
 class Node:
@@ -48,12 +48,8 @@ class Node:
         self.settings = settings
         self.directories = LogDirectories(
             runtime,
-            settings.log_dirs,
-            node_id=settings.node_id,
-            cluster_id=None,
-            intervals=settings,
-            settings_for=lambda _topic: TopicSettings.resolve(static=settings.properties),
-            metadata_path=settings.metadata_log_dir,
+            settings,
+            lambda _topic: TopicSettings.resolve(static=settings.properties),
             file_limit=file_limit,
             make_log=make_log,
         )
@@ -100,7 +96,7 @@ class Node:
         log can't be written any more.
         """
         roles = [role for role in (self.broker, self.controller) if role is not None]
-        failures = [role.failed for role in roles if role.failed is not None]
+        failures = [role.failed for role in roles]
         if self.broker is not None:
             await self._join(self.broker, failures)
         self.ready.set_result(None)
@@ -120,19 +116,12 @@ class Node:
 
     async def _start_controller(self) -> None:
         self.controller = Controller(
-            self.runtime,
-            self.settings,
-            self.directories,
-            cluster_id=self.directories.cluster_id,
-            authorizer=self._authorizer,
+            self.runtime, self.settings, self.directories, self._authorizer
         )
         server = Server(
             self.runtime,
             self.settings,
-            role=ROLE_CONTROLLER,
-            owner=self.controller,
-            apis=CONTROLLER,
-            authorizer=self._authorizer,
+            Dispatcher(self.controller, ON_CONTROLLER, self._authorizer),
         )
         self._controller_server = server
         await server.listen(self.settings.controller_listeners)
@@ -145,8 +134,8 @@ class Node:
         broker_epoch = self.directories.previous_broker_epoch
         if self.broker is not None:
             await self.broker.stop()
-            if self.broker.broker_epoch != NOT_REGISTERED:
-                broker_epoch = self.broker.broker_epoch
+            if self.broker.registration.epoch != NOT_REGISTERED:
+                broker_epoch = self.broker.registration.epoch
         if self.controller is not None:
             await self.controller.shut_down()
             self.controller.close()

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-LATEST = -1
-EARLIEST = -2
+from holdfast.wire.well_known import EARLIEST, LATEST
 
 
 class Partition(NamedTuple):

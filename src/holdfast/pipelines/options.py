@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from holdfast.pipelines.offsets import EARLIEST, LATEST, Offsets, OffsetsError, Partition, from_text
+from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, from_text
+from holdfast.wire.well_known import EARLIEST, LATEST
 
 KNOWN = (
     "subscribe",

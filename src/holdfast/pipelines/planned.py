@@ -94,8 +94,8 @@ def planned_ranges(
 ) -> tuple[Planned, ...]:
     """Return what lies between two entries, empty ranges too.
 
-    Batch 0 (`before` is None) and a partition's first appearance are empty: the source pins where a
-    query begins before it reads. A topic made anew appears for the first time, whatever its name.
+    Ranges of batch 0 (`before` is None) and of a new partition are empty: the source pins where a
+    query begins before it reads. A topic made anew counts as new even under the same name.
     """
     earlier = [None] * len(after) if before is None else list(before)
     if len(earlier) != len(after):
@@ -144,7 +144,7 @@ class Checkpoint:
         return Batch(
             number=number,
             checkpoint=found,
-            # The whole entry: watermark and time decide about a batch's rows, as offsets do.
+            # Hash the whole entry: watermark and time decide about a batch's rows too.
             plan=hashlib.sha256(text.encode()).hexdigest(),
             stateful=self._stateful,
             ranges=planned_ranges(before, after),

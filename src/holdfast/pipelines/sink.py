@@ -9,6 +9,8 @@ rows uncomputed: a stateful query's state is only kept when somebody has taken i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.engine import Connection, Engine
@@ -168,13 +170,10 @@ def _without_old_rows(frame: DataFrame, moves: Sequence[Due]) -> DataFrame:
             "a part of this batch is in the tables already, and without the column "
             f"{', '.join(missing)} its rows can't be told apart; keep topic, partition and offset"
         )
-    wanted = None
-    for move in moves:
-        here: Column = (
-            (frame["topic"] == move.reader.partition.topic)
-            & (frame["partition"] == move.reader.partition.number)
-            & (frame["offset"] >= move.begin)
-        )
-        wanted = here if wanted is None else wanted | here
-    assert wanted is not None
-    return frame.where(wanted)
+    wanted: Iterable[Column] = (
+        (frame["topic"] == move.reader.partition.topic)
+        & (frame["partition"] == move.reader.partition.number)
+        & (frame["offset"] >= move.begin)
+        for move in moves
+    )
+    return frame.where(reduce(or_, wanted))

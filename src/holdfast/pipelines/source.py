@@ -50,6 +50,7 @@ from holdfast.pipelines.offsets import (
 from holdfast.pipelines.options import OptionError, SourceOptions, parse
 from holdfast.pipelines.read_range import Access, data_loss_text, read_range
 from holdfast.pipelines.topic_ids import must_be
+from holdfast.wire.well_known import EARLIEST, LATEST
 
 SCHEMA = StructType(
     [
@@ -130,8 +131,8 @@ class _Planner:
             if spec.keys() != set(partitions):
                 odd = ", ".join(str(p) for p in sorted(spec.keys() ^ set(partitions)))
                 raise OptionError(f"{name}: name every partition to be read and no other: {odd}")
-        named = [p for p in partitions if spec[p] == moves.EARLIEST]
-        last = [p for p in partitions if spec[p] == moves.LATEST]
+        named = [p for p in partitions if spec[p] == EARLIEST]
+        last = [p for p in partitions if spec[p] == LATEST]
         return moves.resolve(
             spec,
             self.listing.earliest(named, all_of_them=True) if named else {},
@@ -295,7 +296,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._planner.resolved(moves.LATEST, "startingOffsets")
+        self._target = self._planner.resolved(LATEST, "startingOffsets")
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Tell Spark where the log ends, so that its progress shows how far behind it is.

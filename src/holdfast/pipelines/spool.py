@@ -50,10 +50,11 @@ class Spool:
         if self._first:
             yield self._first
             self._first = []
-        if self._file is not None:
-            self._file.seek(0)
+        if self._file is None:
+            assert not left, "rows were counted that were not kept"
+            return
+        self._file.seek(0)
         while left:
-            assert self._file is not None, "rows were counted that were not kept"
             chunk: Chunk = pickle.load(self._file)  # noqa: S301 - what we have written ourselves
             left -= len(chunk)
             yield chunk

@@ -7,37 +7,35 @@ open a connection again or try a request twice: who dialled knows whether that i
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
-from struct import Struct
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
+from holdfast import __version__
 from holdfast.runtime.ports import Buffer, Runtime
 from holdfast.wire.codec import decode
-from holdfast.wire.errors import ErrorCode, WireError
+from holdfast.wire.errors import WireError
 from holdfast.wire.frame import (
     API_VERSIONS,
     encode_request_buffers,
     is_flexible,
 )
+from holdfast.wire.frame_buffer import FrameBuffer
 from holdfast.wire.messages import api_name, response_class
-from holdfast.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from holdfast.wire.primitives import skip_tagged_fields
 from holdfast.wire.schema import Request
+from holdfast.wire.session import InFlight, Negotiation, UnsupportedVersionError
+
+T = TypeVar("T")
 
 TIMEOUT_MS = 30_000
 IN_FLIGHT_MAX = 1_000
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 SOFTWARE_NAME = "holdfast-node"
-SOFTWARE_VERSION = "0.1.0"
 
-_BUFFER_BYTES = 64 * 1024
-_BUFFER_KEPT_BYTES = 16 * 1024 * 1024  # a larger one is given back after its frame
 _GIVEN_BYTES_MIN = 32 * 1024  # an answer from here on gets the buffer instead of a copy
-_CORRELATION_MASK = 0x7FFFFFFF
-_LENGTH = Struct(">i")
-_REQUEST_HEAD = Struct(">ihhih")
+_ID_SIZE = 4  # of the correlation id that an answer begins with
 
 
 class ConnectionLostError(ConnectionError):
@@ -56,28 +54,22 @@ class UnsupportedApiError(ConnectionLostError):
     """The peer doesn't know this API, or no version of ours: nothing was sent."""
 
 
+@dataclass(slots=True, eq=False)
 class _Pending:
-    """One request in flight. `answered` gets correlation-checked frames, `failed` the reason."""
+    """One request in flight: who reads its frame, and who waits for what is read."""
 
-    __slots__ = ("answered", "correlation_id", "deadline", "failed", "gives", "key", "version")
+    key: int
+    version: int
+    correlation_id: int
+    read: Callable[[memoryview | bytes, int], Any]
+    future: asyncio.Future[Any]
+    deadline: float = 0.0
 
-    def __init__(
-        self,
-        key: int,
-        version: int,
-        correlation_id: int,
-        deadline: float,
-        answered: Callable[[memoryview | bytes, int], None],
-        failed: Callable[[ConnectionLostError], None],
-        gives: bool,
-    ) -> None:
-        self.key = key
-        self.version = version
-        self.correlation_id = correlation_id
-        self.deadline = deadline
-        self.answered = answered
-        self.failed = failed
-        self.gives = gives  # the frame's memory becomes the answer's own
+    def fail(self, error: ConnectionLostError) -> None:
+        """Tell the reason; who has lost interest must not be reported as careless."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -89,17 +81,12 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self.closed = self._loop.create_future()  # done, never with an error, once it has ended
         self._client_id = client_id
-        self._client_name = client_id.encode()
         self._timeout_s = timeout_ms / 1000
-        self._frame_bytes_max = frame_bytes_max
         self._transport: asyncio.Transport | None = None
-        self._ranges: dict[int, tuple[int, int]] = {}
-        self._pending: deque[_Pending] = deque()
-        self._next_correlation_id = 0
+        self._negotiation = Negotiation(SOFTWARE_NAME, __version__)
+        self._pending: InFlight[_Pending] = InFlight()
+        self._frames = FrameBuffer(frame_bytes_max)
         self._timer: asyncio.TimerHandle | None = None
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
-        self._filled = 0
 
     # What callers use.
 
@@ -118,11 +105,10 @@ class Connection(asyncio.BufferedProtocol):
 
         UnsupportedApiError: the peer doesn't know this API, or no version of ours.
         """
-        low, high = self._ranges.get(message.KEY, (0, -1))
-        version = min(high, message.MAX_VERSION)
-        if version < max(low, message.MIN_VERSION):
-            raise UnsupportedApiError(f"{self.name}: {api_name(message.KEY)}: no common version")
-        return version
+        try:
+            return self._negotiation.version_of(message)
+        except UnsupportedVersionError as error:
+            raise UnsupportedApiError(f"{self.name}: {error}") from error
 
     def send(
         self, message: Request, *, version: int | None = None, timeout_ms: int | None = None
@@ -132,67 +118,19 @@ class Connection(asyncio.BufferedProtocol):
         ConnectionLostError or one of its kinds, in the future. What the response holds is its
         own for good. EncodeError is raised at once: the version can't carry the message.
         """
-        future: asyncio.Future[Any] = self._loop.create_future()
-
-        def failed(error: ConnectionLostError) -> None:
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # who has lost interest must not be reported as careless
-
-        refusal = self._refusal()
-        if refusal is None and version is None:
+        if version is None:
             try:
                 version = self.version_of(message)
             except UnsupportedApiError as error:
-                refusal = error
-        if refusal is not None:
-            failed(refusal)
-            return future
-        assert version is not None
-        asked = version
-
-        def answered(frame: memoryview | bytes, offset: int) -> None:
-            response = decode(response_class(message.KEY), asked, frame, offset)
-            if not future.done():
-                future.set_result(response)
-
-        correlation_id = self._take_correlation_id()
-        frame = encode_request_buffers(message, asked, correlation_id, self._client_id)
-        self._write(frame)
-        self._expect(message.KEY, asked, correlation_id, timeout_ms, answered, failed, gives=True)
-        return future
-
-    def send_raw(
-        self,
-        key: int,
-        version: int,
-        body: Sequence[Buffer],
-        answered: Callable[[memoryview], None],
-        failed: Callable[[ConnectionLostError], None],
-        *,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Send an encoded body; exactly one of the two callbacks is called, later.
-
-        `answered` gets the body of the response, behind its header. The view is into the
-        receive buffer and is released when the callback returns: copy what has to live longer.
-        """
-        refusal = self._refusal()
-        if refusal is not None:
-            self._loop.call_soon(failed, refusal)
-            return
-
-        def received(frame: memoryview | bytes, offset: int) -> None:
-            with memoryview(frame)[offset:] as view:
-                answered(view)
-
-        correlation_id = self._take_correlation_id()
-        tags = b"\0" if is_flexible(key, version) else b""
-        name = self._client_name
-        size = _REQUEST_HEAD.size - 4 + len(name) + len(tags) + sum(map(len, body))
-        head = _REQUEST_HEAD.pack(size, key, version, correlation_id, len(name))
-        self._write([head + name + tags, *body])
-        self._expect(key, version, correlation_id, timeout_ms, received, failed, gives=False)
+                return self._failed(error)
+        response = response_class(message.KEY)
+        spoken = version
+        return self._ask(
+            message,
+            version,
+            lambda frame, offset: decode(response, spoken, frame, offset),
+            timeout_ms,
+        )
 
     def close(self) -> None:
         """End the connection. What is in flight fails at once with ConnectionLostError."""
@@ -200,18 +138,13 @@ class Connection(asyncio.BufferedProtocol):
 
     async def negotiate(self) -> None:
         """Ask for the peer's versions; `dial` does this before it returns the connection."""
-        request = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
-        )
-        response = await self._ask_versions(request, request.MAX_VERSION)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = await self._ask_versions(request, 0)
-        if response.error_code != ErrorCode.NONE:
-            self.close()
-            raise ConnectionLostError(f"{self.name} refuses ApiVersions: {response.error_code}")
-        self._ranges = {
-            api.api_key: (api.min_version, api.max_version) for api in response.api_keys
-        }
+        negotiation = self._negotiation
+        while not await self._ask(
+            negotiation.hello,
+            negotiation.version,
+            lambda frame, _: negotiation.read(frame),
+        ):
+            pass  # the second time it is the oldest version
 
     # The transport's calls.
 
@@ -223,76 +156,65 @@ class Connection(asyncio.BufferedProtocol):
         self._end(ConnectionLostError(f"the connection to {self.name} ended: {reason}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        return self._view[self._filled :]
+        return self._frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._filled += nbytes
-        position = 0
-        given = False
-        while self._filled - position >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer, position)
-            if not _LENGTH.size <= length <= self._frame_bytes_max:
-                self._break(f"a frame of {length} bytes")
-                return
-            begin, end = position + _LENGTH.size, position + _LENGTH.size + length
-            if end > self._filled:
-                if length + _LENGTH.size > len(self._buffer):
-                    self._replace_buffer(position, length + _LENGTH.size)
+        frames = self._frames
+        frames.received(nbytes)
+        try:
+            while (frame := frames.cut()) is not None:
+                self._take_frame(frame)
+                if self._transport is None:
                     return
-                break
-            try:
-                given |= self._take_frame(begin, end)
-            except WireError as error:
-                self._break(str(error))
-            if self._transport is None:
-                return
-            position = end
-        if given or (position == self._filled and len(self._buffer) > _BUFFER_KEPT_BYTES):
-            self._replace_buffer(position, max(_BUFFER_BYTES, self._needed(position)))
-        elif position:
-            rest = self._filled - position
-            self._buffer[:rest] = self._buffer[position : self._filled]
-            self._filled = rest
+        except WireError as error:
+            self._break(str(error))
 
     # Inside.
 
-    def _take_frame(self, begin: int, end: int) -> bool:
-        """Hand one frame to who waits for it. True if the buffer now belongs to the answer."""
-        if not self._pending:
-            raise WireError("an answer to no request")
-        pending = self._pending.popleft()
-        (correlation_id,) = _LENGTH.unpack_from(self._buffer, begin)
-        if correlation_id != pending.correlation_id:
-            self._pending.appendleft(pending)  # it has to hear of the end too
-            raise WireError(f"an answer to {correlation_id} instead of {pending.correlation_id}")
-        gives = pending.gives and end - begin >= _GIVEN_BYTES_MIN
-        view = self._view[begin:end]
-        frame = bytes(view) if pending.gives and not gives else view
-        offset = _LENGTH.size
+    def _take_frame(self, view: memoryview) -> None:
+        """Hand one frame to who waits for it, a large one with its memory."""
+        pending = self._pending.match(view)
+        self._pending.popleft()
+        given = len(view) >= _GIVEN_BYTES_MIN
+        frame = view if given else bytes(view)
+        offset = _ID_SIZE
         try:
             if pending.key != API_VERSIONS and is_flexible(pending.key, pending.version):
                 offset = skip_tagged_fields(frame, offset)
-            pending.answered(frame, offset)
+            response = pending.read(frame, offset)
         except WireError:
-            self._pending.appendleft(pending)
+            self._pending.appendleft(pending)  # it has to hear of the end too
             raise
-        if not gives:
+        if not pending.future.done():
+            pending.future.set_result(response)
+        if given:
+            self._frames.give()
+        else:
             view.release()
-        return gives
 
-    def _needed(self, position: int) -> int:
-        """Bytes of the frame that begins at `position`, as far as that is known."""
-        if self._filled - position < _LENGTH.size:
-            return 0
-        (length,) = _LENGTH.unpack_from(self._buffer, position)
-        return _LENGTH.size + int(length)
+    def _ask(
+        self,
+        message: Request,
+        version: int,
+        read: Callable[[memoryview | bytes, int], T],
+        timeout_ms: int | None = None,
+    ) -> asyncio.Future[T]:
+        """Send a request; the future gets what `read` makes of its frame, or why there is none."""
+        refusal = self._refusal()
+        if refusal is not None:
+            return self._failed(refusal)
+        future: asyncio.Future[T] = self._loop.create_future()
+        correlation_id = self._pending.take_id()
+        self._write(encode_request_buffers(message, version, correlation_id, self._client_id))
+        self._expect(_Pending(message.KEY, version, correlation_id, read, future), timeout_ms)
+        return future
 
-    def _replace_buffer(self, position: int, size: int) -> None:
-        """Go on in a new buffer; the old one is an answer's now, or too small, or too large."""
-        rest = self._filled - position
-        buffer = bytearray(max(size, rest))
-        buffer[:rest] = self._view[position : self._filled]
-        self._buffer, self._view, self._filled = buffer, memoryview(buffer), rest
+    def _failed(self, error: ConnectionLostError) -> asyncio.Future[Any]:
+        """Return a future that holds the reason; nobody has to look."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.set_exception(error)
+        future.exception()
+        return future
 
     def _refusal(self) -> ConnectionLostError | None:
         if self._transport is None:
@@ -303,11 +225,6 @@ class Connection(asyncio.BufferedProtocol):
             return ConnectionBusyError(f"{self.name} takes nothing: too much is unsent")
         return None
 
-    def _take_correlation_id(self) -> int:
-        taken = self._next_correlation_id
-        self._next_correlation_id = (taken + 1) & _CORRELATION_MASK
-        return taken
-
     def _write(self, buffers: Sequence[Buffer]) -> None:
         assert self._transport is not None, "a connection that has ended sends nothing"
         if len(buffers) == 1:
@@ -315,22 +232,10 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(buffers)
 
-    def _expect(
-        self,
-        key: int,
-        version: int,
-        correlation_id: int,
-        timeout_ms: int | None,
-        answered: Callable[[memoryview | bytes, int], None],
-        failed: Callable[[ConnectionLostError], None],
-        *,
-        gives: bool,
-    ) -> None:
+    def _expect(self, pending: _Pending, timeout_ms: int | None) -> None:
         timeout_s = self._timeout_s if timeout_ms is None else timeout_ms / 1000
-        deadline = self._loop.time() + timeout_s
-        self._pending.append(
-            _Pending(key, version, correlation_id, deadline, answered, failed, gives)
-        )
+        deadline = pending.deadline = self._loop.time() + timeout_s
+        self._pending.append(pending)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._check_deadlines)
         elif deadline < self._timer.when():
@@ -350,32 +255,6 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._timer = self._loop.call_at(first.deadline, self._check_deadlines)
 
-    def _ask_versions(
-        self, request: ApiVersionsRequest, version: int
-    ) -> asyncio.Future[ApiVersionsResponse]:
-        future: asyncio.Future[ApiVersionsResponse] = self._loop.create_future()
-
-        def answered(frame: memoryview | bytes, offset: int) -> None:
-            # A refusal of our version comes in version 0, whatever was asked (KIP-511).
-            code = int.from_bytes(frame[offset : offset + 2], "big", signed=True)
-            spoken = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
-            response = decode(ApiVersionsResponse, spoken, frame, offset)
-            if not future.done():
-                future.set_result(response)
-
-        def failed(error: ConnectionLostError) -> None:
-            if not future.done():
-                future.set_exception(error)
-
-        refusal = self._refusal()
-        if refusal is not None:
-            future.set_exception(refusal)
-            return future
-        correlation_id = self._take_correlation_id()
-        self._write(encode_request_buffers(request, version, correlation_id, self._client_id))
-        self._expect(API_VERSIONS, version, correlation_id, None, answered, failed, gives=True)
-        return future
-
     def _break(self, why: str) -> None:
         self._end(ConnectionLostError(f"{self.name} doesn't speak the protocol: {why}"))
 
@@ -388,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
             self._timer = None
         while self._pending:
-            self._pending.popleft().failed(error)
+            self._pending.popleft().fail(error)
         if not self.closed.done():
             self.closed.set_result(None)
 

@@ -163,5 +163,5 @@ class Runtime:
     disk: Disk
     worker: Worker
     # True: take the rare branch of that name now. Only a simulation ever says so; each name
-    # stands once in the code and in `testing.provoke.POINTS`.
+    # stands once in the code and in `testing.ground.provoke.POINTS`.
     provoke: Callable[[str], bool] = never

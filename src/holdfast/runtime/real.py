@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from typing import Any
 
 from holdfast.runtime.ports import (
@@ -26,12 +27,13 @@ from holdfast.runtime.ports import (
     T,
     WorkerFullError,
 )
+from holdfast.runtime.tasks import outcome_of, settle
+from holdfast.wire.uuids import new_uuid
 
 _ACCEPT_BACKLOG = 1024
 _WORKER_THREADS = 2
 _WORKER_QUEUE_MAX = 100_000  # a flush of every replica of a big node, several times over
 _FILE_MODE = 0o644
-_DASH = 62  # what '-' stands for in URL-safe base64
 
 # macOS has no fdatasync; Linux's skips the time stamps and so one write of the journal.
 _synchronize: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -49,12 +51,7 @@ class RealRandom:
     """The kernel's randomness: no two nodes may ever draw the same UUID."""
 
     def uuid(self) -> bytes:
-        while True:
-            raw = bytearray(os.urandom(16))
-            raw[6] = raw[6] & 0x0F | 0x40
-            raw[8] = raw[8] & 0x3F | 0x80
-            if raw[0] >> 2 != _DASH:
-                return bytes(raw)
+        return new_uuid(os.urandom)
 
     def below(self, bound: int) -> int:
         assert 0 < bound <= 1 << 64, "the bias of the remainder is below 2^-64 only up to here"
@@ -64,11 +61,7 @@ class RealRandom:
 class _RealListener:
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
-        self._port: int = server.sockets[0].getsockname()[1]
-
-    @property
-    def port(self) -> int:
-        return self._port
+        self.port: int = server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
         self._server.close()
@@ -214,14 +207,8 @@ class RealDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def read(self, path: str) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            parts = []
-            while part := os.read(descriptor, max(65536, os.fstat(descriptor).st_size + 1)):
-                parts.append(part)
-        finally:
-            os.close(descriptor)
-        return b"".join(parts)
+        with FileIO(path) as file:
+            return file.readall()
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
@@ -348,25 +335,11 @@ class RealWorker:
 
     @staticmethod
     def _perform(job: _Job) -> None:
-        result = None
-        failure: BaseException | None = None
+        outcome = outcome_of(job.run)
         try:
-            result = job.run()
-        except BaseException as error:  # noqa: BLE001 - it belongs to who awaits the future
-            failure = error
-        try:
-            job.loop.call_soon_threadsafe(_finish, job.future, result, failure)
+            job.loop.call_soon_threadsafe(settle, job.future, *outcome)
         except RuntimeError:
             assert job.loop.is_closed(), "only a closed loop refuses an answer"
-
-
-def _finish(future: asyncio.Future[Any], result: object, failure: BaseException | None) -> None:
-    if future.cancelled():
-        return
-    if failure is None:
-        future.set_result(result)
-    else:
-        future.set_exception(failure)
 
 
 def real_runtime(*, worker_threads: int = _WORKER_THREADS) -> Runtime:

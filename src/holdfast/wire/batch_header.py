@@ -33,12 +33,11 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40
 
-_SEQUENCE_MAX: Final = 0x7FFFFFFF
+SEQUENCE_MAX: Final = 0x7FFFFFFF
 _PRODUCE_VERSION_OF_ZSTD: Final = 7
-_BASE_OFFSET: Final = Layout(">q")
-_LEADER_EPOCH: Final = Layout(">i")
+BASE_OFFSET: Final = Layout(">q")
+LEADER_EPOCH: Final = Layout(">i")
 _CRC: Final = Layout(">I")
 _ATTRIBUTES: Final = Layout(">h")
 _MAX_TIMESTAMP: Final = Layout(">q")
@@ -90,7 +89,7 @@ class BatchHeader(NamedTuple):
         """Sequence number of the last record, wrapped at 31 bits; -1 without a sequence."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) & _SEQUENCE_MAX
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
     @property
     def codec(self) -> int:
@@ -108,10 +107,6 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
-
-    @property
-    def has_delete_horizon(self) -> bool:
-        return bool(self.attributes & DELETE_HORIZON)
 
 
 def read_header(view: Buffer, offset: int = 0) -> BatchHeader:
@@ -142,7 +137,10 @@ def batches(view: Buffer, offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_matches(view: Buffer, offset: int = 0) -> bool:
-    """True if the CRC-32C of the batch at `offset` is right. The whole batch must be in `view`."""
+    """Return whether the CRC-32C of the batch at `offset` is right; all of it must be in `view`.
+
+    Rules: batches.md#where-the-crc-is-checked.
+    """
     _base, length = _OFFSET_AND_LENGTH.unpack_from(view, offset)
     end = offset + LENGTH_END + length
     if length < BATCH_LENGTH_MIN or end > len(view):
@@ -155,7 +153,7 @@ def validate_producer_batch(
     view: Buffer | None,
     *,
     message_bytes_max: int,
-    segment_bytes: int = _SEQUENCE_MAX,
+    segment_bytes: int = SEQUENCE_MAX,
     produce_version: int = 12,
 ) -> ErrorCode:
     """Check what a client wants appended, without looking at a record.
@@ -197,8 +195,8 @@ def validate_producer_batch(
 
 def assign(view: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write the batch's offset and leader epoch in place. Both lie outside its CRC on purpose."""
-    _BASE_OFFSET.pack_into(view, 0, base_offset)
-    _LEADER_EPOCH.pack_into(view, 12, leader_epoch)
+    BASE_OFFSET.pack_into(view, 0, base_offset)
+    LEADER_EPOCH.pack_into(view, 12, leader_epoch)
 
 
 def assign_log_append_time(view: bytearray | memoryview, now_ms: int) -> None:

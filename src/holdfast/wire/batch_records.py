@@ -32,6 +32,7 @@ from holdfast.wire.batch_header import (
 from holdfast.wire.checksum import crc32c
 from holdfast.wire.compression import INFLATED_SIZE_MAX, compress, decompress
 from holdfast.wire.errors import WireError
+from holdfast.wire.primitives import LOW, MORE
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
@@ -39,8 +40,6 @@ Header: TypeAlias = tuple[str, bytes | None]
 _CONTROL_KEY: Final = Layout(">hh")
 _MARKER: Final = Layout(">hi")
 _RECORD_SIZE_MIN: Final = 7
-_LOW: Final = 0x7F
-_MORE: Final = 0x80
 _VARLONG_SHIFT_MAX: Final = 63
 
 
@@ -143,38 +142,20 @@ def read_control_type(key: bytes | None) -> int:
     return int(kind)
 
 
-def transaction_marker(
-    *,
-    commit: bool,
-    coordinator_epoch: int,
-    producer_id: int,
-    producer_epoch: int,
-    timestamp: int,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-) -> bytearray:
-    """Return the batch that ends a transaction in one partition."""
+def transaction_marker(*, commit: bool, coordinator_epoch: int, timestamp: int) -> Record:
+    """Return the record that ends a transaction; its batch is transactional, and control."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
-    record = Record(control_key(kind), _MARKER.pack(0, coordinator_epoch), timestamp)
-    return build_batch(
-        [record],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
+    return Record(control_key(kind), _MARKER.pack(0, coordinator_epoch), timestamp)
 
 
 def _varint(value: int) -> bytes:
     """Return a signed varint of up to 64 bits, zigzag."""
     value = (value << 1) ^ (value >> 63)
-    if value < _MORE:
+    if value < MORE:
         return bytes((value,))
     out = bytearray()
-    while value >= _MORE:
-        out.append(value & _LOW | _MORE)
+    while value >= MORE:
+        out.append(value & LOW | MORE)
         value >>= 7
     out.append(value)
     return bytes(out)
@@ -257,15 +238,15 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     """Return a signed varint of up to 64 bits. IndexError: truncated."""
     byte = body[at]
     at += 1
-    if byte < _MORE:
+    if byte < MORE:
         return (byte >> 1) ^ -(byte & 1), at
-    value = byte & _LOW
+    value = byte & LOW
     shift = 7
     while True:
         byte = body[at]
         at += 1
-        value |= (byte & _LOW) << shift
-        if byte < _MORE:
+        value |= (byte & LOW) << shift
+        if byte < MORE:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
         if shift > _VARLONG_SHIFT_MAX:

@@ -6,7 +6,8 @@ our own declarations become code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import Struct as Layout
 from typing import Any, Final
 
@@ -18,8 +19,6 @@ FIXED: Final[dict[str, tuple[str, int]]] = {
     "int32": ("i", 4),
     "int64": ("q", 8),
     "uint16": ("H", 2),
-    "uint32": ("I", 4),
-    "float64": ("d", 8),
     "bool": ("?", 1),
     "uuid": ("16s", 16),
 }
@@ -40,6 +39,17 @@ class Source:
 
     def line(self, text: str) -> None:
         self.lines.append(_INDENT * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str = "") -> Iterator[None]:
+        """Write what follows under a line such as `else:`; without one, where it stands."""
+        if not head:
+            yield
+            return
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
 
     def name(self, prefix: str) -> str:
         """Return a variable's name not used before."""

@@ -7,6 +7,7 @@ before anything is allocated, and nothing is read behind the end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from struct import unpack_from
 from typing import Any
 
@@ -134,17 +135,18 @@ class _Reader:
         """Read a string, bytes or record batches."""
         source = self.source
         size, null = self.prefix("h" if kind == "string" else "i", where, nullable)
-        if nullable:
-            source.line(f"if {null}: {target} = None")
-            source.line("else:")
-            source.depth += 1
         one = " - 1" if self.flexible else ""
         text = f"{where} is longer than what remains"
-        source.line(f"e = p + {size}{one}")
-        source.line(f"if e > end: raise WireError({text!r})")
-        source.line(f"{target} = {self.slice_of(kind)}; p = e")
+        with self.unless_null(nullable, null, target):
+            source.line(f"e = p + {size}{one}")
+            source.line(f"if e > end: raise WireError({text!r})")
+            source.line(f"{target} = {self.slice_of(kind)}; p = e")
+
+    def unless_null(self, nullable: bool, null: str, target: str) -> AbstractContextManager[None]:
+        """Write what follows for a value that is not null, and None for one that is."""
         if nullable:
-            source.depth -= 1
+            self.source.line(f"if {null}: {target} = None")
+        return self.source.block("else:" if nullable else "")
 
     def slice_of(self, kind: str) -> str:
         if kind == "string":
@@ -155,22 +157,17 @@ class _Reader:
         source = self.source
         nullable = field.is_nullable(self.version)
         size, null = self.prefix("i", where, nullable)
-        if nullable:
-            source.line(f"if {null}: {target} = None")
-            source.line("else:")
-            source.depth += 1
-        if self.flexible:
-            source.line(f"{size} -= 1")
-        width = element_size_min(field, self.version, self.flexible)
-        text = f"{where} has more elements than bytes remain for"
-        source.line(f"if {size} * {width} > end - p: raise WireError({text!r})")
-        kind = element_kind(field)
-        if kind in FIXED:
-            self.fixed_elements(kind, target, size)
-        else:
-            self.elements(field, kind, target, size, where)
-        if nullable:
-            source.depth -= 1
+        with self.unless_null(nullable, null, target):
+            if self.flexible:
+                source.line(f"{size} -= 1")
+            width = element_size_min(field, self.version, self.flexible)
+            text = f"{where} has more elements than bytes remain for"
+            source.line(f"if {size} * {width} > end - p: raise WireError({text!r})")
+            kind = element_kind(field)
+            if kind in FIXED:
+                self.fixed_elements(kind, target, size)
+            else:
+                self.elements(field, kind, target, size, where)
 
     def fixed_elements(self, kind: str, target: str, size: str) -> None:
         code, width = FIXED[kind]
@@ -188,35 +185,28 @@ class _Reader:
         source = self.source
         values, add, element = source.name("l"), source.name("a"), source.name("o")
         source.line(f"{values} = []; {add} = {values}.append")
-        source.line(f"for _ in range({size}):")
-        source.depth += 1
-        if kind == "struct":
-            self.struct(struct_class(field), element)
-            self.flush()
-        else:
-            self.data(kind, element, where, nullable=False)
-        source.line(f"{add}({element})")
-        source.depth -= 1
+        with source.block(f"for _ in range({size}):"):
+            if kind == "struct":
+                self.struct(struct_class(field), element)
+                self.flush()
+            else:
+                self.data(kind, element, where, nullable=False)
+            source.line(f"{add}({element})")
         source.line(f"{target} = {values}")
 
     def nested(self, field: Field, target: str) -> None:
         source = self.source
         variable = source.name("o")
-        if not field.is_nullable(self.version):
+        nullable, null = field.is_nullable(self.version), ""
+        if nullable:
+            present = source.name("n")
+            self.run.append(("b", present, 1))
+            self.flush()
+            null = f"{present} < 0"
+        with self.unless_null(nullable, null, target):
             self.struct(struct_class(field), variable)
             self.flush()
             source.line(f"{target} = {variable}")
-            return
-        present = source.name("n")
-        self.run.append(("b", present, 1))
-        self.flush()
-        source.line(f"if {present} < 0: {target} = None")
-        source.line("else:")
-        source.depth += 1
-        self.struct(struct_class(field), variable)
-        self.flush()
-        source.line(f"{target} = {variable}")
-        source.depth -= 1
 
     def tags(self, cls: type[Struct], tagged: list[Field], variable: str) -> None:
         """Read the block of tagged fields. Tags not known here are skipped (KIP-482)."""
@@ -228,24 +218,19 @@ class _Reader:
             source.line(f"if {count}: p = skip(d, p - 1)")
             return
         tag, stop = source.name("g"), source.name("q")
-        source.line(f"if {count}:")
-        source.depth += 1
-        source.line(f"if {count} > 127: {count}, p = more(d, p, {count})")
-        source.line(f"for _ in range({count}):")
-        source.depth += 1
-        source.line(f"{tag}, p = uvarint(d, p)")
-        source.line(f"{stop}, p = uvarint(d, p); {stop} += p")
         text = f"{cls.__name__}: a tagged field is longer than what remains"
-        source.line(f"if {stop} > end: raise WireError({text!r})")
-        word = "if"
-        for field in tagged:
-            source.line(f"{word} {tag} == {field.tag}:")
-            source.depth += 1
-            self.field(cls, field, f"{variable}.{field.name}")
-            self.flush()
-            source.depth -= 1
-            word = "elif"
-        source.line(f"else: p = {stop}")
-        text = f"{cls.__name__}: a tagged field's size is wrong"
-        source.line(f"if p != {stop}: raise WireError({text!r})")
-        source.depth -= 2
+        wrong = f"{cls.__name__}: a tagged field's size is wrong"
+        with source.block(f"if {count}:"):
+            source.line(f"if {count} > 127: {count}, p = more(d, p, {count})")
+            with source.block(f"for _ in range({count}):"):
+                source.line(f"{tag}, p = uvarint(d, p)")
+                source.line(f"{stop}, p = uvarint(d, p); {stop} += p")
+                source.line(f"if {stop} > end: raise WireError({text!r})")
+                word = "if"
+                for field in tagged:
+                    with source.block(f"{word} {tag} == {field.tag}:"):
+                        self.field(cls, field, f"{variable}.{field.name}")
+                        self.flush()
+                    word = "elif"
+                source.line(f"else: p = {stop}")
+                source.line(f"if p != {stop}: raise WireError({wrong!r})")

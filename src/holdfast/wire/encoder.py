@@ -151,11 +151,9 @@ class _Writer:
         source = self.source
         short = self.packed([*self.run, ("B", size)])
         source.line(f"if {size} < 128: {self.add}({short})")
-        source.line("else:")
-        source.depth += 1
-        self.flush()
-        source.line(f"{self.add}(uvarint({size}))")
-        source.depth -= 1
+        with source.block("else:"):
+            self.flush()
+            source.line(f"{self.add}(uvarint({size}))")
 
     def array(self, cls: type[Struct], field: Field, variable: str) -> None:
         source = self.source
@@ -176,18 +174,16 @@ class _Writer:
             )
             return
         element = source.name("o")
-        source.line(f"for {element} in {variable}:")
-        source.depth += 1
-        if kind == "struct":
-            self.struct(struct_class(field), element)
-        elif kind == "uuid":
-            self.uuid(element)
-        else:
-            text = f"{cls.__name__}.{field.name} holds a null"
-            source.line(f"if {element} is None: raise EncodeError({text!r})")
-            self.data(kind, element, nullable=False)
-        self.flush()
-        source.depth -= 1
+        with source.block(f"for {element} in {variable}:"):
+            if kind == "struct":
+                self.struct(struct_class(field), element)
+            elif kind == "uuid":
+                self.uuid(element)
+            else:
+                text = f"{cls.__name__}.{field.name} holds a null"
+                source.line(f"if {element} is None: raise EncodeError({text!r})")
+                self.data(kind, element, nullable=False)
+            self.flush()
 
     def nested(self, field: Field, value: str) -> None:
         source = self.source
@@ -198,12 +194,10 @@ class _Writer:
             return
         self.flush()
         source.line(f"if {variable} is None: {self.add}(b'\\xff')")
-        source.line("else:")
-        source.depth += 1
-        self.run.append(("B", "1"))
-        self.struct(struct_class(field), variable)
-        self.flush()
-        source.depth -= 1
+        with source.block("else:"):
+            self.run.append(("B", "1"))
+            self.struct(struct_class(field), variable)
+            self.flush()
 
     def tags(self, cls: type[Struct], tagged: list[Field], variable: str) -> None:
         """Write the block of tagged fields; only what is not a default goes into it."""
@@ -218,23 +212,24 @@ class _Writer:
             conditions.append((field, value, self.differs(field, value)))
         whole = " or ".join(condition for _, _, condition in conditions)
         source.line(f"if not ({whole}): {self.add}({self.packed([*self.run, ('B', '0')])})")
-        source.line("else:")
-        source.depth += 1
-        self.flush()
+        with source.block("else:"):
+            self.flush()
+            self.tagged(cls, conditions)
+
+    def tagged(self, cls: type[Struct], conditions: list[tuple[Field, str, str]]) -> None:
+        """Write the number of tagged fields that have a value, and those."""
+        source = self.source
         outer, count, parts = self.add, source.name("n"), source.name("t")
         source.line(f"{count} = 0; {parts} = []")
         for field, value, condition in sorted(conditions, key=lambda item: item[0].tag or 0):
             inner = source.name("t")
             self.add = source.name("a")
-            source.line(f"if {condition}:")
-            source.depth += 1
-            source.line(f"{inner} = []; {self.add} = {inner}.append; {count} += 1")
-            self.field(cls, field, value)
-            self.flush()
-            source.line(f"{inner} = b''.join({inner})")
-            head = f"uvarint({field.tag}), uvarint(len({inner}))"
-            source.line(f"{parts} += ({head}, {inner})")
-            source.depth -= 1
+            with source.block(f"if {condition}:"):
+                source.line(f"{inner} = []; {self.add} = {inner}.append; {count} += 1")
+                self.field(cls, field, value)
+                self.flush()
+                source.line(f"{inner} = b''.join({inner})")
+                head = f"uvarint({field.tag}), uvarint(len({inner}))"
+                source.line(f"{parts} += ({head}, {inner})")
         self.add = outer
         source.line(f"{outer}(uvarint({count})); {outer}(b''.join({parts}))")
-        source.depth -= 1

@@ -1,6 +1,6 @@
 """Frames and headers: what stands around a message on a connection.
 
-Owns the header versions. Must never buffer more than one frame's worth of a peer's bytes.
+Owns the header versions.
 
 Rules: connections.md#frames, connections.md#headers.
 """
@@ -30,6 +30,8 @@ FRAME_SIZE_MAX: Final = 104_857_600
 """`socket.request.max.bytes` of Kafka."""
 
 API_VERSIONS: Final = 18
+LENGTH_SIZE: Final = 4  # of the number before each frame
+CORRELATION_MASK: Final = 0x7FFFFFFF  # correlation ids begin anew behind it
 _HEAD: Final = Layout(">hhih")
 _LENGTH: Final = Layout(">i")
 _RESPONSE_HEAD: Final = Layout(">ii")
@@ -110,19 +112,14 @@ def encode_request(
     return b"".join(encode_request_buffers(message, version, correlation_id, client_id))
 
 
-def encode_response(
-    correlation_id: int, message: Response, version: int, key: int | None = None
-) -> Buffers:
+def encode_response(correlation_id: int, message: Response, version: int) -> Buffers:
     """Return a whole frame as buffers, its length prefix included; records are not copied.
 
-    `key` is the message's own unless given. ApiVersions always answers with header version 0.
+    ApiVersions always answers with header version 0.
     """
-    if key is None:
-        key = message.KEY
-    assert key == message.KEY, "a response of another API"
     body = encode_buffers(message, version)
     size = sum(map(len, body)) + 4
-    if version >= message.FLEXIBLE and key != API_VERSIONS:
+    if version >= message.FLEXIBLE and message.KEY != API_VERSIONS:
         head = _RESPONSE_HEAD_FLEXIBLE.pack(size + 1, correlation_id, 0)
     else:
         head = _RESPONSE_HEAD.pack(size, correlation_id)
@@ -142,40 +139,3 @@ def decode_response(key: int, version: int, view: Buffer) -> tuple[int, Response
     if version >= cls.FLEXIBLE and key != API_VERSIONS:
         offset = skip_tagged_fields(view, offset)
     return correlation_id, decode(cls, version, view, offset)
-
-
-class FrameReader:
-    """Cuts a stream into frames. Holds one incomplete frame at most.
-
-    A frame is handed out as its own immutable bytes, so slices of it live as long as wanted.
-    """
-
-    __slots__ = ("_buffer", "_size_max")
-
-    def __init__(self, size_max: int = FRAME_SIZE_MAX) -> None:
-        self._buffer = bytearray()
-        self._size_max = size_max
-
-    def feed(self, data: Buffer) -> list[bytes]:
-        """Return the frames completed by `data`. WireError: a length that may not be."""
-        buffer = self._buffer
-        buffer += data
-        frames: list[bytes] = []
-        offset = 0
-        while len(buffer) - offset >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(buffer, offset)
-            if not 0 <= size <= self._size_max:
-                raise WireError(f"a frame of {size} bytes; at most {self._size_max} are taken")
-            end = offset + _LENGTH.size + size
-            if end > len(buffer):
-                break
-            frames.append(bytes(memoryview(buffer)[offset + _LENGTH.size : end]))
-            offset = end
-        if offset:
-            del buffer[:offset]
-        return frames
-
-    @property
-    def pending(self) -> int:
-        """Bytes of the incomplete frame."""
-        return len(self._buffer)

@@ -12,21 +12,21 @@ from holdfast.wire.errors import WireError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 UVARINT_SIZE_MAX: Final = 5
-_LOW: Final = 0x7F
-_MORE: Final = 0x80
+LOW: Final = 0x7F
+MORE: Final = 0x80
 _UINT32_MAX: Final = 0xFFFFFFFF
-SMALL: Final[tuple[bytes, ...]] = tuple(bytes((value,)) for value in range(_MORE))
+SMALL: Final[tuple[bytes, ...]] = tuple(bytes((value,)) for value in range(MORE))
 """The one-byte varints."""
 
 
 def uvarint(value: int) -> bytes:
     """Return an unsigned varint of at most 32 bits."""
-    if value < _MORE:
+    if value < MORE:
         return SMALL[value]
     assert value <= _UINT32_MAX, "an unsigned varint has 32 bits"
     out = bytearray()
-    while value >= _MORE:
-        out.append(value & _LOW | _MORE)
+    while value >= MORE:
+        out.append(value & LOW | MORE)
         value >>= 7
     out.append(value)
     return bytes(out)
@@ -37,14 +37,14 @@ def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
     if offset >= len(data):
         raise WireError("truncated in a length")
     first = data[offset]
-    if first < _MORE:
+    if first < MORE:
         return first, offset + 1
     return read_uvarint_rest(data, offset + 1, first)
 
 
 def read_uvarint_rest(data: Buffer, offset: int, first: int) -> tuple[int, int]:
     """Go on with a varint whose first byte said that there is more."""
-    value = first & _LOW
+    value = first & LOW
     shift = 7
     size = len(data)
     while shift < 7 * UVARINT_SIZE_MAX:
@@ -52,8 +52,8 @@ def read_uvarint_rest(data: Buffer, offset: int, first: int) -> tuple[int, int]:
             raise WireError("truncated in a length")
         byte = data[offset]
         offset += 1
-        value |= (byte & _LOW) << shift
-        if byte < _MORE:
+        value |= (byte & LOW) << shift
+        if byte < MORE:
             if value > _UINT32_MAX:
                 raise WireError("a varint of more than 32 bits")
             return value, offset

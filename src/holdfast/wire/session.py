@@ -1,7 +1,8 @@
 """A client's side of one connection, without the connection: bytes in, answers out.
 
-Owns negotiation (ApiVersions, its fall-back), correlation and order. Must never touch a socket
-or a clock: the driver writes what `take_output` gives, feeds what it read, and times out.
+Owns negotiation (ApiVersions, its fall-back), correlation and order, for every client here: the
+blocking driver drives a `ClientSession`, the nodes' own client takes its parts. Must never touch a
+socket or a clock: the driver writes what `take_output` gives, feeds what it read, and times out.
 
     session = ClientSession("my-client")
     write(session.take_output())            # the ApiVersions request
@@ -15,27 +16,121 @@ or a clock: the driver writes what `take_output` gives, feeds what it read, and 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple, TypeAlias
+from struct import Struct as Layout
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from holdfast import __version__
+from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.frame import (
+    CORRELATION_MASK,
     FRAME_SIZE_MAX,
-    FrameReader,
     decode_response,
     encode_request_buffers,
 )
+from holdfast.wire.frame_buffer import Buffer, FrameBuffer
 from holdfast.wire.messages import api_name
 from holdfast.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from holdfast.wire.schema import Request, Response
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 Buffers: TypeAlias = list[bytes | memoryview]
 
-_CORRELATION_MASK: Final = 0x7FFFFFFF
+_ID: Final = Layout(">i")
+_ID_SIZE: Final = 4
 
 
 class UnsupportedVersionError(Exception):
     """The peer and we have no version of an API in common."""
+
+
+class Negotiation:
+    """Which versions a peer and we have in common, by its answer to ApiVersions.
+
+    Send `hello` in `version`; hand each answer to `read`, and send again while it says so.
+    """
+
+    def __init__(self, software_name: str, software_version: str) -> None:
+        self.hello: Final = ApiVersionsRequest(
+            client_software_name=software_name, client_software_version=software_version
+        )
+        self.version = ApiVersionsRequest.MAX_VERSION
+        self.answer: ApiVersionsResponse | None = None
+        self._ranges: dict[int, tuple[int, int]] = {}
+
+    def read(self, frame: Buffer) -> bool:
+        """Read an answer; False: ask once more, in the oldest version. WireError: it is none.
+
+        A refusal of our version comes in version 0, whatever was asked (KIP-511).
+        """
+        code = int.from_bytes(frame[_ID_SIZE : _ID_SIZE + 2], "big", signed=True)
+        refused = code == ErrorCode.UNSUPPORTED_VERSION
+        answer = decode(ApiVersionsResponse, 0 if refused else self.version, frame, _ID_SIZE)
+        if refused and self.version > 0:
+            self.version = 0
+            return False
+        if answer.error_code != ErrorCode.NONE:
+            raise WireError(f"the peer refuses ApiVersions with error {answer.error_code}")
+        self.answer = answer
+        self._ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        return True
+
+    def version_of(self, cls: type[Request] | Request, version_max: int | None = None) -> int:
+        """Return the newest version of an API that both sides have.
+
+        `version_max` bounds it further. UnsupportedVersionError: there is none.
+        """
+        theirs = self._ranges.get(cls.KEY)
+        if theirs is None:
+            raise UnsupportedVersionError(f"{api_name(cls.KEY)}: the peer does not serve it")
+        version = min(theirs[1], cls.MAX_VERSION)
+        if version_max is not None:
+            version = min(version, version_max)
+        if version < max(theirs[0], cls.MIN_VERSION):
+            limit = "" if version_max is None else f", at most {version_max} is wanted"
+            raise UnsupportedVersionError(
+                f"{api_name(cls.KEY)}: we have {cls.MIN_VERSION} to {cls.MAX_VERSION},"
+                f" the peer {theirs[0]} to {theirs[1]}{limit}"
+            )
+        return version
+
+
+class Numbered(Protocol):
+    """A request in flight."""
+
+    @property
+    def correlation_id(self) -> int: ...
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+class InFlight(deque[N], Generic[N]):
+    """Requests without an answer yet, oldest first, and the numbers that they are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_id = 0
+
+    def take_id(self) -> int:
+        """Return the number of the next request."""
+        taken = self._next_id
+        self._next_id = (taken + 1) & CORRELATION_MASK
+        return taken
+
+    def match(self, frame: Buffer) -> N:
+        """Return the request that a frame answers; it is in flight until it is popped.
+
+        WireError: it is not the oldest one, and the connection must be closed.
+        """
+        if not self:
+            raise WireError("an answer to no request")
+        (correlation_id,) = _ID.unpack_from(frame)
+        expected = self[0]
+        if correlation_id != expected.correlation_id:
+            raise WireError(
+                f"an answer to {correlation_id} where {expected.correlation_id} was expected"
+            )
+        return expected
 
 
 class Reply(NamedTuple):
@@ -60,21 +155,25 @@ class ClientSession:
         client_id: str,
         *,
         software_name: str = "holdfast",
-        software_version: str = "0.1.0",
+        software_version: str = __version__,
         frame_size_max: int = FRAME_SIZE_MAX,
     ) -> None:
         self.client_id = client_id
-        self.ready = False
-        self.api_versions: ApiVersionsResponse | None = None
-        self._ranges: dict[int, tuple[int, int]] = {}
-        self._reader = FrameReader(frame_size_max)
-        self._expected: deque[_Expected] = deque()
+        self._negotiation = Negotiation(software_name, software_version)
+        self._frames = FrameBuffer(frame_size_max)
+        self._expected: InFlight[_Expected] = InFlight()
         self._output: Buffers = []
-        self._next_correlation_id = 0
-        self._hello = ApiVersionsRequest(
-            client_software_name=software_name, client_software_version=software_version
-        )
-        self._say_hello(ApiVersionsRequest.MAX_VERSION)
+        self._say_hello()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the peer has said what it speaks."""
+        return self.api_versions is not None
+
+    @property
+    def api_versions(self) -> ApiVersionsResponse | None:
+        """What the peer has answered to ApiVersions."""
+        return self._negotiation.answer
 
     @property
     def in_flight(self) -> int:
@@ -82,24 +181,9 @@ class ClientSession:
         return len(self._expected)
 
     def version_of(self, cls: type[Request], version_max: int | None = None) -> int:
-        """Return the newest version of an API that both sides have.
-
-        `version_max` bounds it further. UnsupportedVersionError: there is none.
-        """
+        """Return the newest version of an API that both sides have (see `Negotiation`)."""
         assert self.ready, "nothing is negotiated yet"
-        theirs = self._ranges.get(cls.KEY)
-        if theirs is None:
-            raise UnsupportedVersionError(f"{api_name(cls.KEY)}: the peer does not serve it")
-        version = min(theirs[1], cls.MAX_VERSION)
-        if version_max is not None:
-            version = min(version, version_max)
-        if version < max(theirs[0], cls.MIN_VERSION):
-            limit = "" if version_max is None else f", at most {version_max} is wanted"
-            raise UnsupportedVersionError(
-                f"{api_name(cls.KEY)}: we have {cls.MIN_VERSION} to {cls.MAX_VERSION},"
-                f" the peer {theirs[0]} to {theirs[1]}{limit}"
-            )
-        return version
+        return self._negotiation.version_of(cls, version_max)
 
     def send(self, request: Request, version: int | None = None, *, answered: bool = True) -> int:
         """Queue a request and return its correlation id. `answered=False`: Produce with acks=0.
@@ -108,9 +192,8 @@ class ClientSession:
         """
         if version is None:
             version = self.version_of(type(request))
-        correlation_id = self._next_correlation_id
+        correlation_id = self._expected.take_id()
         self._output += encode_request_buffers(request, version, correlation_id, self.client_id)
-        self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK
         if answered:
             self._expected.append(_Expected(correlation_id, request.KEY, version))
         return correlation_id
@@ -126,43 +209,15 @@ class ClientSession:
         WireError: the peer does not speak the protocol; the connection must be closed.
         """
         replies: list[Reply] = []
-        for frame in self._reader.feed(data):
-            if not self._expected:
-                raise WireError("an answer to no request")
-            expected = self._expected.popleft()
-            if not self.ready:
-                self._negotiate(expected, frame)
-                continue
-            correlation_id, response = decode_response(expected.key, expected.version, frame)
-            _check_correlation(expected, correlation_id)
-            replies.append(Reply(correlation_id, expected.version, response))
+        for frame in self._frames.feed(data):
+            expected = self._expected.match(frame)
+            if self.ready:
+                _, response = decode_response(expected.key, expected.version, frame)
+                replies.append(Reply(expected.correlation_id, expected.version, response))
+            elif not self._negotiation.read(frame):
+                self._say_hello()
+            self._expected.popleft()
         return replies
 
-    def _say_hello(self, version: int) -> None:
-        self.send(self._hello, version)
-
-    def _negotiate(self, expected: _Expected, frame: bytes) -> None:
-        """Read an ApiVersions answer. One that refuses our version has a version 0 body."""
-        version = expected.version
-        if int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-        correlation_id, response = decode_response(expected.key, version, frame)
-        _check_correlation(expected, correlation_id)
-        assert isinstance(response, ApiVersionsResponse)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and expected.version > 0:
-            self._say_hello(0)
-            return
-        if response.error_code != ErrorCode.NONE:
-            raise WireError(f"the peer refuses ApiVersions with error {response.error_code}")
-        self.api_versions = response
-        self._ranges = {
-            api.api_key: (api.min_version, api.max_version) for api in response.api_keys
-        }
-        self.ready = True
-
-
-def _check_correlation(expected: _Expected, correlation_id: int) -> None:
-    if correlation_id != expected.correlation_id:
-        raise WireError(
-            f"an answer to {correlation_id} where {expected.correlation_id} was expected"
-        )
+    def _say_hello(self) -> None:
+        self.send(self._negotiation.hello, self._negotiation.version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from collections.abc import Callable
 from typing import Final
 
 NULL_UUID: Final = bytes(16)
@@ -14,6 +15,17 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 
 _SIZE: Final = 16
 _TEXT_SIZE: Final = 22
+_DASH: Final = 62  # what '-' stands for in URL-safe base64
+
+
+def new_uuid(random_bytes: Callable[[int], bytes]) -> bytes:
+    """Return a version 4 UUID whose text does not begin with a dash, as an option would."""
+    while True:
+        raw = bytearray(random_bytes(_SIZE))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if raw[0] >> 2 != _DASH:
+            return bytes(raw)
 
 
 def uuid_text(uuid: bytes) -> str:

@@ -66,7 +66,7 @@ class Digests:
         return iter(self._numbers)
 
 
-class Places:
+class SeenPlaces:
     """A set of partitions and offsets: a bit for each offset that a log of ours may have."""
 
     def __init__(self, partitions: int) -> None:

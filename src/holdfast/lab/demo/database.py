@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import sqlalchemy as sql
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.lab.parameters import LabError
 
 PASSWORD = "PGPASSWORD"  # noqa: S105 - the name of libpq's variable
 CLIENTS = frozenset({"psycopg", "psycopg2"})  # those that know it
+
+
+@contextmanager
+def connected(database: str) -> Iterator[Connection]:
+    """Connect once, and keep nothing of it."""
+    engine = sql.create_engine(database)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
 
 def parted(database: str) -> tuple[str, str | None]:

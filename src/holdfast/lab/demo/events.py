@@ -11,7 +11,7 @@ import random
 import zlib
 from dataclasses import dataclass
 
-from holdfast.clients.verifiable_producer import Record
+from holdfast.clients.workload.verifiable_producer import Record
 
 PROCESS = "producer"
 AMOUNT_MAX = 50_000  # hundredths
@@ -86,5 +86,5 @@ def partition_of(key: str, partitions: int) -> int:
 
 
 def _compact(fields: dict[str, str | int]) -> bytes:
-    """Return JSON as `clients.payload` finds ids in it: without blanks, the id first."""
+    """Return JSON as `clients.workload.payload` finds ids in it: without blanks, the id first."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.lab.demo.database import PASSWORD
-from holdfast.lab.demo.plan import DemoPlan, Places
+from holdfast.lab.demo.demo_plan import DemoPlan, Places
 from holdfast.lab.parameters import LabError
-from holdfast.lab.workload import READ_BYTES, Process
+from holdfast.lab.workload_processes import Lines, Process
 
 MODULES = {"payments": "holdfast.pipelines.ledger", "lines": "holdfast.pipelines.lines"}
 
@@ -23,22 +23,15 @@ class Words:
     """What one driver has told, as of the last `poll`; each event has its moment, `at_ms`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._position = 0
-        self._rest = b""
+        self._lines = Lines(path)
         self.last: dict[str, dict[str, Any]] = {}  # of each kind
         self.commits: list[tuple[float, int]] = []  # (monotonic ms, rows)
         self.rows = 0
 
     def poll(self) -> Words:
         """Take in what was told since; returns itself."""
-        with self._path.open("rb") as file:
-            file.seek(self._position)
-            while data := file.read(READ_BYTES):
-                self._position += len(data)
-                *lines, self._rest = (self._rest + data).split(b"\n")
-                for line in lines:
-                    self._take(line)
+        for line in self._lines.new():
+            self._take(line)
         return self
 
     def _take(self, line: bytes) -> None:

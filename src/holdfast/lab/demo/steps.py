@@ -19,18 +19,18 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.judge.history import Acknowledged
-from holdfast.lab.closing import conclude, settled_ends
 from holdfast.lab.demo import user_file
-from holdfast.lab.demo.check import DemoVerdict, check_demo
-from holdfast.lab.demo.database import parted, without_password
-from holdfast.lab.demo.plan import DemoPlan, Places
-from holdfast.lab.demo.report import DRIVER_KILLED, report_demo
+from holdfast.lab.demo.database import connected, parted, without_password
+from holdfast.lab.demo.demo_check import DemoVerdict, check_demo
+from holdfast.lab.demo.demo_plan import DemoPlan, Places
+from holdfast.lab.demo.demo_report import DRIVER_KILLED, report_demo
+from holdfast.lab.demo.result_table import table_at
 from holdfast.lab.demo.spark import SparkDriver
-from holdfast.lab.demo.table import table_at
 from holdfast.lab.parameters import LabError
 from holdfast.lab.prove import PROBLEMS
 from holdfast.lab.run import Run
-from holdfast.lab.workload import Worker
+from holdfast.lab.steps.closing import conclude, settled_ends
+from holdfast.lab.workload_processes import Worker
 
 STEP_S = 60.0
 SPARK_S = 240.0  # for Spark to start, and for a batch; beside others it may starve
@@ -38,7 +38,7 @@ STANDSTILL_S = 60.0  # a table that takes in nothing for so long will not catch 
 LOOK_S = 0.1
 # Until the crash events come at a part of the rate, so that they still flow when Spark is there.
 TRICKLE = 0.25
-SOURCE = "holdfast.lab.demo.source"
+SOURCE = "holdfast.lab.demo.event_source"
 DELIVERY_MS = 60_000
 
 
@@ -266,9 +266,8 @@ class Scene:
         now = self._now
         now.acknowledged = self.acknowledged
         now.rows = self.rows
-        if self.run.observer is not None:
-            seen = sorted(self.run.view.partitions.items())
-            now.leaders = {number: state.leader for number, state in seen}
+        seen = sorted(self.run.view.partitions.items())
+        now.leaders = {number: state.leader for number, state in seen}
         self._progress.standing(now)
 
     @property
@@ -449,10 +448,8 @@ class Scene:
             + ("" if at == ends else f", and nothing new for {STANDSTILL_S:.0f} s"),
             kept=at == ends,
         )
-        if kept:
-            self.step(f"the table has caught up: {self.rows:,} rows")
-        else:
-            self.step(f"the table does not catch up: {self.rows:,} rows")
+        word = "has caught up" if kept else "does not catch up"
+        self.step(f"the table {word}: {self.rows:,} rows")
 
     def conclude(self) -> None:
         """Stop Spark, read the whole log back, and keep what its replicas hold."""
@@ -494,9 +491,8 @@ def send_bound_s(plan: DemoPlan) -> float:
 def refuse_used(database: str, shown: str) -> None:
     """A database of the user's own must be empty of our tables: sums would be mixed up."""
     try:
-        engine = sql.create_engine(database)
-        used = sql.inspect(engine).has_table("holdfast_query")
-        engine.dispose()
+        with connected(database) as connection:
+            used = sql.inspect(connection).has_table("holdfast_query")
     except (SQLAlchemyError, ImportError) as error:
         reason = getattr(error, "orig", None) or error  # the driver's own words, no more
         raise LabError(f"--database {shown}: {str(reason).splitlines()[0]}") from error

@@ -52,7 +52,6 @@ class Summary:
 
     well_formed: int = 0
     malformed: int = 0
-    blank: int = 0
     sha256: str = ""
 
 

@@ -32,7 +32,6 @@ from holdfast.lab.report.values import Lag
 PEAKS_SAID_MAX = 6
 PEAK_LANES = 2
 THROUGHPUT_HEIGHT, LATENCY_HEIGHT, LAG_HEIGHT = 230, 200, 190
-LAG_PLACES_MAX = 500
 
 REFUSED = Rate(name="refused or not sent", of=lambda point: point.refused)
 UNKNOWN = Rate(name="unknown outcome", of=lambda point: point.unknown)
@@ -213,7 +212,6 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
     """How far a table is behind: steps, whose highest is always inside the axis."""
     if not lag.points:
         return None
-    points = thinned(lag.points, LAG_PLACES_MAX)
     at_ms, greatest = max(lag.points, key=lambda point: point[1])
     at, last = scene.frame.said(at_ms), lag.points[-1][1]
     highest_text = f"Highest: {greatest:,} events, at {at}; at the end {last:,}."
@@ -229,7 +227,7 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
         drawing.value_axis(scale, ticks(0, top_value, 4))
         places: list[tuple[float, float] | None] = []
         before = None
-        for moment_ms, value in points:
+        for moment_ms, value in lag.points:
             x, y = drawing.x(moment_ms), scale(value)
             places += [(x, before), (x, y)] if before is not None else [(x, y)]
             before = y
@@ -252,7 +250,7 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
         data={
             "unit": " events behind",
             "names": [""],
-            "rows": [[round(at - scene.frame.begin_ms), value] for at, value in points],
+            "rows": [[round(at - scene.frame.begin_ms), value] for at, value in lag.points],
         },
     )
 
@@ -270,16 +268,3 @@ def _mark_labels(
         lane = lanes.place(label.begin, label.end)
         placed.append((x(at_ms), label, lane or 0, words if lane is not None else ""))
     return lanes.count, placed
-
-
-def thinned(points: Sequence[tuple[float, int]], most: int) -> list[tuple[float, int]]:
-    """At most about so many of them, the highest and the last of each group kept."""
-    size = -(-len(points) // max(1, most // 2))
-    if size <= 1:
-        return list(points)
-    kept: list[tuple[float, int]] = []
-    for begin in range(0, len(points), size):
-        group = points[begin : begin + size]
-        top = max(group, key=lambda point: point[1])
-        kept += [top] if top is group[-1] else [top, group[-1]]
-    return kept

@@ -105,9 +105,7 @@ def cluster_state(scene: Scene) -> Figure | None:
                 y += ROW
             y = _draw_partition(drawing, scene, partition, "" if long_names else name, y)
             y += BLOCK_GAP
-        for fault in timeline.faults:
-            at = drawing.x(fault.at_ms)
-            drawing.line(at, TOP - 8, at, y, f"mark mark-{direction(fault)}")
+        scene.faults(drawing, TOP - 8, y)
         drawing.time_axis(y)
         return drawing
 

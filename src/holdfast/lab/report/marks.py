@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -79,13 +80,11 @@ def marks_of(judgement: Judgement, total_ms: float, forbidden: Iterable[str]) ->
 
 def not_marked(judgement: Judgement) -> dict[Anomaly, int]:
     """How many of each anomaly are counted, and have no evidence that could be marked."""
-    told: dict[Anomaly, int] = {}
-    for finding in judgement.findings:
-        told[finding.anomaly] = told.get(finding.anomaly, 0) + 1
+    told = Counter(finding.anomaly for finding in judgement.findings)
     return {
         anomaly: more
         for anomaly in Anomaly
-        if (more := judgement.count(anomaly) - told.get(anomaly, 0)) > 0
+        if (more := judgement.count(anomaly) - told[anomaly]) > 0
     }
 
 

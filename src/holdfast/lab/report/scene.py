@@ -48,11 +48,15 @@ class Scene:
                 f"a partition without leader for {duration(end - begin)}",
             )
 
-    def lines(self, drawing: Drawing, top: float, bottom: float) -> None:
-        """Draw every fault and every anomaly through a chart; anomalies have a cross on top."""
+    def faults(self, drawing: Drawing, top: float, bottom: float) -> None:
+        """Draw every fault through a chart."""
         for fault in self.timeline.faults:
             at = drawing.x(fault.at_ms)
             drawing.line(at, top, at, bottom, f"mark mark-{direction(fault)}")
+
+    def lines(self, drawing: Drawing, top: float, bottom: float) -> None:
+        """Draw every fault and every anomaly through a chart; anomalies have a cross on top."""
+        self.faults(drawing, top, bottom)
         for mark in self.marks:
             at = drawing.x(mark.at_ms)
             kind = "anomaly" if mark.forbidden else "anomaly allowed"

@@ -90,8 +90,8 @@ class Standstills:
 
     def finish(self, end_ms: float) -> tuple[Standstill, ...]:
         """Return all of them, in the order of time; the history ends here."""
-        for partition in list(self._hindered):
-            self._close(partition, end_ms)
+        for partition, stretch in self._hindered.items():
+            self._say(partition, stretch, end_ms)
         return tuple(sorted(self._found, key=lambda each: (each.begin_ms, each.partition)))
 
     def _take(self, event: Send | Acknowledged) -> None:
@@ -110,7 +110,7 @@ class Standstills:
         state = self._state(partition)
         stretch = self._hindered.get(partition)
         if stretch is not None and stretch.state != state:
-            self._close(partition, at_ms)
+            self._say(partition, self._hindered.pop(partition), at_ms)
             stretch = None
         if stretch is None and state is not None:
             self._hindered[partition] = _Stretch(state)
@@ -120,9 +120,6 @@ class Standstills:
         isr = self._isrs.get(partition, frozenset())
         absent = tuple((node, self._down[node]) for node in sorted(isr & self._down.keys()))
         return (leader, absent) if leader >= 0 and leader not in self._down and absent else None
-
-    def _close(self, partition: TopicPartition, at_ms: float) -> None:
-        self._say(partition, self._hindered.pop(partition), at_ms)
 
     def _say(self, partition: TopicPartition, stretch: _Stretch, at_ms: float) -> None:
         """Note a silence that ends, if it was a long one."""

@@ -33,7 +33,8 @@ class Table:
 class Lag:
     """How far a table was behind its log: events acknowledged that it did not hold yet, over time.
 
-    A chart of steps: each point holds until the next one. A mark is a moment with its name.
+    A chart of steps: each point holds until the next one, and all of them are drawn. A mark is a
+    moment with its name.
     """
 
     title: str

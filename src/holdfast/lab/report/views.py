@@ -325,18 +325,16 @@ def when(parts: Sequence[PartReport]) -> str:
 
 def expired(parts: Sequence[PartReport]) -> str:
     """How many acknowledged events expired, in all parts, and why that was allowed."""
-    told = [part for part in parts if part.evidence is not None]
+    told = [(part.title, part.evidence.judgement) for part in parts if part.evidence is not None]
     if not told:
         return ""
     lines = []
-    for part in told:
-        assert part.evidence is not None
-        judgement = part.evidence.judgement
+    for title, judgement in told:
         text = judgement.expired_text
         if not judgement.decided:
             text += ("; " if text else "") + "not decided: nobody knows what the log holds"
         if text:
-            lines.append(f"{part.title}: {text}." if len(told) > 1 else f"{text}.")
+            lines.append(f"{title}: {text}." if len(told) > 1 else f"{text}.")
     if not lines:
         return "None: no acknowledged event was taken by retention or by a deletion."
     return " ".join(lines)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast.lab.closing import conclude, end_of
-from holdfast.lab.moving import Mover, expect_even, share_table
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.usual import elect_preferred
-from holdfast.lab.wants import lists_text, names, whole
-from holdfast.lab.workload import Worker
+from holdfast.lab.steps.closing import end_of
+from holdfast.lab.steps.moving import Mover, expect_even, share_table
+from holdfast.lab.steps.usual import elect_preferred, preload, start_clients
+from holdfast.lab.steps.wants import lists_text, names, whole
+from holdfast.lab.workload_processes import Worker
 
 NEW = 3
 PRELOAD_EVENTS = 15_000
-PRELOAD_BYTES = 1000
 SLOW = 200_000  # bytes a second: the moves are still under way when they are disturbed
 FAST = 50_000_000
 EVEN = "load is even"
@@ -55,7 +54,6 @@ def steps(run: Run) -> None:
     run.tables.append(share_table(run, "Who holds and leads how many partitions at the end"))
     expect_even(run, f"{EVEN} at the end")
     run.steady(producer, 1.0)
-    conclude(run)
 
 
 def nothing_moves(run: Run) -> None:
@@ -65,7 +63,6 @@ def nothing_moves(run: Run) -> None:
     run.steady(producer)
     run.expect_replicas(f"{NEW} is there", before(run))
     expect_even(run, f"{EVEN} at the end")
-    conclude(run)
 
 
 def before(run: Run) -> dict[int, tuple[int, ...]]:
@@ -81,13 +78,8 @@ def begin(run: Run) -> Worker:
     """Make the topic on three brokers, load it, and start the fourth."""
     run.make_topic(before(run))
     run.fault("TERM", NEW)
-    preload = run.start_producer("preload", rate=0, max_messages=PRELOAD_EVENTS, size=PRELOAD_BYTES)
-    preload.wait()
-    producer = run.start_producer()
-    raw = run.start_raw()
-    run.start_reader()
-    run.must_flow(producer)
-    run.must_flow(raw)
+    preload(run, PRELOAD_EVENTS)
+    producer = start_clients(run).producer
     run.start_node(NEW)
     run.note(f"broker {NEW} has come, and holds nothing")
     return producer

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from holdfast.judge.history import Acknowledged, IsrChange, LeaderChange
-from holdfast.judge.verdict import Anomaly
-from holdfast.lab.closing import conclude, end_of
-from holdfast.lab.disks import replace_disk
-from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Table
-from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.usual import elect_preferred, start_clients
-from holdfast.lab.wants import names, want, whole
-from holdfast.lab.workload import Worker
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.closing import end_of
+from holdfast.lab.steps.dead_disks import replace_disk
+from holdfast.lab.steps.usual import elect_preferred, preload, start_clients, start_exact
+from holdfast.lab.steps.wants import names, want, whole
+from holdfast.lab.workload_processes import Worker
+from holdfast.wire.administration import Election
 
 VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
 PRELOAD_EVENTS = 12_000  # so that copying takes its time
-PRELOAD_BYTES = 1000
 
 
 class Return:
@@ -43,19 +41,17 @@ class Return:
 def steps(run: Run) -> None:
     assignment = run.parameters.assignment()
     run.make_topic()
-    preload = run.start_producer("preload", rate=0, max_messages=PRELOAD_EVENTS, size=PRELOAD_BYTES)
-    preload.wait()
-    clients = start_clients(run)
-    producer, raw = clients.producer, clients.raw
+    filled = preload(run, PRELOAD_EVENTS)
+    producer, raw, _ = start_clients(run)
     run.steady(producer, 1.0)
-    preload.tail.poll()  # a long history, which nobody reads while the victim's session runs
+    filled.tail.poll()  # a long history, which nobody reads while the victim's session runs
 
     victim = assignment[VICTIM_PARTITION][0]
     back = Return(run, victim)
     run.watchers.append(back.changed)
     run.fault("KILL", victim)
     replace_disk(run, victim)
-    committed = {p: acknowledged(p, preload, producer, raw) for p in run.partitions}
+    committed = {p: acknowledged(p, filled, producer, raw) for p in run.partitions}
     run.start_node(victim)
     copied = whole(assignment)
     run.expect(f"{victim} is back with an empty disk, and has copied", copied, 60.0)
@@ -64,7 +60,6 @@ def steps(run: Run) -> None:
 
     elect_preferred(run, assignment, producer)
     run.steady(producer, 1.0)
-    conclude(run)
 
 
 def acknowledged(partition: int, *workers: Worker) -> int:
@@ -111,11 +106,7 @@ def only_copy(run: Run) -> None:
     """The only in-sync replica loses its disk: it must not lead; going on without it loses."""
     parameters = run.parameters
     first, second, third = parameters.assignment()[0]
-    run.make_topic({0: (first, second, third)})
-    reader = run.start_reader()
-    client = run.raw_client("producer", acks="all", timeout_ms=2000)
-    run.acknowledge(client, 0, parameters.count)
-    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    client, _ = start_exact(run, {0: (first, second, third)}, timeout_ms=2000)
     run.fault("TERM", third)
     run.fault("TERM", second)
     run.expect(f"only {first} is in sync", {0: want(first, {first})}, 15.0)
@@ -128,14 +119,12 @@ def only_copy(run: Run) -> None:
     run.start_node(second)
     run.steady_view(1.0)
     run.expect(f"{second} is back: it lacks events and must not lead", {0: want(-1)})
-    run.elect("unclean")
+    run.elect(Election.UNCLEAN)
     run.expect(f"{second} was told to lead all the same", {0: want(second)}, 15.0)
     run.start_node(third)
     run.expect("all have what it has", {0: want(second, {first, second, third})}, 45.0)
     run.acknowledge(client, 0, 1)
-    client.close()
-    run.expect_lost(alone)
-    conclude(run)
+    run.lost_expected = alone
 
 
 SCENARIO = Scenario(
@@ -149,15 +138,12 @@ SCENARIO = Scenario(
         "does not lead either: the partition waits. Whoever then chooses to go on without it, by "
         "an unclean election, loses exactly what it alone had."
     ),
-    defaults=Parameters(),
     parts=(
         Part(name="main", title="One of three in-sync replicas", steps=steps),
-        Part(
-            name="control",
+        Control(
             title="Control: the only in-sync replica",
             steps=only_copy,
             change={"min_isr": 1, "partitions": 1, "retries": 0},
-            breaks_with=Anomaly.LOST,
         ),
     ),
     fixed=frozenset(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from holdfast.clients.raw_producer import RawProducer
+from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged, Refused
-from holdfast.judge.verdict import Anomaly
-from holdfast.lab.closing import conclude, end_of
-from holdfast.lab.disks import cut_back
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.wants import want
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.closing import end_of
+from holdfast.lab.steps.dead_disks import cut_back
+from holdfast.lab.steps.usual import start_exact
+from holdfast.lab.steps.wants import want
 
 A, B, C = 1, 0, 2  # replicas of the partition, in this order
 REPLICAS = (A, B, C)
@@ -20,12 +20,8 @@ REFUSAL = "NOT_ENOUGH_REPLICAS"
 def steps(run: Run) -> None:
     """C goes, n1 is written, B goes, n2 is written, A loses power; all of them return, A first."""
     parameters = run.parameters
-    run.make_topic({0: REPLICAS})
-    reader = run.start_reader()
-    run.start_raw_reader()
-    client = run.raw_client("producer", acks="all")
-    run.note(f"n0 = {run.acknowledge(client, 0, parameters.count)} events on all three")
-    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    client, _ = start_exact(run, {0: REPLICAS})
+    run.note(f"n0 = {parameters.count} events on all three")
     kept = end_of(run, A, 0)
     run.fault("TERM", C)
     run.expect("C is down", {0: want(A, {A, B})}, 15.0)
@@ -43,9 +39,7 @@ def steps(run: Run) -> None:
         last_leads_again(run)
         lost = n1 + n2
     run.acknowledge(client, 0, parameters.count)
-    client.close()
-    run.expect_lost(lost)
-    conclude(run)
+    run.lost_expected = lost
 
 
 def send_to_the_last(run: Run, client: RawProducer) -> int:
@@ -86,12 +80,11 @@ def last_leads_again(run: Run) -> None:
 
 
 def _control(name: str, title: str, *, elr: bool, min_isr: int) -> Part:
-    return Part(
+    return Control(
         name=name,
         title=f"Control: {title}",
         steps=steps,
         change={"elr": elr, "min_isr": min_isr},
-        breaks_with=Anomaly.LOST,
     )
 
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from holdfast.clients import admin
-from holdfast.clients.raw_producer import RawProducer
+from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.cluster.probe import PartitionState, ask
-from holdfast.judge.verdict import Anomaly
-from holdfast.lab.closing import conclude, end_of
-from holdfast.lab.disks import lose_replica
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import SETTLE_S, Run
-from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.closing import end_of
+from holdfast.lab.steps.dead_disks import lose_replica
+from holdfast.lab.steps.usual import must_acknowledge
 
 FACTORS = (3, 4, 5)
 FAILURES = (1, 2, 3, 4, 5)
@@ -104,9 +103,7 @@ class Law:
             if topic == run.topic:
                 run.make_topic(assignment, configs)
             else:
-                wanted = run.topic_configs(configs)
-                run.allowed.expect(topic, len(assignment), wanted)
-                admin.create_topic(run.driver, topic, assignment, wanted)
+                run.create_topic(topic, len(assignment), configs, assignment=assignment)
                 run.placement[topic] = assignment
             self._clients[topic] = run.raw_client(f"producer-{topic}", acks="all", topic=topic)
         run.note(f"{len(self.topics)} topics, of every RF and every min ISR")
@@ -115,10 +112,6 @@ class Law:
     @property
     def topics(self) -> list[str]:
         return list(dict.fromkeys(cell.topic for cell in self.cells))
-
-    def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
 
     def fail(self, failures: int, watched: list[Cell]) -> None:
         """Kill so many at once while no ISR is larger than it must be; heal; write down."""
@@ -146,10 +139,7 @@ class Law:
     def _send(self, watched: Iterable[Cell]) -> None:
         count = self._run.parameters.count
         for cell in watched:
-            client = self._clients[cell.topic]
-            done = self._run.acknowledge(client, cell.partition, count)
-            if done != count:
-                raise LabError(f"{cell.topic}-{cell.partition} acknowledges {done} of {count}")
+            must_acknowledge(self._run, self._clients[cell.topic], cell.partition, count)
 
     def _wait_in_sync(self, what: str, *, whole: bool) -> None:
         """Wait until each ISR is all replicas, or only those that stay. LabError: it never is."""
@@ -183,7 +173,7 @@ def steps(run: Run) -> None:
     for failures in FAILURES:
         watched = [cell for cell in law.cells if failures <= cell.min_isr and holds(cell, failures)]
         law.fail(failures, watched)
-    _conclude(run, law)
+    _reckon(run, law)
 
 
 def beyond(run: Run) -> None:
@@ -192,7 +182,7 @@ def beyond(run: Run) -> None:
     for failures in FAILURES:
         watched = [cell for cell in law.cells if cell.disks_lost and cell.min_isr == failures]
         law.fail(failures, watched)
-    _conclude(run, law)
+    _reckon(run, law)
 
 
 def _law(run: Run) -> Law:
@@ -202,13 +192,11 @@ def _law(run: Run) -> Law:
     return law
 
 
-def _conclude(run: Run, law: Law) -> None:
-    law.close()
+def _reckon(run: Run, law: Law) -> None:
     for failures in FAILURES:
         run.record_check(check_of([each for each in law.ledgers if each.failures == failures]))
     run.tables.append(law_table(law.ledgers))
-    run.expect_lost(sum(each.lost for each in law.ledgers))
-    conclude(run, law.topics)
+    run.lost_expected = sum(each.lost for each in law.ledgers)
 
 
 def check_of(ledgers: Sequence[Ledger]) -> Check:
@@ -279,11 +267,9 @@ SCENARIO = Scenario(
     ),
     parts=(
         Part(name="main", title="Where nothing may be lost", steps=steps),
-        Part(
-            name="control",
+        Control(
             title="Control: as many failures as min ISR, disks lost",
             steps=beyond,
-            breaks_with=Anomaly.LOST,
         ),
     ),
     fixed=frozenset(

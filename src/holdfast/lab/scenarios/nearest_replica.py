@@ -7,20 +7,19 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from holdfast.lab.closing import conclude
+from holdfast.config.node_keys import RACK_AWARE
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.usual import expect_consumed
-from holdfast.lab.wants import want, whole
-from holdfast.lab.workload import Worker
+from holdfast.lab.steps.usual import expect_consumed
+from holdfast.lab.steps.wants import want, whole
+from holdfast.lab.workload_processes import Worker
 
 RACKS = ("a", "b", "c")
 NEAR = 1  # the broker in the consumer's rack; it leads P0 and follows in P1 and P2
 SHARE = 0.95
 SIZE = 1000  # bytes of an event
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CLAIM = "of the bytes come from the consumer's own rack"
 
 Received = Mapping[int, int]  # bytes by broker, since the consumer's beginning
@@ -32,7 +31,7 @@ def steps(run: Run) -> None:
     expect_near(run, statistics, "all are up")
     run.fault("KILL", NEAR)
     left = {p: want(isr={0, 1, 2} - {NEAR}) for p in run.partitions}
-    run.expect(f"{NEAR}, the near one, is down", left, run.parameters.session_s + 15)
+    run.expect(f"{NEAR}, the near one, is down", left, run.parameters.noticed_s)
     run.expect_flow(producer, f"{NEAR} is down", 20.0)
     expect_consumed(run, reader, f"{NEAR} is down")
     run.steady(producer)
@@ -42,7 +41,6 @@ def steps(run: Run) -> None:
     expect_consumed(run, reader, f"{NEAR} is back")
     # No share is expected here: librdkafka changes a partition's replica once a minute at most.
     watch(run, statistics, f"{NEAR} is back")
-    conclude(run)
 
 
 def without_rack(run: Run) -> None:
@@ -50,7 +48,6 @@ def without_rack(run: Run) -> None:
     _, reader, statistics = begin(run, "client.rack=")
     expect_near(run, statistics, "all are up")
     expect_consumed(run, reader, "all are up")
-    conclude(run)
 
 
 def begin(run: Run, rack: str) -> tuple[Worker, Worker, Path]:

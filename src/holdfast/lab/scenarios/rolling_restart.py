@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from holdfast.clients.raw_producer import RawProducer
+from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged, Refused
-from holdfast.judge.verdict import Anomaly
-from holdfast.lab.closing import conclude
-from holdfast.lab.controllers import Counts
-from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.usual import elect_preferred, start_clients
-from holdfast.lab.wants import want, whole
-from holdfast.lab.workload import Worker
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.controllers import Counts
+from holdfast.lab.steps.usual import elect_preferred, start_clients, start_exact
+from holdfast.lab.steps.wants import want, whole
+from holdfast.lab.workload_processes import Worker
 
 REFUSAL = "NOT_ENOUGH_REPLICAS"
 WITH_RETRIES = "the producer, which sends again"
@@ -36,7 +33,6 @@ def steps(run: Run) -> None:
         f"{counts.acknowledged:,} acknowledged, {counts.refused} refused, {counts.unknown} unknown",
         kept=counts.acknowledged > 0 and not counts.refused and not counts.unknown,
     )
-    conclude(run)
 
 
 def restart(run: Run, node: int, producer: Worker) -> None:
@@ -57,12 +53,7 @@ def refused_at_each_step(run: Run) -> None:
     """Min ISR = RF: while any broker is away everything is refused, and for certain."""
     parameters = run.parameters
     assignment = parameters.assignment()
-    run.make_topic()
-    reader = run.start_reader()
-    client = run.raw_client("producer", acks="all", timeout_ms=5000)
-    for partition in run.partitions:
-        run.acknowledge(client, partition, parameters.count)
-    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    client, _ = start_exact(run, timeout_ms=5000)
     for node in run.cluster.broker_ids:
         run.fault("TERM", node)
         left = {p: want(isr=set(nodes) - {node}) for p, nodes in assignment.items()}
@@ -83,8 +74,6 @@ def refused_at_each_step(run: Run) -> None:
         again = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
         wanted = parameters.count * parameters.partitions
         run.check(f"{node} is back: acknowledged", str(wanted), str(again), kept=again == wanted)
-    client.close()
-    conclude(run)
 
 
 def find_leaders(run: Run, client: RawProducer) -> None:
@@ -104,11 +93,7 @@ def in_haste(run: Run) -> None:
     """Each broker is stopped before the other is back, and unclean election is on."""
     parameters = run.parameters
     first, second = parameters.assignment()[0][:2]
-    run.make_topic({0: (first, second)})
-    reader = run.start_reader()
-    client = run.raw_client("producer", acks="all")
-    run.acknowledge(client, 0, parameters.count)
-    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    client, _ = start_exact(run, {0: (first, second)})
     run.fault("TERM", first)
     run.expect(f"{first} is down", {0: want(second, {second})}, 15.0)
     alone = run.acknowledge(client, 0, parameters.count)
@@ -119,9 +104,7 @@ def in_haste(run: Run) -> None:
     run.start_node(second)
     run.expect(f"{second} is back and has truncated", {0: want(first, {first, second})}, 45.0)
     run.acknowledge(client, 0, 1)
-    client.close()
-    run.expect_lost(alone)
-    conclude(run)
+    run.lost_expected = alone
 
 
 SCENARIO = Scenario(
@@ -134,7 +117,6 @@ SCENARIO = Scenario(
         "does not wait for replicas to be in sync, and has unclean election on: what only the "
         "broker that was stopped second had is lost."
     ),
-    defaults=Parameters(),
     parts=(
         Part(name="main", title="min.insync.replicas=2 of 3 replicas", steps=steps),
         Part(
@@ -144,8 +126,7 @@ SCENARIO = Scenario(
             change={"min_isr": 3, "retries": 0},
             breaks_check="nothing is refused",
         ),
-        Part(
-            name="control",
+        Control(
             title="Control: in haste, with unclean election on",
             steps=in_haste,
             change={
@@ -155,7 +136,6 @@ SCENARIO = Scenario(
                 "unclean": True,
                 "retries": 0,
             },
-            breaks_with=Anomaly.LOST,
         ),
     ),
     fixed=frozenset(

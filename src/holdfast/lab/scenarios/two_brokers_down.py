@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from holdfast.clients.driver import DriverError
-from holdfast.judge.history import Acknowledged
-from holdfast.judge.verdict import Anomaly
-from holdfast.lab.closing import conclude
-from holdfast.lab.controllers import expect_no_controller
-from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.usual import elect_preferred, start_clients
-from holdfast.lab.wants import Want, want, whole
-from holdfast.lab.workload import Worker
-from holdfast.wire.messages.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
+from holdfast.clients.topic_descriptions import described
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.run import Run, asking
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.controllers import expect_no_controller
+from holdfast.lab.steps.usual import elect_preferred, expect_only_flows, start_clients
+from holdfast.lab.steps.wants import Want, want, whole
+from holdfast.lab.workload_processes import Worker
 
 FIRST, SECOND, LEFT = 2, 1, 0  # P1's leader, then its other replica; the broker that stays
 OFFLINE = 1  # the partition that has both of them
@@ -26,8 +17,7 @@ OFFLINE = 1  # the partition that has both of them
 
 def steps(run: Run) -> None:
     run.make_topic()
-    clients = start_clients(run)
-    producer, raw = clients.producer, clients.raw
+    producer, raw, _ = start_clients(run)
     run.steady(producer)
 
     stop_both_in_turn(run)
@@ -47,7 +37,7 @@ def steps(run: Run) -> None:
     whole_again(run, producer, "(b) both are back")
 
     run.fault("KILL", FIRST, SECOND)
-    bound_s = run.parameters.session_s + 15
+    bound_s = run.parameters.noticed_s
     run.expect("(c) both killed at one instant", {0: want(LEFT, {LEFT}), 2: want(LEFT, {LEFT})},
                bound_s)  # fmt: skip
     run.expect("(c) both killed at one instant", {OFFLINE: want(-1)}, bound_s)
@@ -62,11 +52,10 @@ def steps(run: Run) -> None:
     run.start_node(FIRST, SECOND)
     run.expect("(c) both are back", {OFFLINE: want(next(iter(stays), None))}, 20.0)
     whole_again(run, producer, "(c) both are back")
-    conclude(run)
 
 
 def stop_both_in_turn(run: Run) -> None:
-    bound_s = run.parameters.session_s + 15
+    bound_s = run.parameters.noticed_s
     run.fault("KILL", FIRST)
     run.expect(f"{FIRST} is down", {OFFLINE: want(SECOND, {SECOND})}, bound_s)
     run.fault("KILL", SECOND)
@@ -84,13 +73,9 @@ def offline(run: Run, last: int) -> Want:
 
 def eligible(run: Run) -> list[int]:
     """Return the eligible leader replicas of the offline partition, as a broker shows them."""
-    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=run.topic)])
-    try:
-        (topic,) = run.driver.send(request).topics
-    except DriverError as error:
-        raise LabError(f"the topic can't be described: {error}") from error
-    found = next(each for each in topic.partitions if each.partition_index == OFFLINE)
-    return list(found.eligible_leader_replicas or ())
+    with asking("the topic can't be described"):
+        (topic,) = described(run.driver, [run.topic])
+    return next(each for each in topic.partitions if each.index == OFFLINE).elr or []
 
 
 def expect_eligible(run: Run, when: str, wanted: list[int]) -> None:
@@ -101,10 +86,9 @@ def expect_eligible(run: Run, when: str, wanted: list[int]) -> None:
 def combined(run: Run) -> None:
     """(d) The brokers are the controllers: with two of them the majority goes too."""
     run.make_topic()
-    clients = start_clients(run)
-    producer, raw = clients.producer, clients.raw
+    producer, raw, _ = start_clients(run)
     run.fault("KILL", FIRST)
-    bound_s = run.parameters.session_s + run.parameters.quorum_s + 15
+    bound_s = run.parameters.noticed_s + run.parameters.quorum_s
     wanted = {0: want(SECOND, {SECOND, LEFT}), 1: want(SECOND, {SECOND}), 2: want(LEFT, {LEFT})}
     run.expect(f"(d) {FIRST} is down, two of three voters are left", wanted, bound_s)
     run.fault("KILL", SECOND)
@@ -118,23 +102,6 @@ def combined(run: Run) -> None:
     run.expect_flow(raw, back, 30.0)
     run.start_node(FIRST)
     whole_again(run, producer, "(d) both are back")
-    conclude(run)
-
-
-def expect_only_flows(run: Run, raw: Worker, when: str, partitions: Sequence[int]) -> None:
-    """Check that these partitions acknowledge, and that sends to the others fail."""
-    silent = [p for p in run.partitions if p not in partitions]
-    before = {p: raw.tail.poll().count(Acknowledged, p) for p in silent}
-    run.expect_flow(raw, when, 20.0, partitions)
-    run.steady(raw, 1.0)
-    for partition in silent:
-        acknowledged = raw.tail.poll().count(Acknowledged, partition) - before[partition]
-        run.check(
-            f"P{partition}, {when}",
-            "acknowledges nothing",
-            str(acknowledged),
-            kept=acknowledged == 0,
-        )
 
 
 def whole_again(run: Run, producer: Worker, when: str) -> None:
@@ -151,21 +118,19 @@ def unclean_return(run: Run) -> None:
     run.acknowledge(client, OFFLINE, parameters.count)
     run.fault("KILL", FIRST)
     wanted = {OFFLINE: want(SECOND, {SECOND})}
-    run.expect(f"{FIRST} is down", wanted, parameters.session_s + 15)
+    run.expect(f"{FIRST} is down", wanted, parameters.noticed_s)
     alone = run.acknowledge(client, OFFLINE, parameters.count)
     run.note(f"{alone} events acknowledged by {SECOND} alone")
     run.fault("KILL", SECOND)
-    run.expect(f"{SECOND} is down too", {0: want(LEFT, {LEFT})}, parameters.session_s + 15)
+    run.expect(f"{SECOND} is down too", {0: want(LEFT, {LEFT})}, parameters.noticed_s)
     run.start_node(FIRST)
     run.expect(f"only {FIRST} is back, unclean election on", {OFFLINE: want(FIRST, {FIRST})}, 20.0)
     run.start_node(SECOND)
     run.expect(f"{SECOND} is back and has truncated", whole(parameters.assignment()), 45.0)
     run.acknowledge(client, OFFLINE, 1)
-    client.close()
-    run.expect_lost(alone)
     run.check("events that only one replica had", f"{parameters.count}", f"{alone}",
               kept=alone == parameters.count)  # fmt: skip
-    conclude(run)
+    run.lost_expected = alone
 
 
 SCENARIO = Scenario(
@@ -194,12 +159,10 @@ SCENARIO = Scenario(
             steps=combined,
             change={"controllers": 3, "combined": True},
         ),
-        Part(
-            name="control",
+        Control(
             title="Control: (a) with unclean election on",
             steps=unclean_return,
             change={"unclean": True, "retries": 0},
-            breaks_with=Anomaly.LOST,
         ),
     ),
     fixed=frozenset({"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal"}),

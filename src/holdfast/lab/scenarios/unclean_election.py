@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 
-from holdfast.clients.raw_producer import RawProducer
+from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged, Delivered, Position, Refused
-from holdfast.judge.verdict import Anomaly
-from holdfast.lab.closing import conclude
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
-from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.usual import expect_consumed
-from holdfast.lab.wants import want
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.steps.usual import expect_consumed, start_exact
+from holdfast.lab.steps.wants import want
 
 A, B, C = 1, 0, 2  # replicas of the partition, in this order
 REPLICAS = (A, B, C)
@@ -24,8 +22,8 @@ def go_one_by_one(
 ) -> int:
     """Kill C, write n1, stop B, write n2; return how many C lacks."""
     parameters = run.parameters
-    count, bound_s = parameters.count, parameters.session_s + 15
-    run.note(f"n0 = {run.acknowledge(client, 0, count)} events on all three")
+    count, bound_s = parameters.count, parameters.noticed_s
+    run.note(f"n0 = {count} events on all three")
     run.fault("KILL", C)
     run.expect("C is down", {0: want(A, {A, B})}, bound_s)
     n1 = run.acknowledge(client, 0, count)
@@ -55,10 +53,7 @@ def strike(run: Run) -> None:
 
 def waits_for_a(run: Run, *, n2_refused: bool) -> None:
     """Unclean election off: offline until A returns, and nothing is lost."""
-    run.make_topic({0: REPLICAS})
-    reader = run.start_reader()
-    run.start_raw_reader()
-    client = run.raw_client("producer", acks="all")
+    client, reader = start_exact(run, {0: REPLICAS})
     go_one_by_one(run, client, n2_refused=n2_refused)
     strike(run)
     run.steady_view(2.0)
@@ -71,10 +66,8 @@ def waits_for_a(run: Run, *, n2_refused: bool) -> None:
     run.expect("the others have caught up", {0: want(A, REPLICAS)}, 45.0)
     healed_ms = time.monotonic() * 1000
     run.acknowledge(client, 0, 1)
-    client.close()
     expect_consumed(run, reader, "all have caught up", healed_ms)
-    run.expect_lost(0)
-    conclude(run)
+    run.lost_expected = 0
 
 
 def steps(run: Run) -> None:
@@ -87,10 +80,7 @@ def steps_with_min_isr_two(run: Run) -> None:
 
 def elects_b(run: Run) -> None:
     """Eligible leader replicas: B left cleanly and last but one, has everything, and may lead."""
-    run.make_topic({0: REPLICAS})
-    reader = run.start_reader()
-    run.start_raw_reader()
-    client = run.raw_client("producer", acks="all")
+    client, reader = start_exact(run, {0: REPLICAS})
     go_one_by_one(run, client, n2_refused=True, b_leaves_by="TERM")
     strike(run)
     run.steady_view(1.0)
@@ -101,18 +91,13 @@ def elects_b(run: Run) -> None:
     run.expect("all have caught up", {0: want(B, REPLICAS)}, 45.0)
     healed_ms = time.monotonic() * 1000
     run.acknowledge(client, 0, 1)
-    client.close()
     expect_consumed(run, reader, "all have caught up", healed_ms)
-    run.expect_lost(0)
-    conclude(run)
+    run.lost_expected = 0
 
 
 def elects_c(run: Run) -> None:
     """Unclean election on: C leads, and exactly what it lacks is lost."""
-    run.make_topic({0: REPLICAS})
-    reader = run.start_reader()
-    run.start_raw_reader()
-    client = run.raw_client("producer", acks="all")
+    client, reader = start_exact(run, {0: REPLICAS})
     lacking = go_one_by_one(run, client)
     run.wait(
         "the reader to have read everything",
@@ -127,9 +112,7 @@ def elects_c(run: Run) -> None:
     words = told(run, reader.name)
     run.check("the reader, whose position is gone", "is told", ", ".join(words), kept=bool(words))
     run.acknowledge(client, 0, 1)
-    client.close()
-    run.expect_lost(lacking)
-    conclude(run)
+    run.lost_expected = lacking
 
 
 def told(run: Run, name: str) -> list[str]:
@@ -165,12 +148,10 @@ SCENARIO = Scenario(
             steps=elects_b,
             change={"min_isr": 2, "elr": True},
         ),
-        Part(
-            name="control",
+        Control(
             title="Control: unclean election on",
             steps=elects_c,
             change={"unclean": True},
-            breaks_with=Anomaly.LOST,
         ),
     ),
     fixed=frozenset(

@@ -7,29 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.voter_changes import add_voter
-from holdfast.core.voters import ReplicaKey, Voter
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
-from holdfast.node.quorum_requests import listener_of
+from holdfast.core.quorum.voter_changes import add_voter
+from holdfast.core.quorum.voter_set import ReplicaKey, Voter
+from holdfast.node.api.quorum_requests import listener_of
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: AddRaftVoterRequest
 ) -> Deferred | AddRaftVoterResponse:
-    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        why = f"{context.principal} may not alter the cluster."
-        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
     if request.cluster_id not in (None, controller.cluster_id):
         why = f"This is cluster {controller.cluster_id}."
         return refuse(request, ErrorCode.INCONSISTENT_CLUSTER_ID, why)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.configs import alter_configs
+from holdfast.core.controller.config_changes import alter_configs
 from holdfast.node.api.incremental_alter_configs import refuse_resources
-from holdfast.node.context import Deferred, RequestContext
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_configs import (
     AlterConfigsRequest,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from holdfast.wire.structs import AlteredResource
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
@@ -36,7 +36,7 @@ def refuse(request: AlterConfigsRequest, code: ErrorCode, message: str) -> Alter
     """Refuse the whole request."""
     return AlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(
+            AlteredResource(
                 error_code=code,
                 error_message=message,
                 resource_type=each.resource_type,

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.isr import alter_partition
-from holdfast.node.access import is_broker
-from holdfast.node.context import Deferred, RequestContext
-from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from holdfast.core.controller.isr_changes import alter_partition
+from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.wire.messages.alter_partition import AlterPartitionRequest
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: AlterPartitionRequest
-) -> Deferred | AlterPartitionResponse:
-    if not is_broker(context):
-        return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+) -> Deferred:
     return controller.decide(context, lambda state, _: alter_partition(state, request))

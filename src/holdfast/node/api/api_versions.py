@@ -10,36 +10,38 @@ Rules: connections.md#version-negotiation, connections.md#features.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from holdfast.core.features import SUPPORTED, settable
-from holdfast.core.voter_changes import KRAFT_VERSION, KRAFT_VERSIONS
-from holdfast.node.api import BROKER, CONTROLLER
+from holdfast.core.metadata.feature_levels import SUPPORTED, settable
+from holdfast.core.quorum.voter_changes import KRAFT_VERSIONS
+from holdfast.node.door.api_table import BROKER, CONTROLLER, Api
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import api_versions as wire
+from holdfast.wire.well_known import KRAFT_VERSION
 
 if TYPE_CHECKING:
-    from holdfast.core.image import MetadataImage
-    from holdfast.node.broker import Broker
-    from holdfast.node.context import RequestContext
-    from holdfast.node.controller import Controller
+    from holdfast.core.metadata.image import MetadataImage
+    from holdfast.node.broker.broker import Broker
+    from holdfast.node.controller.controller import Controller
+    from holdfast.node.door.request_context import RequestContext
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_LEVEL_0 = 4
 
 _FEATURES = {**{name: settable(name) for name in SUPPORTED}, KRAFT_VERSION: KRAFT_VERSIONS}
-_BROKER_APIS = [
-    wire.ApiVersion(api_key=key, min_version=api.broker[0], max_version=api.broker[1])
-    for key, api in sorted(BROKER.items())
-    if api.broker is not None
-]
-_CONTROLLER_APIS = [
-    wire.ApiVersion(api_key=key, min_version=api.controller[0], max_version=api.controller[1])
-    for key, api in sorted(CONTROLLER.items())
-    if api.controller is not None
-]
+
+
+def _advertised(apis: Mapping[int, Api]) -> list[wire.ApiVersion]:
+    return [
+        wire.ApiVersion(api_key=key, min_version=api.versions[0], max_version=api.versions[1])
+        for key, api in apis.items()
+    ]
+
+
+_BROKER_APIS = _advertised(BROKER)
+_CONTROLLER_APIS = _advertised(CONTROLLER)
 
 
 def handle(

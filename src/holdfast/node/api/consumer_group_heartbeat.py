@@ -8,20 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.node.api.join_group import NO_GROUPS
-from holdfast.node.context import RequestContext
-from holdfast.wire.errors import ErrorCode
+from holdfast.node.door.access import refusal
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 
 def handle(
-    _broker: Broker, _context: RequestContext, _request: ConsumerGroupHeartbeatRequest
+    _broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_GROUPS
-    )
+    code, message = refusal(context, request.group_id) or NO_GROUPS
+    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)

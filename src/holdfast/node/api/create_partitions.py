@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.topics import create_partitions
-from holdfast.node.access import refuse_topics
-from holdfast.node.context import Deferred, Operation, RequestContext
+from holdfast.core.controller.placement import SEED_BOUND
+from holdfast.core.controller.topic_changes import create_partitions
+from holdfast.node.door.access import refused
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -15,15 +16,13 @@ from holdfast.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
-
-SEED_BOUND = 1 << 63
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: CreatePartitionsRequest
 ) -> Deferred:
-    refusals = refuse_topics(context, Operation.ALTER, [topic.name for topic in request.topics])
+    refusals = refused(context, [topic.name for topic in request.topics])
     seeds = [controller.runtime.random.below(SEED_BOUND) for _ in request.topics]
     return controller.decide(
         context,

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.topics import create_topics
-from holdfast.node.access import refuse_topics
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
+from holdfast.core.controller.placement import SEED_BOUND
+from holdfast.core.controller.topic_changes import create_topics
+from holdfast.node.door.access import refusal, refused
+from holdfast.node.door.api_table import CREATE_CLUSTER
+from holdfast.node.door.request_context import CLUSTER_NAME, Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_topics import (
     CreatableTopicResult,
@@ -24,9 +20,7 @@ from holdfast.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
-
-SEED_BOUND = 1 << 63
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
@@ -34,8 +28,8 @@ def handle_on_controller(
 ) -> Deferred:
     names = [topic.name for topic in request.topics]
     refusals = {}
-    if not context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
-        refusals = refuse_topics(context, Operation.CREATE, names)
+    if refusal(context, CLUSTER_NAME, CREATE_CLUSTER) is not None:
+        refusals = refused(context, names)
     random = controller.runtime.random
     topic_ids = [random.uuid() for _ in names]
     seeds = [random.below(SEED_BOUND) for _ in names]

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.names import INTERNAL_TOPICS
-from holdfast.node.context import Deferred, Operation, RequestContext, ResourceType
-from holdfast.node.partition import Partition
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
+from holdfast.node.broker.leading_replica import LeadingReplica, keep_deletions
+from holdfast.node.broker.replica import Partition
+from holdfast.node.door.access import refusal
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -22,7 +24,7 @@ from holdfast.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 UNKNOWN = -1
 WAIT_MS_MAX = 600_000
@@ -61,20 +63,22 @@ def handle(
     broker: Broker, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Deferred:
     """Delete what may be deleted; answer when it is gone from every replica."""
-    response = DeleteRecordsResponse()
+    results: dict[str, DeleteRecordsTopicResult] = {}
     parts: list[Part] = []
-    for topic in request.topics:
-        refusal = _topic_refusal(broker, context, topic.name)
-        results = []
-        for asked in topic.partitions:
-            result = DeleteRecordsPartitionResult(
-                partition_index=asked.partition_index, low_watermark=UNKNOWN, error_code=refusal
-            )
-            results.append(result)
-            if refusal is ErrorCode.NONE:
-                _delete(broker, topic.name, asked.offset, result, parts)
-        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    parts = [part for part in parts if not _is_over(*part)]
+    moved: dict[LeadingReplica, DeleteRecordsPartitionResult] = {}
+    for (name, index), offset in _wanted(request).items():
+        topic = results.get(name)
+        if topic is None:
+            topic = results[name] = DeleteRecordsTopicResult(name=name)
+        result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN)
+        topic.partitions.append(result)
+        result.error_code = _topic_refusal(broker, context, name)
+        if result.error_code is ErrorCode.NONE:
+            _delete(broker, name, offset, result, parts, moved)
+    for failed in keep_deletions(moved):
+        moved[failed].error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    response = DeleteRecordsResponse(topics=list(results.values()))
+    parts = [part for part in parts if part[2].error_code == ErrorCode.NONE and not _is_over(*part)]
     if not parts:
         return response
     deferred = context.defer()
@@ -84,9 +88,19 @@ def handle(
     return deferred
 
 
+def _wanted(request: DeleteRecordsRequest) -> dict[tuple[str, int], int]:
+    """Return the offset for each partition. Rules: connections.md#what-is-named-twice."""
+    return {
+        (topic.name, asked.partition_index): asked.offset
+        for topic in request.topics
+        for asked in topic.partitions
+    }
+
+
 def _topic_refusal(broker: Broker, context: RequestContext, name: str) -> ErrorCode:
-    if not context.allows(Operation.DELETE, ResourceType.TOPIC, name):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    refused = refusal(context, name)
+    if refused is not None:
+        return refused.code
     if name not in broker.image.topics:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.INVALID_TOPIC_EXCEPTION if name in INTERNAL_TOPICS else ErrorCode.NONE
@@ -98,24 +112,31 @@ def _delete(
     offset: int,
     result: DeleteRecordsPartitionResult,
     parts: list[Part],
+    moved: dict[LeadingReplica, DeleteRecordsPartitionResult],
 ) -> None:
-    partition, error = broker.partitions.find(topic, result.partition_index)
-    if partition is None:
-        result.error_code = error
+    partition = broker.partitions.find(topic, result.partition_index)
+    if isinstance(partition, ErrorCode):
+        result.error_code = partition
         return
-    error, required = partition.delete_before(offset)
-    result.error_code = error
-    if error is ErrorCode.NONE:
+    leading = partition.as_leader()
+    if isinstance(leading, ErrorCode):
+        result.error_code = leading
+        return
+    start = leading.log.start
+    result.error_code, required = leading.delete_before(offset)
+    if leading.log.start > start:
+        moved[leading] = result
+    if result.error_code is ErrorCode.NONE:
         parts.append((partition, required, result))
 
 
 def _is_over(partition: Partition, required: int, result: DeleteRecordsPartitionResult) -> bool:
     """Whether one partition's part is settled, with its result filled in."""
-    refusal = partition.refusal()
-    if refusal is not ErrorCode.NONE:
-        result.error_code = refusal
+    leading = partition.as_leader()
+    if isinstance(leading, ErrorCode):
+        result.error_code = leading
         return True
-    low_watermark = partition.low_watermark
+    low_watermark = leading.low_watermark
     if low_watermark < required:
         return False
     result.low_watermark = low_watermark

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.topics import delete_topics
-from holdfast.node.access import refuse_topics
-from holdfast.node.context import Deferred, Operation, RequestContext
+from holdfast.core.controller.topic_changes import delete_topics
+from holdfast.node.door.access import refused
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -19,7 +19,7 @@ from holdfast.wire.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
@@ -31,7 +31,7 @@ def handle_on_controller(
         name = asked.name if topic is None else topic.name
         if name is not None:
             names.append(name)
-    refusals = refuse_topics(context, Operation.DELETE, names)
+    refusals = refused(context, names)
     return controller.decide(
         context, lambda state, _: delete_topics(state, request, refusals=refusals)
     )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.node.access import NOT_REQUESTED, authorized_operations
-from holdfast.node.context import CLUSTER_NAME, RequestContext, ResourceType
+from holdfast.node.door.access import NOT_REQUESTED, authorized_operations
+from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, ResourceType
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -17,8 +17,8 @@ from holdfast.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
-    from holdfast.node.controller import Controller
+    from holdfast.node.broker.broker import Broker
+    from holdfast.node.controller.controller import Controller
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -64,7 +64,7 @@ def handle_on_controller(
         controller_id=controller.leader_id,
         brokers=[
             DescribeClusterBroker(broker_id=voter.node_id, host=voter.host, port=voter.port)
-            for voter in (controller.quorum.voters.voters if controller.quorum else ())
+            for voter in controller.quorum.voters.voters
         ],
         cluster_authorized_operations=_operations(context, request),
     )

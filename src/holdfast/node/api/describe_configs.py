@@ -15,10 +15,10 @@ from holdfast.config.describe import (
     describe_cluster_default,
     describe_topic,
 )
-from holdfast.core.image import ResourceType as Resource
-from holdfast.core.names import refuse_name
-from holdfast.core.state import Refusal
-from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
+from holdfast.core.metadata.topic_names import refuse_name
+from holdfast.core.refusal import Refusal
+from holdfast.node.door.access import config_refusal
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -28,16 +28,23 @@ from holdfast.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from holdfast.wire.structs import ResourceType
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 
 def handle(
     broker: Broker, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     results = []
-    for asked in request.resources:
+    # Rules: connections.md#what-is-named-twice. Other keys of the same one are another question.
+    resources = {}
+    for each in request.resources:
+        keys = each.configuration_keys
+        question = None if keys is None else tuple(keys)
+        resources[each.resource_type, each.resource_name, question] = each
+    for asked in resources.values():
         found = _describe(broker, context, asked)
         result = DescribeConfigsResult(
             resource_type=asked.resource_type,
@@ -55,26 +62,22 @@ def handle(
 def _describe(
     broker: Broker, context: RequestContext, asked: DescribeConfigsResource
 ) -> list[ConfigEntry] | Refusal:
+    refused = config_refusal(context, asked.resource_type, asked.resource_name)
+    if refused is not None:
+        return refused
     names = asked.configuration_keys or None  # an empty list asks for all, as null does
-    if asked.resource_type == Resource.TOPIC:
-        return _topic(broker, context, asked.resource_name, names)
-    if asked.resource_type == Resource.BROKER:
-        return _broker(broker, context, asked.resource_name, names)
+    if asked.resource_type == ResourceType.TOPIC:
+        return _topic(broker, asked.resource_name, names)
+    if asked.resource_type == ResourceType.BROKER:
+        return _broker(broker, asked.resource_name, names)
     return Refusal(
         ErrorCode.INVALID_REQUEST,
         f"Resource type {asked.resource_type} has no configuration here: topics "
-        f"({Resource.TOPIC:d}) and brokers ({Resource.BROKER:d}) have.",
+        f"({ResourceType.TOPIC:d}) and brokers ({ResourceType.BROKER:d}) have.",
     )
 
 
-def _topic(
-    broker: Broker, context: RequestContext, name: str, names: Collection[str] | None
-) -> list[ConfigEntry] | Refusal:
-    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
-        return Refusal(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            f"{context.principal} may not describe the configuration of topic '{name}'.",
-        )
+def _topic(broker: Broker, name: str, names: Collection[str] | None) -> list[ConfigEntry] | Refusal:
     illegal = refuse_name(name)
     if illegal is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, illegal)
@@ -91,13 +94,8 @@ def _topic(
 
 
 def _broker(
-    broker: Broker, context: RequestContext, name: str, names: Collection[str] | None
+    broker: Broker, name: str, names: Collection[str] | None
 ) -> list[ConfigEntry] | Refusal:
-    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-        return Refusal(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"{context.principal} may not describe the configuration of brokers.",
-        )
     image = broker.image
     if name == "":
         return describe_cluster_default(image.cluster_configs(), names=names)

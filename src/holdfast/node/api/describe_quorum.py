@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.quorum_view import QuorumView, ReplicaView
-from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
+from holdfast.core.quorum.leader_view import QuorumView, ReplicaView
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    Listener,
     Node,
     ReplicaState,
     ResponsePartitionData,
     ResponseTopicData,
 )
+from holdfast.wire.structs import QuorumEndpoint
+from holdfast.wire.well_known import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 NODES_SINCE: Final = 2
 
@@ -31,9 +31,6 @@ NODES_SINCE: Final = 2
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    if not context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        why = f"{context.principal} may not describe the cluster."
-        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         why = f"There is one metadata log, {METADATA_TOPIC}-0: ask for that."
         return refuse(request, ErrorCode.INVALID_REQUEST, why)
@@ -78,7 +75,7 @@ def _nodes(controller: Controller, view: QuorumView) -> list[Node]:
     return [
         Node(
             node_id=voter.node_id,
-            listeners=[Listener(name=name, host=voter.host, port=voter.port)],
+            listeners=[QuorumEndpoint(name=name, host=voter.host, port=voter.port)],
         )
         for voter in view.members.voters
     ]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.image import Topic
-from holdfast.core.names import INTERNAL_TOPICS, refuse_name
-from holdfast.node.access import authorized_operations
-from holdfast.node.context import Operation, RequestContext, ResourceType
-from holdfast.node.partition_view import Reachable
+from holdfast.core.metadata.image import Topic
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
+from holdfast.node.api.partition_view import Reachable
+from holdfast.node.door.access import authorized_operations, refusal
+from holdfast.node.door.request_context import RequestContext, ResourceType
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -22,7 +22,7 @@ from holdfast.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 
 def handle(
@@ -41,9 +41,10 @@ def handle(
         if cursor is not None and name < cursor.topic_name:
             continue
         topic = image.topics.get(name)
-        if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        refused = refusal(context, name)
+        if refused is not None:
             if not every:
-                response.topics.append(_refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+                response.topics.append(_refused(refused.code, name))
             continue
         if topic is None:
             illegal = refuse_name(name) is not None

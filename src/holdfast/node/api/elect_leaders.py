@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.leadership import elect_leaders
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
+from holdfast.core.controller.asked_elections import elect_leaders
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -24,15 +18,12 @@ from holdfast.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: ElectLeadersRequest
-) -> Deferred | ElectLeadersResponse:
-    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        why = f"{context.principal} may not alter the cluster."
-        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+) -> Deferred:
     return controller.decide(context, lambda state, _: elect_leaders(state, request))
 
 

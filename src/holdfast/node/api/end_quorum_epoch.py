@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.quorum_events import Answer
-from holdfast.node.context import Deferred, RequestContext
-from holdfast.node.quorum_requests import leader_endpoints, refuse
+from holdfast.core.quorum.voter_events import Answer
+from holdfast.node.api.quorum_requests import leader_endpoints, misdirected
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import end_quorum_epoch as wire
+from holdfast.wire.structs import QuorumEpochPartition, QuorumEpochTopic, QuorumNode
+from holdfast.wire.well_known import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: wire.EndQuorumEpochRequest
 ) -> Deferred | wire.EndQuorumEpochResponse:
-    refusal = refuse(controller, context, request)
+    refusal = misdirected(controller, request)
     if refusal is not ErrorCode.NONE:
         return wire.EndQuorumEpochResponse(error_code=refusal)
-    assert controller.quorum is not None
     told = request.topics[0].partitions[0]
     if told.leader_id < 0 or told.leader_epoch < 0:
         return _response(controller, Answer(0, -1, -1, ErrorCode.INVALID_REQUEST))
@@ -40,13 +40,13 @@ def handle_on_controller(
 
 
 def _response(controller: Controller, answer: Answer) -> wire.EndQuorumEpochResponse:
-    data = wire.ResponsePartitionData(
+    data = QuorumEpochPartition(
         partition_index=0,
         error_code=answer.error,
         leader_id=answer.leader_id,
         leader_epoch=answer.epoch,
     )
     return wire.EndQuorumEpochResponse(
-        topics=[wire.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[data])],
-        node_endpoints=leader_endpoints(controller, answer.leader_id, wire.NodeEndpoint),
+        topics=[QuorumEpochTopic(topic_name=METADATA_TOPIC, partitions=[data])],
+        node_endpoints=leader_endpoints(controller, answer.leader_id, QuorumNode),
     )

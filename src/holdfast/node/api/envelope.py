@@ -9,43 +9,29 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from holdfast.node.access import is_broker
-from holdfast.node.api import CONTROLLER
-from holdfast.node.context import Deferred, RequestContext
-from holdfast.node.dispatch import Dispatcher
-from holdfast.node.forward import decode_principal
+from holdfast.node.api.forward import decode_principal
+from holdfast.node.door.api_table import BROKER, ON_CONTROLLER, Role
+from holdfast.node.door.dispatch import Dispatcher
+from holdfast.node.door.request_context import Client, Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode, WireError
-from holdfast.wire.frame import decode_request_header
+from holdfast.wire.frame import LENGTH_SIZE, decode_request_header
 from holdfast.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
-
-LENGTH_SIZE = 4  # a frame's length prefix, which does not travel in an Envelope
-FORWARDED = {key: api for key, api in CONTROLLER.items() if api.forwarded}
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: EnvelopeRequest
 ) -> Deferred | EnvelopeResponse:
-    if not is_broker(context):
-        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     frame = bytes(request.request_data)
     try:
         header, body = decode_request_header(frame)
         principal = decode_principal(request.request_principal or b"")
-        api = FORWARDED.get(header.key)
-        if api is None or api.controller is None:
+        api = BROKER.get(header.key)
+        if api is None or Role.FORWARDING not in api.role or not api.serves(header.version):
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        if not api.controller[0] <= header.version <= api.controller[1]:
-            return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        dispatcher = Dispatcher(
-            role="controller",
-            owner=controller,
-            apis=FORWARDED,
-            listener=context.listener,
-            authorizer=context.authorizer,
-        )
+        dispatcher = Dispatcher(controller, ON_CONTROLLER, context.authorizer)
         outer = context.defer()
 
         def deliver(inner: Deferred) -> None:
@@ -58,7 +44,9 @@ def handle_on_controller(
                 outer.answer(_wrap(inner))
 
         host = _host(bytes(request.client_host_address))
-        answer = dispatcher.serve(header, body, frame, principal, host, deliver)
+        client = Client(principal, host, context.listener)
+        with memoryview(frame) as view:  # which dies here, as one from a connection does
+            answer = dispatcher.serve(header, body, view, client, deliver)
     except WireError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     if answer is None:
@@ -69,7 +57,7 @@ def handle_on_controller(
 
 
 def _wrap(inner: Deferred) -> EnvelopeResponse:
-    assert inner.buffers is not None, "wrapped before it was answered"
+    assert inner.is_answered, "wrapped before it was answered"
     return EnvelopeResponse(response_data=b"".join(inner.buffers)[LENGTH_SIZE:])
 
 

@@ -13,14 +13,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.voters import ReplicaKey
+from holdfast.core.quorum.voter_set import ReplicaKey
 from holdfast.log.errors import StorageError
-from holdfast.node.access import is_broker
-from holdfast.node.context import Deferred, RequestContext
-from holdfast.node.metadata_log import MetadataLog
-from holdfast.node.quorum import QuorumMember
-from holdfast.node.quorum_requests import leader_endpoints
+from holdfast.node.api.quorum_requests import leader_endpoints
+from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.metadata.metadata_log import MetadataLog
+from holdfast.node.quorum.quorum_member import QuorumMember
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import (
     EpochEndOffset,
@@ -29,15 +27,15 @@ from holdfast.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
     SnapshotId,
 )
+from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID
+from holdfast.wire.well_known import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 TOPIC_IDS_SINCE: Final = 13
 WAIT_MS_MAX: Final = 30_000
@@ -65,7 +63,6 @@ class _Reader:
         quorum = self.controller.quorum
         return (
             self.key.directory_id != NULL_UUID
-            and quorum is not None
             and self.key.node_id != quorum.key.node_id
             and quorum.voters.contains(self.key)
         )
@@ -78,7 +75,7 @@ class _Reader:
         if (not by_id and self.topic.topic != METADATA_TOPIC) or self.wanted.partition != 0:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         quorum = self.controller.quorum
-        if quorum is None or not quorum.leading:
+        if not quorum.leading:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if 0 <= self.wanted.current_leader_epoch < quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -102,14 +99,12 @@ class _Reader:
             aborted_transactions=None,
             records=b"",
         )
-        endpoints: list[NodeEndpoint] = []
         quorum = self.controller.quorum
-        if quorum is not None:
-            leader = quorum.leader_id
-            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=quorum.epoch)
-            endpoints = leader_endpoints(self.controller, leader, NodeEndpoint)
-            if code is ErrorCode.NONE:
-                self._fill(data, quorum)
+        leader = quorum.leader_id
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=quorum.epoch)
+        endpoints = leader_endpoints(self.controller, leader, LeaderNode)
+        if code is ErrorCode.NONE:
+            self._fill(data, quorum)
         return FetchResponse(
             responses=[
                 FetchableTopicResponse(
@@ -124,7 +119,6 @@ class _Reader:
         data.high_watermark = data.last_stable_offset = log.committed
         data.log_start_offset = log.start
         if log.lacks(offset, self.wanted.last_fetched_epoch):
-            assert self.controller.snapshots is not None
             latest = self.controller.snapshots.latest
             assert latest is not None, "what the log does not hold is in a snapshot"
             data.snapshot_id = SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
@@ -146,8 +140,6 @@ class _Reader:
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: FetchRequest
 ) -> Deferred | FetchResponse:
-    if not is_broker(context):
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.cluster_id not in (None, controller.cluster_id):
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
@@ -157,7 +149,6 @@ def handle_on_controller(
     if refusal is not ErrorCode.NONE:
         return reader.answer(refusal)
     quorum, wanted = controller.quorum, reader.wanted
-    assert quorum is not None
     log = quorum.log
     ends = wanted.fetch_offset, wanted.last_fetched_epoch
     if log.lacks(*ends) or log.diverges(*ends) is not None:
@@ -181,7 +172,7 @@ def _wait(
     epoch = controller.epoch
 
     def finish(code: ErrorCode) -> None:
-        if deferred.buffers is not None:
+        if deferred.is_answered:
             return  # the disk failed while another fetch was answered, and that woke this one first
         # Before anything is read: a disk that fails then wakes all that wait, this fetch included.
         timer.cancel()
@@ -190,7 +181,7 @@ def _wait(
 
     def try_complete() -> bool:
         quorum = controller.quorum
-        if quorum is None or not quorum.leading or quorum.epoch != epoch:
+        if not quorum.leading or quorum.epoch != epoch:
             finish(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
         if reader.wanted.fetch_offset >= reader.bound(quorum.log):

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.snapshot import SnapshotId
-from holdfast.core.voters import ReplicaKey
+from holdfast.core.metadata.image_records import SnapshotId
+from holdfast.core.quorum.voter_set import ReplicaKey
 from holdfast.log.errors import StorageError
-from holdfast.node.access import is_broker
-from holdfast.node.context import RequestContext
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch_snapshot import (
     FetchSnapshotRequest,
@@ -24,54 +22,40 @@ from holdfast.wire.messages.fetch_snapshot import (
     TopicSnapshot,
 )
 from holdfast.wire.uuids import NULL_UUID
+from holdfast.wire.well_known import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 BYTES_MAX: Final = 1024 * 1024  # of one answer, whatever is asked for
 
 
 def handle_on_controller(
-    controller: Controller, context: RequestContext, request: FetchSnapshotRequest
+    controller: Controller, _context: RequestContext, request: FetchSnapshotRequest
 ) -> FetchSnapshotResponse:
-    if not is_broker(context):
-        return FetchSnapshotResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.cluster_id not in (None, controller.cluster_id):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
     topic, wanted = request.topics[0], request.topics[0].partitions[0]
     found = PartitionSnapshot(index=wanted.partition, snapshot_id=wanted.snapshot_id)
-    code = _refuse(controller, topic.name, request.replica_id, wanted)
-    if controller.log is not None:
-        found.current_leader = LeaderIdAndEpoch(
-            leader_id=controller.leader_id, leader_epoch=controller.epoch
-        )
+    code = _refuse(controller, topic.name, wanted)
+    found.current_leader = LeaderIdAndEpoch(
+        leader_id=controller.leader_id, leader_epoch=controller.epoch
+    )
     found.error_code = code if code is not ErrorCode.NONE else _read(controller, request, found)
     return FetchSnapshotResponse(topics=[TopicSnapshot(name=topic.name, partitions=[found])])
 
 
-def _refuse(
-    controller: Controller, topic: str, replica_id: int, wanted: PartitionSnapshotRequest
-) -> ErrorCode:
+def _refuse(controller: Controller, topic: str, wanted: PartitionSnapshotRequest) -> ErrorCode:
     if topic != METADATA_TOPIC or wanted.partition != 0:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if controller.quorum is None or not controller.quorum.leading:
+    if not controller.quorum.leading:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if 0 <= wanted.current_leader_epoch < controller.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if wanted.current_leader_epoch > controller.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert controller.snapshots is not None
-    identity = SnapshotId(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch)
-    file = controller.snapshots.get(identity)
-    asking = ReplicaKey(replica_id, bytes(wanted.replica_directory_id))
-    if asking.directory_id != NULL_UUID:  # a broker in a voter's process names none
-        controller.quorum.replica_heard(asking)
-    if file is None:
-        return ErrorCode.SNAPSHOT_NOT_FOUND
-    if not 0 <= wanted.position < file.size:
-        return ErrorCode.POSITION_OUT_OF_RANGE
     return ErrorCode.NONE
 
 
@@ -79,11 +63,16 @@ def _read(
     controller: Controller, request: FetchSnapshotRequest, found: PartitionSnapshot
 ) -> ErrorCode:
     """Put the piece that is asked for into the answer."""
-    assert controller.snapshots is not None
     wanted = request.topics[0].partitions[0]
     identity = SnapshotId(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch)
     file = controller.snapshots.get(identity)
-    assert file is not None, "a snapshot that was there a moment ago"
+    asking = ReplicaKey(request.replica_id, bytes(wanted.replica_directory_id))
+    if asking.directory_id != NULL_UUID:  # a broker in a voter's process names none
+        controller.quorum.replica_heard(asking)
+    if file is None:
+        return ErrorCode.SNAPSHOT_NOT_FOUND
+    if not 0 <= wanted.position < file.size:
+        return ErrorCode.POSITION_OUT_OF_RANGE
     bytes_max = max(1, min(request.max_bytes, BYTES_MAX))
     try:
         data = controller.snapshots.read(identity, wanted.position, bytes_max)

@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from holdfast.core import image
-from holdfast.core.configs import incremental_alter_configs
-from holdfast.core.image import ConfigResource
-from holdfast.core.state import Refusal
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
+from holdfast.core.controller.config_changes import incremental_alter_configs
+from holdfast.core.metadata.image import ConfigResource
+from holdfast.core.refusal import Refusal
+from holdfast.node.door.access import config_refusal
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from holdfast.wire.structs import AlteredResource
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
@@ -42,19 +36,8 @@ def refuse_resources(
     context: RequestContext, resources: Iterable[ConfigResource]
 ) -> dict[ConfigResource, Refusal]:
     """The resources whose configuration the requester may not alter."""
-    refusals = {}
-    for kind, name in resources:
-        if kind == image.ResourceType.TOPIC:
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            allowed = context.allows(Operation.ALTER_CONFIGS, ResourceType.TOPIC, name)
-        else:
-            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            allowed = context.allows(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
-        if not allowed:
-            refusals[kind, name] = Refusal(
-                code, f"{context.principal} may not alter the configuration of '{name}'."
-            )
-    return refusals
+    found = ((resource, config_refusal(context, *resource)) for resource in resources)
+    return {resource: why for resource, why in found if why is not None}
 
 
 def refuse(
@@ -63,7 +46,7 @@ def refuse(
     """Refuse the whole request."""
     return IncrementalAlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(
+            AlteredResource(
                 error_code=code,
                 error_message=message,
                 resource_type=each.resource_type,

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
+from holdfast.node.door.access import refusal
+from holdfast.node.door.api_table import IDEMPOTENT_WRITE
+from holdfast.node.door.request_context import CLUSTER_NAME, Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import init_producer_id as wire
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 
 def handle(
@@ -27,9 +23,11 @@ def handle(
 ) -> wire.InitProducerIdResponse | Deferred:
     """Take the next id of the broker's block, or wait until it has got one."""
     if request.transactional_id is not None:
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
-    if not context.allows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        refused = refusal(context, request.transactional_id)
+        return _refused(refused.code if refused is not None else ErrorCode.UNSUPPORTED_VERSION)
+    refused = refusal(context, CLUSTER_NAME, IDEMPOTENT_WRITE)
+    if refused is not None:
+        return _refused(refused.code)
     producer_id = broker.producer_ids.take()
     if producer_id is not None:
         return wire.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.node.context import RequestContext
+from holdfast.core.refusal import Refusal
+from holdfast.node.door.access import refusal
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
-NO_GROUPS: Final = (
-    "Consumer groups are not served by this cluster yet: assign partitions instead of subscribing."
+NO_GROUPS: Final = Refusal(
+    ErrorCode.UNSUPPORTED_VERSION,
+    "Consumer groups are not served by this cluster yet: assign partitions instead of subscribing.",
 )
 
 
 def handle(
-    _broker: Broker, _context: RequestContext, request: JoinGroupRequest
+    _broker: Broker, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, member_id=request.member_id, protocol_name=""
-    )
+    refused = refusal(context, request.group_id) or NO_GROUPS
+    return JoinGroupResponse(error_code=refused.code, member_id=request.member_id, protocol_name="")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.core.image import NO_LEADER
+from holdfast.core.metadata.image import NO_LEADER
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 
 def current_leader(broker: Broker, topic: str, index: int) -> tuple[int, int] | None:

@@ -9,20 +9,28 @@ Rules: fetch.md#special-timestamps, fetch.md#latest-after-an-election, fetch.md#
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from holdfast.log.errors import StorageError
 from holdfast.log.log import FoundRecord
-from holdfast.node.context import Operation, RequestContext, ResourceType
-from holdfast.node.partition import Partition
+from holdfast.node.broker.leading_replica import LeadingReplica
+from holdfast.node.door.access import refusal
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import list_offsets as wire
+from holdfast.wire.well_known import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
@@ -35,14 +43,22 @@ def handle(
 ) -> wire.ListOffsetsResponse:
     """Answer at once; a look-up by timestamp reads at most one index entry's worth of the log."""
     topics = []
+    named = Counter(
+        (topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
     for topic in request.topics:
-        allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        refused = refusal(context, topic.name)
         answers = []
         for asked in topic.partitions:
-            if allowed:
-                answer = _look_up(broker, context.version, request, topic.name, asked)
+            if refused is not None:
+                answer = _refused(asked, refused.code)
+            elif named[topic.name, asked.partition_index] > 1:
+                # Rules: connections.md#what-is-named-twice.
+                answer = _refused(asked, ErrorCode.INVALID_REQUEST)
             else:
-                answer = _refused(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                answer = _look_up(broker, context.version, request, topic.name, asked)
             if context.version < FIRST_VERSION_WITH_EPOCHS:
                 answer.leader_epoch = -1  # there is no place for it
             answers.append(answer)
@@ -57,16 +73,14 @@ def _look_up(
     topic: str,
     asked: wire.ListOffsetsPartition,
 ) -> Answer:
-    partition, error = broker.partitions.find(topic, asked.partition_index)
-    if partition is None:
-        return _refused(asked, error)
-    refusal = partition.refusal(asked.current_leader_epoch)
-    if refusal is not ErrorCode.NONE:
-        return _refused(asked, refusal)
+    epoch = asked.current_leader_epoch
+    leading = broker.partitions.leading(topic, asked.partition_index, epoch)
+    if isinstance(leading, ErrorCode):
+        return _refused(asked, leading)
     if asked.timestamp < 0 and not _is_known(asked.timestamp, version):
         return _refused(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        return _found(partition, version, asked, follower=request.replica_id >= 0)
+        return _found(leading, version, asked, follower=request.replica_id >= 0)
     except StorageError:
         return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -76,20 +90,18 @@ def _is_known(timestamp: int, version: int) -> bool:
 
 
 def _found(
-    partition: Partition, version: int, asked: wire.ListOffsetsPartition, *, follower: bool
+    leading: LeadingReplica, version: int, asked: wire.ListOffsetsPartition, *, follower: bool
 ) -> Answer:
-    log, leader = partition.log, partition.leader
-    assert log is not None
-    assert leader is not None
+    log, leader = leading.log, leading.state
     if asked.timestamp in {EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD}:
         # Nothing is uploaded anywhere, so all that is here is local, and pending for ever.
         return _answer(asked, log.start, log.epoch_at(log.start))
     if asked.timestamp == LATEST_TIERED:
         return _answer(asked, -1, -1)
-    end = log.end if follower else partition.high_watermark
+    end = log.end if follower else log.high_watermark
     # The fetchable end is unknown while the watermark may still lag behind what an earlier
     # leader had committed; a follower asks for the log end, which is known.
-    unsure = not follower and partition.high_watermark < leader.epoch_start
+    unsure = not follower and log.high_watermark < leader.epoch_start
     if asked.timestamp == LATEST:
         return _not_yet(asked, version) if unsure else _answer(asked, end, leader.epoch)
     found: FoundRecord | None

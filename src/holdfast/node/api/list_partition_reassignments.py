@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.reassignment import list_partition_reassignments
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
+from holdfast.core.controller.reassignment import list_partition_reassignments
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -19,15 +13,12 @@ from holdfast.wire.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> Deferred | ListPartitionReassignmentsResponse:
-    if not context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        why = f"{context.principal} may not describe the cluster."
-        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+) -> Deferred:
     return controller.decide(context, lambda state, _: list_partition_reassignments(state, request))
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.image import Topic
-from holdfast.core.names import INTERNAL_TOPICS, refuse_name
-from holdfast.node.access import NOT_REQUESTED, authorized_operations
+from holdfast.core.metadata.image import Topic
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
+from holdfast.node.api.auto_creation import AutoCreation
 from holdfast.node.api.describe_cluster import controller_id
-from holdfast.node.auto_creation import AutoCreation
-from holdfast.node.context import CLUSTER_NAME, Operation, RequestContext, ResourceType
-from holdfast.node.partition_view import Reachable
+from holdfast.node.api.partition_view import Reachable
+from holdfast.node.door.access import NOT_REQUESTED, authorized_operations, refusal
+from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, ResourceType
 from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
@@ -31,7 +31,7 @@ from holdfast.wire.messages.metadata import (
 from holdfast.wire.uuids import NULL_UUID
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 EMPTY_MEANS_NONE_SINCE: Final = 1
 LISTENER_NOT_FOUND_SINCE: Final = 6
@@ -85,11 +85,12 @@ def _topics(
     asked = request.topics
     if asked is None or (not asked and context.version < EMPTY_MEANS_NONE_SINCE):
         for topic in broker.image.topics.values():
-            if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            if refusal(context, topic.name) is None:
                 yield _known(context, request, topic, reachable)
         return
     creation = AutoCreation(broker, context)
-    for each in asked:
+    # Rules: connections.md#what-is-named-twice.
+    for each in {(bytes(each.topic_id), each.name): each for each in asked}.values():
         if bytes(each.topic_id) != NULL_UUID:
             yield _by_id(broker, context, request, bytes(each.topic_id), reachable)
         elif each.name is None:
@@ -107,9 +108,12 @@ def _by_id(
     reachable: Reachable,
 ) -> MetadataResponseTopic:
     topic = broker.image.topics_by_id.get(topic_id)
-    # A topic that may not be seen looks like one that is not there: ids tell nothing.
-    if topic is None or not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+    if topic is None:
         return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    refused = refusal(context, topic.name)
+    if refused is not None:
+        # As Apache Kafka has it, an id is no secret, but the name that it stands for is.
+        return _unknown(refused.code, None, topic_id)
     return _known(context, request, topic, reachable)
 
 
@@ -121,8 +125,9 @@ def _by_name(
     reachable: Reachable,
     creation: AutoCreation,
 ) -> MetadataResponseTopic:
-    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        return _unknown(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+    refused = refusal(context, name)
+    if refused is not None:
+        return _unknown(refused.code, name)
     topic = broker.image.topics.get(name)
     if topic is not None:
         return _known(context, request, topic, reachable)

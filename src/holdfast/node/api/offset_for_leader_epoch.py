@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.node.context import Operation, RequestContext, ResourceType
+from holdfast.node.door.access import refusal
+from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import offset_for_leader_epoch as wire
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
 
 def handle(
@@ -24,15 +25,15 @@ def handle(
     """Look up each partition's epoch cache."""
     topics = []
     for topic in request.topics:
-        allowed = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        refused = refusal(context, topic.topic)
         answers = []
         for asked in topic.partitions:
             answer = wire.EpochEndOffset(partition=asked.partition)
             answers.append(answer)
-            if allowed:
+            if refused is None:
                 _look_up(broker, topic.topic, asked, answer)
             else:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                answer.error_code = refused.code
         topics.append(wire.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return wire.OffsetForLeaderEpochResponse(topics=topics)
 
@@ -43,11 +44,8 @@ def _look_up(
     asked: wire.OffsetForLeaderPartition,
     answer: wire.EpochEndOffset,
 ) -> None:
-    partition, error = broker.partitions.find(topic, asked.partition)
-    if partition is not None:
-        error = partition.refusal(asked.current_leader_epoch)
-    answer.error_code = error
-    if error is ErrorCode.NONE:
-        assert partition is not None
-        assert partition.log is not None
-        answer.leader_epoch, answer.end_offset = partition.log.epoch_end(asked.leader_epoch)
+    leading = broker.partitions.leading(topic, asked.partition, asked.current_leader_epoch)
+    if isinstance(leading, ErrorCode):
+        answer.error_code = leading
+    else:
+        answer.leader_epoch, answer.end_offset = leading.log.epoch_end(asked.leader_epoch)

@@ -11,23 +11,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
 from holdfast.node.api.leader import current_leader, endpoints
-from holdfast.node.bounds import check_produce
-from holdfast.node.context import Deferred, Operation, RequestContext, ResourceType
-from holdfast.node.partition import Partition
-from holdfast.node.validation import prepare
+from holdfast.node.broker.append_validation import Problem, check_and_prepare
+from holdfast.node.broker.leading_replica import LeadingReplica
+from holdfast.node.broker.replica import Partition
+from holdfast.node.door.access import refusal
+from holdfast.node.door.api_table import WRITE_ID
+from holdfast.node.door.request_bounds import check_produce
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire import hot
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
+from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 
 if TYPE_CHECKING:
-    from holdfast.node.broker import Broker
+    from holdfast.node.broker.broker import Broker
 
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 ADMIN_CLIENT = "__admin_client"
 UNCHECKED_BYTES_MAX = 1024 * 1024  # a smaller request can't be made of too many parts
 
 Answer = wire.PartitionProduceResponse
+Part = tuple[Partition, int, Answer]  # what was appended, and the end that acks=all waits for
 
 
 def decode_request(version: int, frame: memoryview, offset: int) -> wire.ProduceRequest:
@@ -40,12 +45,14 @@ def decode_request(version: int, frame: memoryview, offset: int) -> wire.Produce
 
 
 class ProduceWait:
-    """A request with acks=all, until the high watermark has passed what it appended."""
+    """A request with acks=all, until the high watermark has passed what it appended.
+
+    Or until this replica leads no longer: another one does, it was stopped, or its disk is offline.
+    """
 
     __slots__ = (
         "_broker",
         "_deferred",
-        "_left",
         "_listener",
         "_parts",
         "_response",
@@ -58,44 +65,43 @@ class ProduceWait:
         broker: Broker,
         deferred: Deferred,
         response: wire.ProduceResponse,
-        parts: list[tuple[Partition, int, Answer]],
+        parts: list[Part],
         listener: str,
     ) -> None:
         self.finished = False
         self._broker = broker
         self._deferred = deferred
         self._response = response
-        self._parts: list[tuple[Partition, int, Answer] | None] = list(parts)
-        self._left = len(parts)
+        self._parts = dict(enumerate(parts))
         self._listener = listener
         self._step = -1
 
     def begin(self, timeout_ms: int) -> None:
         """Register with every partition, then look again."""
         self._step = self._broker.waiting.expire_after(self, timeout_ms)
-        for number, entry in enumerate(list(self._parts)):
-            assert entry is not None
-            partition, required, _ = entry
-            if partition.acknowledgement(required) is None:
+        for number, (partition, required, _) in list(self._parts.items()):
+            if not self._is_settled(number):
                 partition.acknowledgements.add(required, self, number)
-            else:
-                self.reached(number)
 
-    def reached(self, part: int) -> None:
-        entry = self._parts[part]
-        if entry is None:
-            return
-        partition, required, answer = entry
-        error = partition.acknowledgement(required)
-        assert error is not None, "woken for an offset that is not committed"
-        self._settle(part, answer, error)
+    def settle(self, part: int) -> None:
+        settled = self._is_settled(part)
+        assert settled, "woken while this replica leads and the offset is not committed"
 
-    def _settle(self, part: int, answer: Answer, error: ErrorCode) -> None:
-        self._parts[part] = None
-        if error is not ErrorCode.NONE:
+    def _is_settled(self, part: int) -> bool:
+        """Settle a part if that is due; False: it has to wait."""
+        if part in self._parts:
+            partition, required, answer = self._parts[part]
+            error = partition.acknowledgement(required)
+            if error is None:
+                return False
+            self._answer(part, answer, error)
+        return True
+
+    def _answer(self, part: int, answer: Answer, error: ErrorCode) -> None:
+        del self._parts[part]
+        if error:
             _refuse(answer, error)
-        self._left -= 1
-        if not self._left:
+        if not self._parts:
             self.finished = True
             self._broker.waiting.keep(self, self._step)
             _name_leaders(self._broker, self._response, self._listener)
@@ -103,34 +109,35 @@ class ProduceWait:
 
     def expire(self) -> None:
         """The request's own time-out: what is not committed yet has an unknown outcome."""
-        for part, entry in enumerate(list(self._parts)):
-            if entry is not None:
-                self._settle(part, entry[2], ErrorCode.REQUEST_TIMED_OUT)
+        for part, (_, _, answer) in list(self._parts.items()):
+            self._answer(part, answer, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def handle(
     broker: Broker, context: RequestContext, request: wire.ProduceRequest
 ) -> wire.ProduceResponse | Deferred | None:
     """Append what may be appended; answer now, or when it is replicated."""
-    parts: list[tuple[Partition, int, Answer]] = []
+    parts: list[Part] = []
     response = wire.ProduceResponse()
-    failed = False
     for topic in request.topic_data:
         answers = []
         refusal = _topic_refusal(context, request, topic.name)
         for data in topic.partition_data:
             answer = Answer(index=data.index, base_offset=-1)
             answers.append(answer)
-            if refusal is not ErrorCode.NONE:
+            if refusal is not None:
                 _refuse(answer, refusal)
             else:
-                _append(broker, context, request.acks, topic.name, data, answer, parts)
-            failed = failed or answer.error_code != ErrorCode.NONE
+                part = _append(broker, context, request.acks, topic.name, data, answer)
+                if part is not None:
+                    parts.append(part)
         response.responses.append(
             wire.TopicProduceResponse(name=topic.name, partition_responses=answers)
         )
     if request.acks == 0:
-        if failed:
+        if any(
+            each.error_code for topic in response.responses for each in topic.partition_responses
+        ):
             raise WireError("a produce request with acks=0 failed; closing is the only answer")
         return None
     if request.acks == -1 and parts:
@@ -144,23 +151,29 @@ def _answer_when_replicated(
     context: RequestContext,
     timeout_ms: int,
     response: wire.ProduceResponse,
-    parts: list[tuple[Partition, int, Answer]],
+    parts: list[Part],
 ) -> Deferred:
     deferred = context.defer()
     ProduceWait(broker, deferred, response, parts, context.listener).begin(timeout_ms)
     return deferred
 
 
-def _topic_refusal(context: RequestContext, request: wire.ProduceRequest, name: str) -> ErrorCode:
+def _topic_refusal(
+    context: RequestContext, request: wire.ProduceRequest, name: str
+) -> ErrorCode | None:
     if request.acks not in {-1, 0, 1}:
         return ErrorCode.INVALID_REQUIRED_ACKS
-    if not context.allows(Operation.WRITE, ResourceType.TOPIC, name):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT:
+    refused = None
+    if request.transactional_id is not None:
+        refused = refusal(context, request.transactional_id, WRITE_ID)
+    refused = refused or refusal(context, name)
+    if refused is not None:
+        return refused.code
+    if name in INTERNAL_TOPICS and context.header.client_id != ADMIN_CLIENT:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if request.transactional_id is not None:
         return ErrorCode.INVALID_TXN_STATE  # there are no transactions yet, so none is open
-    return ErrorCode.NONE
+    return None
 
 
 def _append(
@@ -170,35 +183,33 @@ def _append(
     topic: str,
     data: wire.PartitionProduceData,
     answer: Answer,
-    parts: list[tuple[Partition, int, Answer]],
-) -> None:
-    partition, error = broker.partitions.find(topic, data.index)
-    if partition is None:
-        _refuse(answer, error)
-        return
-    refusal = partition.refusal()
-    if refusal is not ErrorCode.NONE:
-        _refuse(answer, refusal)
-        return
+) -> Part | None:
+    """Append one batch, and return what acks=all waits for; None: it was refused."""
+    partition = broker.partitions.find(topic, data.index)
+    if not isinstance(partition, Partition):
+        _refuse(answer, partition)
+        return None
+    leading = partition.as_leader()
+    if not isinstance(leading, LeadingReplica):
+        _refuse(answer, leading)
+        return None
     now_ms = broker.runtime.clock.wall_ms()
-    batch, problem = prepare(data.records, partition.settings, context.version, now_ms)
-    if batch is None:
-        assert problem is not None
-        answer.error_code = problem.error
-        answer.error_message = problem.message
-        return
-    appended = partition.append(batch, acks)
-    if appended.error is not ErrorCode.NONE:
+    settings = partition.settings
+    batch = check_and_prepare(data.records, settings, context.version, now_ms)
+    if isinstance(batch, Problem):
+        answer.error_code = batch.error
+        answer.error_message = batch.message
+        return None
+    appended = leading.append(batch, acks)
+    if appended.error:
         _refuse(answer, appended.error)
-        return
-    assert partition.log is not None
+        return None
     answer.base_offset = appended.base_offset
-    answer.log_start_offset = partition.log.start
-    if partition.settings.message_timestamp_type == "LogAppendTime":
+    answer.log_start_offset = leading.log.start
+    if settings.message_timestamp_type == "LogAppendTime":
         first_time = appended.append_time_ms
         answer.log_append_time_ms = first_time if first_time != -1 else now_ms
-    if acks == -1:
-        parts.append((partition, appended.required, answer))
+    return partition, appended.required, answer
 
 
 MESSAGES = {
@@ -211,7 +222,9 @@ MESSAGES = {
     ErrorCode.REQUEST_TIMED_OUT: "Appended, but not replicated within the request's time-out.",
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1 (all), 0 or 1.",
     ErrorCode.INVALID_TXN_STATE: "Transactions are not served by this cluster yet.",
-    ErrorCode.KAFKA_STORAGE_ERROR: "The log directory of this partition is offline.",
+    ErrorCode.KAFKA_STORAGE_ERROR: (
+        "The log directory of this partition is offline, or a file of its log is damaged."
+    ),
 }
 
 
@@ -231,12 +244,12 @@ def _name_leaders(broker: Broker, response: wire.ProduceResponse, listener: str)
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 found = current_leader(broker, topic.name, answer.index)
                 if found is not None:
-                    answer.current_leader = wire.LeaderIdAndEpoch(
+                    answer.current_leader = LeaderIdAndEpoch(
                         leader_id=found[0], leader_epoch=found[1]
                     )
                     leaders[found[0]] = None
     if leaders:
         response.node_endpoints = [
-            wire.NodeEndpoint(node_id=node, host=host, port=port, rack=rack)
+            LeaderNode(node_id=node, host=host, port=port, rack=rack)
             for node, host, port, rack in endpoints(broker, leaders, listener)
         ]

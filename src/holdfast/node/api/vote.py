@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.quorum_events import Answer, LogEnd
-from holdfast.core.voters import ReplicaKey
-from holdfast.node.context import Deferred, RequestContext
-from holdfast.node.quorum_requests import is_meant, leader_endpoints, refuse
+from holdfast.core.quorum.voter_events import Answer, LogEnd
+from holdfast.core.quorum.voter_set import ReplicaKey
+from holdfast.node.api.quorum_requests import is_meant, leader_endpoints, misdirected
+from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import vote as wire
+from holdfast.wire.structs import QuorumNode
+from holdfast.wire.well_known import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from holdfast.node.controller import Controller
+    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: wire.VoteRequest
 ) -> Deferred | wire.VoteResponse:
-    refusal = refuse(controller, context, request)
+    refusal = misdirected(controller, request)
     if refusal is not ErrorCode.NONE:
         return wire.VoteResponse(error_code=refusal)
-    assert controller.quorum is not None
     asked = request.topics[0].partitions[0]
     log_end = LogEnd(asked.last_offset_epoch, asked.last_offset)
     if asked.replica_id < 0 or asked.replica_epoch < 0 or min(log_end) < 0:
@@ -54,5 +54,5 @@ def _response(controller: Controller, answer: Answer) -> wire.VoteResponse:
     )
     return wire.VoteResponse(
         topics=[wire.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[data])],
-        node_endpoints=leader_endpoints(controller, answer.leader_id, wire.NodeEndpoint),
+        node_endpoints=leader_endpoints(controller, answer.leader_id, QuorumNode),
     )

@@ -7,33 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
+from holdfast.core.controller.decisions import UNCLEAN_ELECTION
+from holdfast.core.metadata.feature_levels import MIN_INSYNC
 from holdfast.judge.history import DeleteRecords
-from holdfast.testing.client import AnswerError, ClusterClient, check
-from holdfast.testing.simulation.conductor import Conductor, Perform
+from holdfast.testing.simulated_client import AnswerError, ClusterClient, check
+from holdfast.testing.simulation.conductor import Conductor, Perform, held
 from holdfast.testing.simulation.metadata import State
 from holdfast.testing.simulation.plan import Event, TopicPlan
-from holdfast.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from holdfast.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
+from holdfast.wire.administration import (
+    AdminRequest,
+    Election,
+    add_partitions,
+    alter_configs,
+    delete_topic,
+    elect_leaders,
+    unregister_broker,
 )
-from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
+from holdfast.wire.structs import ResourceType
 
 _TIMEOUT_S = 12.0
-_TOPIC, _BROKER = 2, 4  # resource types
-_SET, _DELETE = 0, 1  # what is done to a configuration
-PREFERRED, UNCLEAN = 0, 1
+_REQUEST_MS = 3000
 
 
-async def _try(hand: Conductor, event: Event, attempt: object) -> bool:
+async def _try(hand: Conductor, event: Event, attempt: Awaitable[object]) -> bool:
     """Wait for an administrative request, but not for ever; True when it was granted."""
     try:
-        await asyncio.wait_for(attempt, _TIMEOUT_S)  # type: ignore[arg-type]
+        await asyncio.wait_for(attempt, _TIMEOUT_S)
     except AnswerError as error:
         hand.counts["administrative requests refused"] += 1
         hand.note(f"{event.kind}: {error}")
@@ -45,21 +48,34 @@ async def _try(hand: Conductor, event: Event, attempt: object) -> bool:
     return True
 
 
+async def _with_client(
+    hand: Conductor, event: Event, attempt: Callable[[ClusterClient], Awaitable[object]]
+) -> bool:
+    """Ask through a client of its own; True when it was granted."""
+    client = hand.cluster.client("admin")
+    done = await _try(hand, event, attempt(client))
+    client.close()
+    return done
+
+
+async def _ask(hand: Conductor, event: Event, asked: AdminRequest[None], what: str) -> bool:
+    """Ask once; True when it was granted."""
+    return await _with_client(hand, event, lambda client: client.perform(asked, what))
+
+
 def _topic(hand: Conductor, name: str) -> TopicPlan:
     return next(topic for topic in hand.plan.topics if topic.name == name)
 
 
 def _pick(hand: Conductor, event: Event) -> tuple[int, State | None]:
     """A partition of the event's topic by the event's own chance, and its state."""
-    topic = _topic(hand, event.target)
-    partition = int(event.amount) % topic.partitions
-    for key, state in hand.oracle.metadata.partitions.items():
-        if key[1] == partition and hand.oracle.metadata.topics[key[0]] == topic.name:
-            return partition, state
-    return partition, None
+    partition = int(event.amount) % _topic(hand, event.target).partitions
+    key = hand.oracle.metadata.find(event.target, partition)
+    return partition, None if key is None else hand.oracle.metadata.partitions[key]
 
 
-async def _with_client(hand: Conductor) -> ClusterClient:
+async def _informed_client(hand: Conductor) -> ClusterClient:
+    """Make a client that has heard, if it could, where everything is."""
     client = hand.cluster.client("admin")
     for topic in hand.plan.topics:
         try:
@@ -72,40 +88,32 @@ async def _with_client(hand: Conductor) -> ClusterClient:
 async def _create_topic(hand: Conductor, event: Event) -> bool:
     name = f"x{int(event.amount)}"
     partitions = 1 + int(event.amount) % 3
-    client = hand.cluster.client("admin")
-    made = await _try(
+    factor = min(3, hand.plan.brokers)
+    made = await _with_client(
         hand,
         event,
-        client.create_topic(
-            name, partitions=partitions, replication_factor=min(3, hand.plan.brokers)
-        ),
+        lambda client: client.create_topic(name, partitions=partitions, replication_factor=factor),
     )
     if made:
         hand.topics[name] = partitions
-    client.close()
     return made
 
 
 async def _delete_topic(hand: Conductor, event: Event) -> bool:
     """One that an event made: the others are judged to the end."""
-    if not hand.topics and not await _create_topic(hand, event):
-        return False
-    return bool(hand.topics) and await _delete(hand, event, min(hand.topics))
+    return await _has_topic(hand, event) and await _delete(hand, event, min(hand.topics))
+
+
+async def _has_topic(hand: Conductor, event: Event) -> bool:
+    """Whether there is a topic that an event made; where there was none, this one makes it."""
+    is_there = bool(hand.topics) or await _create_topic(hand, event)
+    return is_there and bool(hand.topics)  # another event may have deleted it meanwhile
 
 
 async def _delete(hand: Conductor, event: Event, name: str) -> bool:
-    client = hand.cluster.client("admin")
-
-    async def delete() -> None:
-        response = await client.ask(
-            DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=3000)
-        )
-        check("delete", response.responses[0].error_code)
-
-    done = await _try(hand, event, delete())
+    done = await _ask(hand, event, delete_topic(name, _REQUEST_MS), "delete")
     if done:
         hand.topics.pop(name, None)
-    client.close()
     return done
 
 
@@ -126,78 +134,50 @@ async def _recreate_topic(hand: Conductor, event: Event) -> bool:
 
 async def _fill(hand: Conductor, event: Event, name: str) -> None:
     """Write a little to every partition of a topic that an event made."""
-    client = hand.cluster.client("admin")
 
-    async def fill() -> None:
+    async def fill(client: ClusterClient) -> None:
         for partition in range(hand.topics.get(name, 0)):
             leader = await client.leader(name, partition)
             values = [f"{event.at} {number}".encode() for number in range(3)]
             await client.produce(name, partition, values, acks=1, node=leader)
 
-    await _try(hand, event, fill())
-    client.close()
+    await _with_client(hand, event, fill)
 
 
 async def _create_partitions(hand: Conductor, event: Event) -> bool:
-    if not hand.topics and not await _create_topic(hand, event):
-        return False
-    if not hand.topics:
+    if not await _has_topic(hand, event):
         return False
     name = max(hand.topics)
-    client = hand.cluster.client("admin")
     count = hand.topics[name] + 1
-
-    async def grow() -> None:
-        response = await client.ask(
-            CreatePartitionsRequest(
-                topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)],
-                timeout_ms=3000,
-            )
-        )
-        check("grow", response.results[0].error_code)
-
-    done = await _try(hand, event, grow())
+    done = await _ask(hand, event, add_partitions(name, count, timeout_ms=_REQUEST_MS), "grow")
     if done and name in hand.topics:
         hand.topics[name] = count
-    client.close()
     return done
 
 
 async def _set(
-    hand: Conductor, event: Event, topic: str, name: str, value: str | None, kind: int = _TOPIC
+    hand: Conductor,
+    event: Event,
+    topic: str,
+    name: str,
+    value: str | None,
+    kind: ResourceType = ResourceType.TOPIC,
 ) -> bool:
     """Set one configuration; None: take it back."""
-    client = hand.cluster.client("admin")
+    return await _ask(hand, event, alter_configs(kind, topic, {name: value}), f"set {name}")
 
-    async def alter() -> None:
-        operation = _DELETE if value is None else _SET
-        config = AlterableConfig(name=name, config_operation=operation, value=value)
-        resource = AlterConfigsResource(resource_type=kind, resource_name=topic, configs=[config])
-        response = await client.ask(IncrementalAlterConfigsRequest(resources=[resource]))
-        check(f"set {name}", response.responses[0].error_code)
 
-    done = await _try(hand, event, alter())
-    client.close()
+async def _set_for_a_while(hand: Conductor, event: Event, name: str, value: str) -> bool:
+    """Set a topic's configuration, and later back to what it was made with."""
+    done = await _set(hand, event, event.target, name, value)
+    await asyncio.sleep(event.seconds)
+    await _set(hand, event, event.target, name, _topic(hand, event.target).configs[name])
     return done
 
 
 async def _set_min_isr(hand: Conductor, event: Event) -> bool:
-    topic = _topic(hand, event.target)
-    value = 1 + int(event.amount) % topic.replication_factor
-    done = await _set(hand, event, topic.name, "min.insync.replicas", str(value))
-    await asyncio.sleep(event.seconds)
-    await _set(hand, event, topic.name, "min.insync.replicas", topic.configs["min.insync.replicas"])
-    return done
-
-
-async def _set_unclean(hand: Conductor, event: Event) -> bool:
-    """Switch it on for a while, and back to what the topic was made with."""
-    name = "unclean.leader.election.enable"
-    topic = _topic(hand, event.target)
-    done = await _set(hand, event, topic.name, name, "true")
-    await asyncio.sleep(event.seconds)
-    await _set(hand, event, topic.name, name, topic.configs[name])
-    return done
+    value = 1 + int(event.amount) % _topic(hand, event.target).replication_factor
+    return await _set_for_a_while(hand, event, MIN_INSYNC, str(value))
 
 
 async def _throttle(hand: Conductor, event: Event) -> bool:
@@ -207,38 +187,30 @@ async def _throttle(hand: Conductor, event: Event) -> bool:
     done = True
     for name in names:
         done &= await _set(hand, event, event.target, f"{name}.replicas", "*")
-        done &= await _set(hand, event, "", f"{name}.rate", rate, _BROKER)
+        done &= await _set(hand, event, "", f"{name}.rate", rate, ResourceType.BROKER)
     await asyncio.sleep(event.seconds)
     for name in names:
-        await _set(hand, event, "", f"{name}.rate", None, _BROKER)
+        await _set(hand, event, "", f"{name}.rate", None, ResourceType.BROKER)
         await _set(hand, event, event.target, f"{name}.replicas", None)
     return done
 
 
-async def elect(client: ClusterClient, topic: str, partition: int, kind: int) -> None:
+async def elect(client: ClusterClient, topic: str, partition: int, kind: Election) -> None:
     """Ask once for an election. RetryError and RefusedError: it was not held."""
-    response = await client.ask(
-        ElectLeadersRequest(
-            election_type=kind,
-            topic_partitions=[TopicPartitions(topic=topic, partitions=[partition])],
-            timeout_ms=3000,
-        )
-    )
-    results = response.replica_election_results
-    check("elect", response.error_code)
-    if results:
-        check("elect", results[0].partition_result[0].error_code)
+    asked = elect_leaders(kind, {topic: [partition]}, _REQUEST_MS)
+    for code, _ in (await client.perform(asked, "elect")).values():
+        check("elect", code)
 
 
-def _is_worth_an_election(state: State, kind: int) -> bool:
-    if kind == UNCLEAN:
+def _is_worth_an_election(state: State, kind: Election) -> bool:
+    if kind is Election.UNCLEAN:
         return state.leader < 0
     return (
         state.leader >= 0 and state.leader != state.replicas[0] and state.replicas[0] in state.isr
     )
 
 
-async def _elect(hand: Conductor, event: Event, kind: int) -> bool:
+async def _elect(hand: Conductor, event: Event, kind: Election) -> bool:
     partition, state = _pick(hand, event)
     give_up = asyncio.get_running_loop().time() + event.seconds
     while state is None or not _is_worth_an_election(state, kind):
@@ -246,24 +218,14 @@ async def _elect(hand: Conductor, event: Event, kind: int) -> bool:
             break
         await asyncio.sleep(0.25)
         partition, state = _pick(hand, event)
-    client = hand.cluster.client("admin")
-    if kind == UNCLEAN:
+    if kind is Election.UNCLEAN:
         # From now on, for the request may be carried out at any time.
         hand.oracle.metadata.operator_unclean.add((event.target, partition))
 
     unanswered = hand.counts["administrative requests without an answer"]
-    await _try(hand, event, elect(client, event.target, partition, kind))
-    client.close()
+    await _with_client(hand, event, lambda client: elect(client, event.target, partition, kind))
     # That no election is needed is an answer, and the usual one.
     return hand.counts["administrative requests without an answer"] == unanswered
-
-
-async def _elect_preferred(hand: Conductor, event: Event) -> bool:
-    return await _elect(hand, event, PREFERRED)
-
-
-async def _elect_unclean(hand: Conductor, event: Event) -> bool:
-    return await _elect(hand, event, UNCLEAN)
 
 
 async def _reassign(hand: Conductor, event: Event) -> bool:
@@ -274,7 +236,7 @@ async def _reassign(hand: Conductor, event: Event) -> bool:
     size = min(len(hand.cluster.brokers), max(1, len(state.replicas) + draw.choice((-1, 0, 0, 1))))
     size = max(size, _topic(hand, event.target).min_isr)
     target = draw.sample(list(hand.cluster.brokers), size)
-    client = await _with_client(hand)
+    client = await _informed_client(hand)
     done = await _try(hand, event, client.reassign(event.target, partition, target))
     client.close()
     return done
@@ -288,7 +250,7 @@ async def _cancel_reassign(hand: Conductor, event: Event) -> bool:
     # To somebody who is down, if there is one: else it is done before it can be cancelled.
     others = sorted(set(hand.cluster.brokers) - set(state.replicas), key=hand.is_up)
     target = [*state.replicas[:-1], *others[:1]] if others else list(state.replicas)[::-1]
-    client = await _with_client(hand)
+    client = await _informed_client(hand)
     begun = state.adding or state.removing
     if not begun:
         await _try(hand, event, client.reassign(event.target, partition, target))
@@ -306,17 +268,11 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
     draw = random.Random(event.amount)
     offset = -1 if draw.random() < 0.2 else draw.randint(0, truth.committed.end)
     asked, named = hand.oracle.metadata, (event.target, partition)
-    client = await _with_client(hand)
+    client = await _informed_client(hand)
 
     def allow(until: int) -> None:
         asked.deletions[named] = max(until, asked.deletions.get(named, 0))
-        now_ms, wall_ms = hand.history.now()
-        hand.history.events.append(
-            DeleteRecords(
-                at_ms=now_ms, wall_ms=wall_ms, process="admin", topic=event.target,
-                partition=partition, offset=until,
-            )
-        )  # fmt: skip
+        hand.history.note(DeleteRecords, "admin", *named, offset=until)
 
     async def delete() -> None:
         low = await client.delete_records(event.target, partition, offset)
@@ -352,26 +308,10 @@ async def _change_voters(hand: Conductor, event: Event) -> bool:
     return done
 
 
-async def _unregister_broker(hand: Conductor, event: Event) -> bool:
+async def _unregister(hand: Conductor, event: Event, node: int) -> bool:
     """A broker is stopped and taken out of the cluster; later it comes back, as a new one."""
-    node = hand.take(event.target, event)
-    if node is None:
-        return False
-    if node in hand.cluster.controllers or hand.cluster.nodes.get(node) is None:
-        hand.release(node)
-        return False
     await hand.stop(node)
-    client = hand.cluster.client("admin")
-
-    async def unregister() -> None:
-        response = await client.ask(UnregisterBrokerRequest(broker_id=node))
-        check("unregister", response.error_code)
-
-    done = await _try(hand, event, unregister())
-    client.close()
-    await asyncio.sleep(event.seconds)
-    hand.release(node)
-    return done
+    return await _ask(hand, event, unregister_broker(node), "unregister")
 
 
 ADMIN: Final[dict[str, Perform]] = {
@@ -381,10 +321,12 @@ ADMIN: Final[dict[str, Perform]] = {
     "recreate_topic": _recreate_topic,
     "throttle": _throttle,
     "set_min_isr": _set_min_isr,
-    "set_unclean": _set_unclean,
-    "elect_preferred": _elect_preferred,
-    "elect_unclean": _elect_unclean,
-    "unregister_broker": _unregister_broker,
+    "set_unclean": partial(_set_for_a_while, name=UNCLEAN_ELECTION, value="true"),
+    "elect_preferred": partial(_elect, kind=Election.PREFERRED),
+    "elect_unclean": partial(_elect, kind=Election.UNCLEAN),
+    "unregister_broker": held(
+        _unregister, unless=lambda hand, node: hand.is_voter(node) or hand.has_not_begun(node)
+    ),
     "change_voters": _change_voters,
     "reassign": _reassign,
     "cancel_reassign": _cancel_reassign,

@@ -102,9 +102,6 @@ class Allowances:
 
     given: list[Forgiveness] = field(default_factory=list)
 
-    def add(self, forgiveness: Forgiveness) -> None:
-        self.given.append(forgiveness)
-
     def covers(self, epoch: int, offset: int) -> bool:
         """Whether a record that `epoch` wrote at `offset` may be gone."""
         return any(each.covers(epoch, offset) for each in self.given)

@@ -82,8 +82,6 @@ class Chain:
         del self._bases[index:]
         return dropped
 
-    def clear(self) -> list[Entry]:
-        dropped = self.entries
+    def clear(self) -> None:
         self.entries = []
         self._bases = []
-        return dropped

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from typing import Final
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Any, Final
 from zlib import crc32
 
 from holdfast.clients.outcomes import CERTAIN_CODES
@@ -17,39 +19,34 @@ from holdfast.judge.history import (
     Acknowledged,
     Delivered,
     Event,
+    PartitionEvent,
     Position,
     ReadEnd,
     Refused,
     Send,
     Unknown,
 )
-from holdfast.testing.client import AnswerError, ClusterClient, RefusedError, Stored, check
-from holdfast.testing.cluster import SimulatedCluster
+from holdfast.testing.simulated_client import (
+    AnswerError,
+    ClusterClient,
+    RefusedError,
+    Stored,
+    records_of,
+)
+from holdfast.testing.simulated_cluster import SimulatedCluster
+from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import ProducerPlan, ReaderPlan
 from holdfast.testing.simulation.stamps import KINDS
-from holdfast.wire.batch import (
-    Record,
-    assign_max_timestamp,
-    batches,
-    build_batch,
-    read_records,
-)
+from holdfast.wire.batch import Record, assign_max_timestamp, build_batch
 from holdfast.wire.batch_header import read_header
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages import fetch as fetching
-from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
-from holdfast.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from holdfast.wire.well_known import EARLIEST
 
 _BATCH_MAX = 4
 _PAUSE_S = 0.1
 _DELIVERY_S = 25.0  # as delivery.timeout.ms: then the outcome is unknown
 _LOST_SEQUENCE_S = 5.0  # so long it may be an old leader that says so
-_FETCH_VERSION = 17
 _SEEN_MAX = 40
 _LOOKS_BACK = 0.05  # how often a reader does, of its reads
 _EPOCH_START_MS = 1_767_225_600_000
@@ -67,6 +64,18 @@ class History:
     def now(self) -> tuple[float, int]:
         now_ms = asyncio.get_running_loop().time() * 1000
         return now_ms, _EPOCH_START_MS + int(now_ms)
+
+    def note(
+        self, kind: type[PartitionEvent], process: str, topic: str, partition: int, **values: Any
+    ) -> None:
+        """Append an event of now."""
+        at_ms, wall_ms = self.now()
+        self.events.append(
+            kind(
+                at_ms=at_ms, wall_ms=wall_ms, process=process, topic=topic, partition=partition,
+                **values,
+            )
+        )  # fmt: skip
 
 
 def digest_of(value: bytes) -> str:
@@ -108,12 +117,12 @@ class SimulatedProducer:
             await asyncio.sleep(pause_s * 2 * self._draw.random())
 
     async def _write(self) -> None:
-        plan, history = self._plan, self._history
+        plan = self._plan
         process = f"{plan.topic}-{plan.partition}.{self._generation}"
         names = []
         values = []
         stamps = []
-        now_ms, wall_ms = history.now()
+        now_ms, wall_ms = self._history.now()
         for _ in range(self._draw.randint(1, _BATCH_MAX)):
             name = f"{process}:{self._number}"
             self._number += 1
@@ -122,13 +131,9 @@ class SimulatedProducer:
             names.append(name)
             values.append(value)
             stamps.append(stamp)
-            history.events.append(
-                Send(
-                    at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
-                    partition=plan.partition, id=name, digest=digest_of(value), size=len(value),
-                    timestamp=stamp,
-                )
-            )  # fmt: skip
+            self._note(
+                Send, process, id=name, digest=digest_of(value), size=len(value), timestamp=stamp
+            )
         self.waits_since = now_ms / 1000
         try:
             await self._deliver(process, names, values, stamps)
@@ -149,7 +154,8 @@ class SimulatedProducer:
             error = "timed out"
             try:
                 if plan.idempotent and self._identity is None:
-                    self._identity = await self._begin()
+                    self._identity = await self._client.producer_id()
+                    self._sequence = 0
                 leader = await self._client.leader(plan.topic, plan.partition)
                 attempts += 1
                 batch = self._batch(values, stamps)
@@ -186,14 +192,6 @@ class SimulatedProducer:
             await asyncio.sleep(_PAUSE_S)
             self._client.forget()
 
-    async def _begin(self) -> tuple[int, int]:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        response = await self._client.ask(request)
-        if response.error_code != ErrorCode.NONE:
-            raise AnswerError("producer id", response.error_code)
-        self._sequence = 0
-        return response.producer_id, response.producer_epoch
-
     def _batch(self, values: list[bytes], stamps: list[int | None]) -> bytearray:
         now_ms = self._client.runtime.clock.wall_ms()
         records = [
@@ -224,47 +222,30 @@ class SimulatedProducer:
             epoch = truth.epoch_of(leader, base)
             if plan.acks == -1:
                 truth.acknowledged(leader, base + len(names) - 1, sent)
-        now_ms, wall_ms = history.now()
         for number, name in enumerate(names):
             history.epochs[name] = epoch
             if place is not None:
                 history.places[name] = place + number
-            history.events.append(
-                Acknowledged(
-                    at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
-                    partition=plan.partition, id=name,
-                    offset=None if base is None else base + number,
-                )
-            )  # fmt: skip
+            offset = None if base is None else base + number
+            self._note(Acknowledged, process, id=name, offset=offset)
         history.counts["acknowledged"] += len(names)
 
     def _refused(self, process: str, names: list[str], error: str) -> None:
-        plan, history = self._plan, self._history
-        now_ms, wall_ms = history.now()
-        history.events += [
-            Refused(
-                at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
-                partition=plan.partition, id=name, error=error,
-            )
-            for name in names
-        ]  # fmt: skip
-        history.counts["refused"] += len(names)
+        for name in names:
+            self._note(Refused, process, id=name, error=error)
+        self._history.counts["refused"] += len(names)
 
     def _unknown(self, process: str, names: list[str], error: str) -> None:
         """It may arrive at any time from now on: what follows is another producer's."""
-        plan, history = self._plan, self._history
-        now_ms, wall_ms = history.now()
-        history.events += [
-            Unknown(
-                at_ms=now_ms, wall_ms=wall_ms, process=process, topic=plan.topic,
-                partition=plan.partition, id=name, error=error,
-            )
-            for name in names
-        ]  # fmt: skip
-        history.counts["unknown"] += len(names)
+        for name in names:
+            self._note(Unknown, process, id=name, error=error)
+        self._history.counts["unknown"] += len(names)
         self._generation += 1
         self._identity = None
         self._client.forget()
+
+    def _note(self, kind: type[PartitionEvent], process: str, **values: Any) -> None:
+        self._history.note(kind, process, self._plan.topic, self._plan.partition, **values)
 
 
 class SimulatedReader:
@@ -308,29 +289,21 @@ class SimulatedReader:
         topic, client = self._plan.topic, self._client
         leader = await client.leader(topic, partition)
         node = self._nearest.get(partition, leader)
-        asked = fetching.FetchPartition(
-            partition=partition, fetch_offset=self._next[partition], partition_max_bytes=4096
-        )
-        request = fetching.FetchRequest(
-            max_wait_ms=100,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            rack_id=self._plan.rack,
-            topics=[fetching.FetchTopic(topic_id=client.topic_ids[topic], partitions=[asked])],
-        )
-        response = await client.ask(request, node=node, version=_FETCH_VERSION)
-        if response.error_code != ErrorCode.NONE:
-            raise AnswerError("fetch", response.error_code)
-        data = response.responses[0].partitions[0]
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        at = self._next[partition]
+        try:
+            data = await client.fetch(
+                topic, partition, at,
+                node=node, rack=self._plan.rack, wait_ms=100, partition_bytes=4096,
+            )  # fmt: skip
+        except AnswerError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
             await self._out_of_range(partition, nearest=node != leader)
             return
-        if data.error_code != ErrorCode.NONE:
-            raise AnswerError("fetch", data.error_code)
         if data.preferred_read_replica >= 0:
             self._nearest[partition] = data.preferred_read_replica
             return
-        stored = list(records_of(data.records or b"", self._next[partition]))
+        stored = records_of(data.records or b"", at)
         self.from_followers += len(stored) if node != leader else 0
         self._delivered(partition, stored, data.high_watermark)
 
@@ -340,44 +313,33 @@ class SimulatedReader:
         wanted = self._draw.choice(self._seen[partition])
         if wanted.timestamp < 0:
             return  # nothing is found by it
-        asked = ListOffsetsPartition(partition_index=partition, timestamp=wanted.timestamp)
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
-        )
-        answer = await client.ask(request, node=await client.leader(topic, partition))
-        data = answer.topics[0].partitions[0]
-        check(f"offsets of {topic}-{partition}", data.error_code)
-        if data.offset < 0:
+        offset = await client.offset_at(topic, partition, wanted.timestamp)
+        if offset < 0:
             return  # its leader is new, and does not know yet how much is committed
         self._oracle.counts["records looked up by timestamp"] += 1
         truth = self._oracle.named(topic, partition)
         if truth is not None:
             found = truth.committed.at(wanted.offset)
             stands = found is not None and found.epoch == wanted.leader_epoch
-            if stands and data.offset > wanted.offset >= truth.start_max:
+            if stands and offset > wanted.offset >= truth.start_max:
                 self._oracle.fail(
-                    "a record is found by its timestamp",
-                    f"{topic}-{partition}: {wanted} is said to begin at {data.offset}\n{truth}",
+                    Invariant.READABLE_BY_TIMESTAMP,
+                    f"{topic}-{partition}: {wanted} is said to begin at {offset}\n{truth}",
                 )
-        self._move(partition, data.offset, "looked up")
+        self._move(partition, offset, "looked up")
 
     async def _out_of_range(self, partition: int, *, nearest: bool) -> None:
         """What we stood at is gone, by retention or by an unclean election; or this one lags."""
         if nearest:
             del self._nearest[partition]
             return
-        begin = await self._client.end(self._plan.topic, partition, timestamp=-2)
+        begin = await self._client.end(self._plan.topic, partition, timestamp=EARLIEST)
         self._move(partition, begin, "out of range", told=True)
 
     def _move(self, partition: int, offset: int, reason: str, *, told: bool = False) -> None:
-        now_ms, wall_ms = self._history.now()
         self._next[partition] = offset
-        self._history.events.append(
-            Position(
-                at_ms=now_ms, wall_ms=wall_ms, process=self._process, topic=self._plan.topic,
-                partition=partition, offset=offset, reason=reason, told=told,
-            )
-        )  # fmt: skip
+        where = self._process, self._plan.topic, partition
+        self._history.note(Position, *where, offset=offset, reason=reason, told=told)
 
     def _delivered(self, partition: int, stored: list[Stored], high_watermark: int) -> None:
         if stored:
@@ -391,20 +353,6 @@ class SimulatedReader:
             self._seen[partition].append(stored[0])
 
 
-def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:
-    """Records of an answer from `offset` on."""
-    found: list[Stored] = []
-    view = memoryview(data)
-    for position, header in batches(view):
-        if not header.is_control and header.last_offset >= offset:
-            found += [
-                Stored(record.offset, record.value, header.leader_epoch, record.timestamp)
-                for record in read_records(view[position:])
-                if record.offset >= offset
-            ]
-    return found
-
-
 def deliver(
     history: History,
     process: str,
@@ -414,38 +362,31 @@ def deliver(
     high_watermark: int | None,
 ) -> None:
     """Write down what a reader was given."""
-    now_ms, wall_ms = history.now()
     history.counts["read"] += len(stored)
-    history.events += [
-        Delivered(
-            at_ms=now_ms, wall_ms=wall_ms, process=process, topic=topic, partition=partition,
+    for one in stored:
+        history.note(
+            Delivered, process, topic, partition,
             offset=one.offset, id=name_of(one.value), digest=digest_of(one.value or b""),
             epoch=one.leader_epoch, committed_end=high_watermark,
-        )
-        for one in stored
-    ]  # fmt: skip
+        )  # fmt: skip
 
 
 async def read_whole(
-    cluster: SimulatedCluster, history: History, topic: str, partitions: list[int]
+    cluster: SimulatedCluster, history: History, topic: str, partitions: Iterable[int]
 ) -> None:
     """Read partitions of a topic to their ends, as the judge's last word."""
-    client = cluster.client("final")
-    for partition in partitions:
-        asked_ms, _ = history.now()
-        stored = await _read_to_end(client, topic, partition)
-        # Asked after the read: retention may have deleted what stood before it.
-        begin = await client.end(topic, partition, timestamp=-2)
-        deliver(history, "final", topic, partition, stored, None)
-        now_ms, wall_ms = history.now()
-        end = stored[-1].offset + 1 if stored else begin
-        history.events.append(
-            ReadEnd(
-                at_ms=now_ms, wall_ms=wall_ms, process="final", topic=topic, partition=partition,
+    with closing(cluster.client("final")) as client:
+        for partition in partitions:
+            asked_ms, _ = history.now()
+            stored = await _read_to_end(client, topic, partition)
+            # Asked after the read: retention may have deleted what stood before it.
+            begin = await client.end(topic, partition, timestamp=EARLIEST)
+            deliver(history, "final", topic, partition, stored, None)
+            end = stored[-1].offset + 1 if stored else begin
+            history.note(
+                ReadEnd, "final", topic, partition,
                 begin=min(begin, end), end=end, asked_ms=asked_ms,
-            )
-        )  # fmt: skip
-    client.close()
+            )  # fmt: skip
 
 
 async def _read_to_end(client: ClusterClient, topic: str, partition: int) -> list[Stored]:

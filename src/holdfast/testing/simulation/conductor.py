@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.runtime import Machine
+from holdfast.testing.ground.links import Weather
+from holdfast.testing.ground.runtime import Machine
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.clients import History
+from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan
 from holdfast.testing.simulation.truth import POWER_CUT, WIPED
@@ -30,6 +32,27 @@ _WAIT_S = 3.0  # for the moment at which to strike
 _STOPPING = ("stop", "unregister_broker")  # events in whose middle a process is half stopped
 
 Perform = Callable[["Conductor", Event], Awaitable[bool]]
+Strike = Callable[["Conductor", Event, int], Awaitable[bool]]  # an event's node is given, too
+Unless = Callable[["Conductor", int], bool]  # whether a node is to be passed over
+
+
+def _nobody(_hand: Conductor, _node: int) -> bool:
+    return False
+
+
+def held(strike: Strike, *, unless: Unless = _nobody) -> Perform:
+    """Take the event's node, strike it, and release it when the event's time is over."""
+
+    async def perform(hand: Conductor, event: Event) -> bool:
+        node = hand.take(event.target, event, unless=unless)
+        if node is None:
+            return False
+        struck = await strike(hand, event, node)
+        await asyncio.sleep(event.seconds)
+        hand.release(node)
+        return struck
+
+    return perform
 
 
 class Conductor:
@@ -87,7 +110,7 @@ class Conductor:
                 self.note(f"node {node} exited by itself: {self.cluster.exits[-1:]}")
                 self.counts["exits by themselves"] += 1
                 self.held[node] = "init"
-                self.died(node)
+                self.oracle.died(node)
                 self._tasks.append(
                     asyncio.get_running_loop().create_task(self._start_later(node, _RESTART_S))
                 )
@@ -96,10 +119,10 @@ class Conductor:
         """Whether a process has died of its own mistake; and what it has opened, it has."""
         failure = self.cluster.failure(node)
         if failure is not None:
-            self.oracle.fail("a node does not fail by itself", f"node {node}: {failure!r}")
+            self.oracle.fail(Invariant.NODES_LIVE, f"node {node}: {failure!r}")
         made = self.cluster.nodes.get(node)
         if made is not None and made.broker is not None and self.cluster.is_ready(node):
-            self.oracle.compare(node, made.broker.image)
+            self.oracle.metadata.compare(node, made.broker.image)
             before, loads = self._loads.get(node, (None, 0))
             observer = made.broker.observer
             self.counts["snapshots loaded"] += observer.snapshots_loaded - (
@@ -117,8 +140,7 @@ class Conductor:
 
     async def heal(self) -> None:
         """End every event now, mend everything, and start all but the plan's broken minority."""
-        for task in [*self._tasks, *([self._keeper] if self._keeper else [])]:
-            task.cancel()
+        self.close()
         outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, Exception):
@@ -126,7 +148,7 @@ class Conductor:
         self._tasks.clear()
         world = self.cluster.world
         world.fabric.heal_all()
-        world.fabric.weather = self.weather
+        world.fabric.weather = Weather(delay_us=self.plan.delay_us)
         for one in self.names:
             for other in self.names:
                 world.fabric.change_weather(one, other, None)
@@ -144,7 +166,7 @@ class Conductor:
                     self.kill(node)
                 self.held[node] = "broken"
             elif not self.is_up(node):
-                self.died(node)
+                self.oracle.died(node)
                 self.release(node)
             elif self._has_lost_a_disk(node) or self.held.get(node) in _STOPPING:
                 self.kill(node)
@@ -166,6 +188,7 @@ class Conductor:
                 self.release(node)
 
     def close(self) -> None:
+        """Cancel every event, wherever it is."""
         for task in [*self._tasks, *([self._keeper] if self._keeper else [])]:
             task.cancel()
 
@@ -178,12 +201,6 @@ class Conductor:
     @property
     def names(self) -> list[str]:
         return [*(self.cluster.machine(node).name for node in self.nodes), "client"]
-
-    @property
-    def weather(self) -> Any:
-        from holdfast.testing.links import Weather  # noqa: PLC0415 - one use
-
-        return Weather(delay_us=self.plan.delay_us)
 
     def machine(self, node: int) -> Machine:
         return self.cluster.machine(node)
@@ -202,18 +219,28 @@ class Conductor:
         if kind == "active":
             return self.cluster.active_controller()
         topic, _, partition = name.partition("/")
-        for key, state in self.oracle.metadata.partitions.items():
-            if key[1] == int(partition) and self.oracle.metadata.topics[key[0]] == topic:
-                if kind == "leader":
-                    return state.leader if state.leader >= 0 else None
-                followers = [node for node in state.isr if node != state.leader]
-                return followers[0] if followers else None
-        return None
+        key = self.oracle.metadata.find(topic, int(partition))
+        if key is None:
+            return None
+        state = self.oracle.metadata.partitions[key]
+        if kind == "leader":
+            return state.leader if state.leader >= 0 else None
+        return next((node for node in state.isr if node != state.leader), None)
 
-    def take(self, target: str, event: Event) -> int | None:
-        """Resolve a node that is up and that no other event is at; it is this event's then."""
+    def is_voter(self, node: int) -> bool:
+        return node in self.cluster.controllers
+
+    def has_not_begun(self, node: int) -> bool:
+        """Whether there is nothing yet that could be asked to stop."""
+        return self.cluster.nodes.get(node) is None
+
+    def take(self, target: str, event: Event, *, unless: Unless = _nobody) -> int | None:
+        """Resolve a node that is up and that no other event is at; it is this event's then.
+
+        None, too, when `unless` is true of it.
+        """
         node = self.resolve(target)
-        if node is None or node in self.held or not self.is_up(node):
+        if node is None or node in self.held or not self.is_up(node) or unless(self, node):
             return None
         self.held[node] = event.kind
         return node
@@ -231,14 +258,11 @@ class Conductor:
         self.held[node] = kind
 
     def kill(self, node: int) -> None:
-        self.died(node)
+        self.oracle.died(node)
         self.cluster.crash(node)
 
-    def died(self, node: int, cause: str = "") -> None:
-        self.oracle.died(node, cause)
-
     def power_cut(self, node: int, *, torn: bool) -> None:
-        self.died(node, POWER_CUT)
+        self.oracle.died(node, POWER_CUT)
         self.cluster.power_cut(node, torn=torn)
         self.counts["machines without power"] += 1
 
@@ -291,7 +315,7 @@ class Conductor:
 
     def wipe(self, node: int) -> None:
         self.harmed[node] = self.replaced[node] = None
-        self.died(node, WIPED)
+        self.oracle.died(node, WIPED)
         if self.is_up(node):
             self.cluster.crash(node)
         self.machine(node).wipe_disk()
@@ -310,7 +334,7 @@ class Conductor:
             if self.is_up(node):
                 self.kill(node)
             return False
-        self.died(node)
+        self.oracle.died(node)
         return True
 
     # -- links ---------------------------------------------------------------------------------

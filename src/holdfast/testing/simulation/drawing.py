@@ -7,9 +7,9 @@ a cluster that has not recovered from the one before.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPlan, TopicPlan
 
@@ -70,12 +70,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         # Of voters that come and go any one may be needed.
         broken=_draw_broken(draw, brokers, 1 if dynamic else controllers, combined=combined),
     )
-    return _with_events(plan, draw_events(draw, plan))
-
-
-def _with_events(plan: Plan, events: tuple[Event, ...]) -> Plan:
-    fields = {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
-    return Plan(**{**fields, "events": events})
+    return replace(plan, events=draw_events(draw, plan))
 
 
 def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> TopicPlan:
@@ -170,14 +165,6 @@ def _draw_broken(
 # -- the schedule ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Odds:
-    """One kind of event: how often, and how it is drawn."""
-
-    weight: int
-    make: Callable[[_Dice, float], Event]
-
-
 class _Dice:
     """What an event's details are drawn with."""
 
@@ -213,205 +200,190 @@ class _Dice:
         return round(self.draw.uniform(low, high), 3)
 
 
-def _downtime(kind: str, low: float, high: float) -> Callable[[_Dice, float], Event]:
-    def make(dice: _Dice, at: float) -> Event:
-        detail = "torn" if kind == "power_cut" and dice.draw.random() < 0.5 else ""
-        return Event(
-            at=at, kind=kind, target=dice.node(), seconds=dice.seconds(low, high), detail=detail
-        )
-
-    return make
+Draw: TypeAlias = Callable[[_Dice], Any]
 
 
-def _in_job(dice: _Dice, at: float) -> Event:
-    """Power goes in the middle of a flush, of writing a vote, of a checkpoint, or of any job."""
-    parts = (".index", ".index", ".log", "-checkpoint", "/quorum-state", ".checkpoint", "/")
-    return Event(
-        at=at,
-        kind="power_cut_in_job",
-        target=dice.node(),
-        other=dice.draw.choice(parts),
-        seconds=dice.seconds(0.1, 12.0),
-        amount=float(dice.draw.randrange(8)),
-        detail="torn" if dice.draw.random() < 0.7 else "",
-    )
+class _Odds(NamedTuple):
+    """One kind of event: how often, and how its fields are drawn, in this order."""
+
+    weight: int
+    kind: str
+    fields: Mapping[str, Draw]
+
+    def make(self, dice: _Dice, at: float) -> Event:
+        drawn = {name: draw(dice) for name, draw in self.fields.items()}
+        return Event(**{"at": at, "kind": self.kind, **drawn})
 
 
-def _after_write(dice: _Dice, at: float) -> Event:
-    return Event(
-        at=at,
-        kind="kill_after_write",
-        target=f"leader:{dice.partition()}",
-        seconds=dice.seconds(0.0, dice.draw.choice((0.5, 0.5, 5.0))),
-        amount=dice.seconds(0.0, dice.draw.choice((0.0, 0.002, 0.02))),
-    )
+def _seconds(low: float, high: float) -> Draw:
+    return lambda dice: dice.seconds(low, high)
 
 
-def _vote(kind: str, *details: str) -> Callable[[_Dice, float], Event]:
-    def make(dice: _Dice, at: float) -> Event:
-        return Event(
-            at=at,
-            kind=kind,
-            seconds=dice.seconds(0.5, 3.0),
-            amount=float(dice.draw.randrange(1 << 20)),
-            detail=dice.draw.choice(details),
-        )
-
-    return make
+def _one_of(*choices: object) -> Draw:
+    return lambda dice: dice.draw.choice(choices)
 
 
-def _link(kind: str) -> Callable[[_Dice, float], Event]:
-    def make(dice: _Dice, at: float) -> Event:
-        both = "both ways" if dice.draw.random() < 0.6 else "one way"
-        return Event(
-            at=at,
-            kind=kind,
-            target=dice.node(),
-            other=dice.node(),
-            seconds=dice.seconds(0.3, 14.0),
-            detail=both,
-        )
-
-    return make
+def _perhaps(chance: float, detail: str, otherwise: str = "") -> Draw:
+    return lambda dice: detail if dice.draw.random() < chance else otherwise
 
 
-def _weather(dice: _Dice, at: float) -> Event:
-    detail = dice.draw.choice(("delay", "loss", "reorder", "throttle", "duplicate"))
-    return Event(
-        at=at,
-        kind="weather",
-        target=dice.node() if dice.draw.random() < 0.7 else "",
-        seconds=dice.seconds(1.0, 15.0),
-        amount=round(dice.draw.random(), 3),
-        detail=detail,
-    )
+def _number(bound: int) -> Draw:
+    return lambda dice: float(dice.draw.randrange(bound))
 
 
-def _disk(dice: _Dice, at: float) -> Event:
-    detail = dice.draw.choice(("append", "sync", "read", "rename", "open", "full"))
+def _admin(weight: int, kind: str) -> _Odds:
+    fields = {
+        "target": lambda dice: dice.topic().name,
+        "amount": _number(1 << 20),
+        "seconds": _seconds(0.0, 10.0),
+    }
+    return _Odds(weight, kind, fields)
+
+
+def _on_node(weight: int, kind: str, low: float, high: float) -> _Odds:
+    fields = {
+        "target": _Dice.node,
+        "seconds": _seconds(low, high),
+        "amount": lambda dice: float(dice.draw.randint(-4_000, 4_000)),
+    }
+    return _Odds(weight, kind, fields)
+
+
+def _log_directory(dice: _Dice) -> str:
+    """One of several, or all."""
     directories = [f"/data{n}" for n in range(dice.plan.log_directories)]
-    several = len(directories) > 1
-    return Event(
-        at=at,
-        kind="disk_error",
-        target=dice.node(),
-        other=dice.draw.choice(["", *directories]) if several else "",
-        seconds=dice.seconds(0.5, 6.0),
-        amount=dice.draw.choice((1.0, 1.0, 0.2)),
-        detail=detail,
-    )
+    return dice.draw.choice(["", *directories]) if len(directories) > 1 else ""
 
 
-def _on_node(kind: str, low: float, high: float) -> Callable[[_Dice, float], Event]:
-    def make(dice: _Dice, at: float) -> Event:
-        return Event(
-            at=at,
-            kind=kind,
-            target=dice.node(),
-            seconds=dice.seconds(low, high),
-            amount=float(dice.draw.randint(-4_000, 4_000)),
-        )
-
-    return make
-
-
-def _wipe(dice: _Dice, at: float) -> Event:
-    return Event(at=at, kind="wipe", target=dice.broker(), seconds=dice.seconds(0.1, 8.0))
-
-
-def _swizzle(dice: _Dice, at: float) -> Event:
-    return Event(
-        at=at,
-        kind="swizzle",
-        seconds=dice.seconds(3.0, 12.0),
-        amount=float(dice.draw.randrange(1 << 30)),
-    )
-
-
-def _reset(dice: _Dice, at: float) -> Event:
-    kind = "reset" if dice.draw.random() < 0.6 else "half_open"
-    return Event(at=at, kind=kind, target=dice.node(), other=dice.node())
-
-
-def _everywhere(dice: _Dice, at: float) -> Event:
-    return Event(
-        at=at,
-        kind="power_cut_all",
-        target=dice.draw.choice(("brokers", "controllers", "all")),
-        seconds=dice.seconds(0.5, 4.0),
-        detail="torn" if dice.draw.random() < 0.5 else "",
-    )
-
-
-def _admin(kind: str) -> Callable[[_Dice, float], Event]:
-    def make(dice: _Dice, at: float) -> Event:
-        topic = dice.topic()
-        return Event(
-            at=at,
-            kind=kind,
-            target=topic.name,
-            amount=float(dice.draw.randrange(1 << 20)),
-            seconds=dice.seconds(0.0, 10.0),
-        )
-
-    return make
-
-
-def _voters(dice: _Dice, at: float) -> Event:
-    return Event(
-        at=at, kind="change_voters", target=dice.controller(), seconds=dice.seconds(0.5, 8.0)
-    )
-
-
-def _unregister(dice: _Dice, at: float) -> Event:
-    return Event(
-        at=at, kind="unregister_broker", target=dice.broker(), seconds=dice.seconds(0.5, 8.0)
-    )
-
-
+_FILES: Final = (".index", ".index", ".log", "-checkpoint", "/quorum-state", ".checkpoint", "/")
+_VOTERS: Final = _Odds(
+    14, "change_voters", {"target": _Dice.controller, "seconds": _seconds(0.5, 8.0)}
+)
 _VOTES: Final = (  # of three controllers or more
-    _Odds(8, _vote("lost_vote", "", "torn")),
-    _Odds(6, _vote("split_vote", "", "killed")),
+    _Odds(
+        8,
+        "lost_vote",
+        {"seconds": _seconds(0.5, 3.0), "amount": _number(1 << 20), "detail": _one_of("", "torn")},
+    ),
+    _Odds(
+        6,
+        "split_vote",
+        {
+            "seconds": _seconds(0.5, 3.0),
+            "amount": _number(1 << 20),
+            "detail": _one_of("", "killed"),
+        },
+    ),
 )
 _ODDS: Final = (
-    _Odds(14, _downtime("kill", 0.1, 12.0)),
-    _Odds(10, _downtime("power_cut", 0.1, 12.0)),
-    _Odds(10, _in_job),
-    _Odds(6, _after_write),
-    _Odds(6, _downtime("stop", 0.2, 8.0)),
-    _Odds(8, _on_node("pause", 0.2, 12.0)),
-    _Odds(10, _link("cut")),
-    _Odds(5, _on_node("isolate", 0.5, 14.0)),
-    _Odds(6, _weather),
-    _Odds(4, _reset),
-    _Odds(3, _swizzle),
-    _Odds(4, _disk),
-    _Odds(3, _on_node("slow_disk", 1.0, 10.0)),
-    _Odds(2, _wipe),
-    _Odds(2, _everywhere),
-    _Odds(2, _on_node("clock_step", 0.0, 0.0)),
-    _Odds(2, _on_node("clock_drift", 2.0, 20.0)),
-    _Odds(2, _unregister),
-    _Odds(14, _voters),
-    _Odds(3, _admin("create_topic")),
-    _Odds(2, _admin("delete_topic")),
-    _Odds(2, _admin("recreate_topic")),
-    _Odds(1, _admin("create_partitions")),
-    _Odds(1, _admin("throttle")),
-    _Odds(2, _admin("set_min_isr")),
-    _Odds(2, _admin("set_unclean")),
-    _Odds(3, _admin("elect_preferred")),
-    _Odds(1, _admin("elect_unclean")),
-    _Odds(5, _admin("reassign")),
-    _Odds(3, _admin("cancel_reassign")),
-    _Odds(3, _admin("delete_records")),
+    _Odds(14, "kill", {"target": _Dice.node, "seconds": _seconds(0.1, 12.0)}),
+    _Odds(
+        10,
+        "power_cut",
+        {
+            "detail": _perhaps(0.5, "torn"),
+            "target": _Dice.node,
+            "seconds": _seconds(0.1, 12.0),
+        },
+    ),
+    _Odds(  # in the middle of a flush, of writing a vote, of a checkpoint, or of any job
+        10,
+        "power_cut_in_job",
+        {
+            "target": _Dice.node,
+            "other": _one_of(*_FILES),
+            "seconds": _seconds(0.1, 12.0),
+            "amount": _number(8),
+            "detail": _perhaps(0.7, "torn"),
+        },
+    ),
+    _Odds(
+        6,
+        "kill_after_write",
+        {
+            "target": lambda dice: f"leader:{dice.partition()}",
+            "seconds": lambda dice: dice.seconds(0.0, dice.draw.choice((0.5, 0.5, 5.0))),
+            "amount": lambda dice: dice.seconds(0.0, dice.draw.choice((0.0, 0.002, 0.02))),
+        },
+    ),
+    _Odds(6, "stop", {"target": _Dice.node, "seconds": _seconds(0.2, 8.0)}),
+    _on_node(8, "pause", 0.2, 12.0),
+    _Odds(
+        10,
+        "cut",
+        {
+            "detail": _perhaps(0.6, "both ways", "one way"),
+            "target": _Dice.node,
+            "other": _Dice.node,
+            "seconds": _seconds(0.3, 14.0),
+        },
+    ),
+    _on_node(5, "isolate", 0.5, 14.0),
+    _Odds(
+        6,
+        "weather",
+        {
+            "detail": _one_of("delay", "loss", "reorder", "throttle", "duplicate"),
+            "target": lambda dice: dice.node() if dice.draw.random() < 0.7 else "",
+            "seconds": _seconds(1.0, 15.0),
+            "amount": lambda dice: round(dice.draw.random(), 3),
+        },
+    ),
+    _Odds(
+        4,
+        "reset",
+        {
+            "kind": _perhaps(0.6, "reset", "half_open"),
+            "target": _Dice.node,
+            "other": _Dice.node,
+        },
+    ),
+    _Odds(3, "swizzle", {"seconds": _seconds(3.0, 12.0), "amount": _number(1 << 30)}),
+    _Odds(
+        4,
+        "disk_error",
+        {
+            "detail": _one_of("append", "sync", "read", "rename", "open", "full"),
+            "target": _Dice.node,
+            "other": _log_directory,
+            "seconds": _seconds(0.5, 6.0),
+            "amount": _one_of(1.0, 1.0, 0.2),
+        },
+    ),
+    _on_node(3, "slow_disk", 1.0, 10.0),
+    _Odds(2, "wipe", {"target": _Dice.broker, "seconds": _seconds(0.1, 8.0)}),
+    _Odds(
+        2,
+        "power_cut_all",
+        {
+            "target": _one_of("brokers", "controllers", "all"),
+            "seconds": _seconds(0.5, 4.0),
+            "detail": _perhaps(0.5, "torn"),
+        },
+    ),
+    _on_node(2, "clock_step", 0.0, 0.0),
+    _on_node(2, "clock_drift", 2.0, 20.0),
+    _Odds(2, "unregister_broker", {"target": _Dice.broker, "seconds": _seconds(0.5, 8.0)}),
+    _VOTERS,
+    _admin(3, "create_topic"),
+    _admin(2, "delete_topic"),
+    _admin(2, "recreate_topic"),
+    _admin(1, "create_partitions"),
+    _admin(1, "throttle"),
+    _admin(2, "set_min_isr"),
+    _admin(2, "set_unclean"),
+    _admin(3, "elect_preferred"),
+    _admin(1, "elect_unclean"),
+    _admin(5, "reassign"),
+    _admin(3, "cancel_reassign"),
+    _admin(3, "delete_records"),
 )
 
 
 def draw_events(draw: random.Random, plan: Plan) -> tuple[Event, ...]:
     """Bursts of faults with calm between them; at least three events."""
     dice = _Dice(draw, plan)
-    table = [each for each in _ODDS if plan.dynamic or each.make is not _voters]
+    table = [each for each in _ODDS if plan.dynamic or each is not _VOTERS]
     table += _VOTES if plan.controllers >= 3 else ()
     events: list[Event] = []
     at = FIRST_S + draw.uniform(0.0, 4.0)

@@ -8,37 +8,52 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from holdfast.core.quorum_events import Role
-from holdfast.node.quorum import QuorumMember
-from holdfast.testing.disk import DiskFault, Operation
-from holdfast.testing.links import Weather
+from holdfast.core.quorum.voter_events import Role
+from holdfast.testing.ground.disk import DiskFault, Operation
+from holdfast.testing.ground.links import Weather
+from holdfast.testing.ground.runtime import Machine
 from holdfast.testing.simulation.admin import ADMIN
-from holdfast.testing.simulation.conductor import Conductor, Perform
+from holdfast.testing.simulation.conductor import Conductor, Perform, held
 from holdfast.testing.simulation.plan import Event
 
 _ASKING: Final = (Role.PROSPECTIVE, Role.CANDIDATE)
 
 
-async def _kill(hand: Conductor, event: Event) -> bool:
-    node = hand.take(event.target, event)
-    if node is None:
-        return False
+def _at_machine(act: Callable[[Conductor, Event, Machine], Awaitable[None]]) -> Perform:
+    """Do something to the machine that the event means, whatever else happens to it."""
+
+    async def perform(hand: Conductor, event: Event) -> bool:
+        node = hand.resolve(event.target)
+        if node is not None:
+            await act(hand, event, hand.machine(node))
+        return node is not None
+
+    return perform
+
+
+def _between(act: Callable[[Conductor, Event, str, str], Awaitable[None]]) -> Perform:
+    """Do something to what connects the two machines that the event means, by their names."""
+
+    async def perform(hand: Conductor, event: Event) -> bool:
+        one, other = hand.resolve(event.target), hand.resolve(event.other)
+        if one is None or other is None or one == other:
+            return False
+        await act(hand, event, hand.machine(one).name, hand.machine(other).name)
+        return True
+
+    return perform
+
+
+async def _kill(hand: Conductor, _event: Event, node: int) -> bool:
     hand.kill(node)
-    await asyncio.sleep(event.seconds)
-    hand.release(node)
     return True
 
 
-async def _power_cut(hand: Conductor, event: Event) -> bool:
-    node = hand.take(event.target, event)
-    if node is None:
-        return False
+async def _power_cut(hand: Conductor, event: Event, node: int) -> bool:
     hand.power_cut(node, torn=event.detail == "torn")
-    await asyncio.sleep(event.seconds)
-    hand.release(node)
     return True
 
 
@@ -58,32 +73,19 @@ async def _power_cut_all(hand: Conductor, event: Event) -> bool:
     return bool(struck)
 
 
-async def _power_cut_in_job(hand: Conductor, event: Event) -> bool:
+async def _power_cut_in_job(hand: Conductor, event: Event, node: int) -> bool:
     """Power goes between two operations of a job: a file is written and not synced yet."""
-    node = hand.take(event.target, event)
-    if node is None:
-        return False
-    struck = await hand.power_cut_in_job(
-        node, event.other, int(event.amount), torn=event.detail == "torn"
-    )
-    await asyncio.sleep(event.seconds)
-    hand.release(node)
-    return struck
+    torn = event.detail == "torn"
+    return await hand.power_cut_in_job(node, event.other, int(event.amount), torn=torn)
 
 
-async def _kill_after_write(hand: Conductor, event: Event) -> bool:
+async def _kill_after_write(hand: Conductor, event: Event, node: int) -> bool:
     """A leader dies when it has just written a batch: some know of it, and perhaps not who sent it.
 
     It is often back before anybody has noticed.
     """
-    node = hand.take(event.target, event)
-    if node is None:
-        return False
     part = "/" + event.target.partition(":")[2].replace("/", "-") + "/"
-    struck = await hand.kill_at(node, part, event.amount)
-    await asyncio.sleep(event.seconds)
-    hand.release(node)
-    return struck
+    return await hand.kill_at(node, part, event.amount)
 
 
 async def _lost_vote(hand: Conductor, event: Event) -> bool:
@@ -161,7 +163,7 @@ async def _gather_requests(hand: Conductor, node: int, seconds: float) -> bool:
     True: two of the others or more were asking then.
     """
     for _ in range(100):
-        quorum = _quorum(hand, node)
+        quorum = hand.cluster.quorum_of(node)
         if quorum is not None and quorum.serving:
             break
         await asyncio.sleep(0.005)
@@ -169,26 +171,14 @@ async def _gather_requests(hand: Conductor, node: int, seconds: float) -> bool:
         return False
     hand.machine(node).pause()
     await asyncio.sleep(seconds)
-    others = [_quorum(hand, each) for each in hand.cluster.controllers if each != node]
+    others = [hand.cluster.quorum_of(each) for each in hand.cluster.controllers if each != node]
     asking = [other for other in others if other is not None and other.state.role in _ASKING]
     hand.machine(node).resume()
     return len(asking) > 1
 
 
-def _quorum(hand: Conductor, node: int) -> QuorumMember | None:
-    made = hand.cluster.nodes.get(node)
-    return made.controller.quorum if made is not None and made.controller is not None else None
-
-
-async def _stop(hand: Conductor, event: Event) -> bool:
-    node = hand.take(event.target, event)
-    if node is None or hand.cluster.nodes.get(node) is None:
-        if node is not None:
-            hand.release(node)
-        return False
+async def _stop(hand: Conductor, _event: Event, node: int) -> bool:
     clean = await hand.stop(node)
-    await asyncio.sleep(event.seconds)
-    hand.release(node)
     hand.counts["clean stops" if clean else "stops that took too long"] += 1
     return True
 
@@ -204,40 +194,22 @@ async def _pause(hand: Conductor, event: Event) -> bool:
     return True
 
 
-async def _wipe(hand: Conductor, event: Event) -> bool:
-    node = hand.take(event.target, event)
-    if node is None or node in hand.cluster.controllers:
-        # A voter that forgets its vote may elect twice: Kafka has the same rule for its disks.
-        if node is not None:
-            hand.release(node)
-        return False
+async def _wipe(hand: Conductor, _event: Event, node: int) -> bool:
     hand.wipe(node)
-    await asyncio.sleep(event.seconds)
-    hand.release(node)
     return True
 
 
-async def _cut(hand: Conductor, event: Event) -> bool:
-    one, other = hand.resolve(event.target), hand.resolve(event.other)
-    if one is None or other is None or one == other:
-        return False
-    here, there = hand.machine(one).name, hand.machine(other).name
+async def _cut(hand: Conductor, event: Event, here: str, there: str) -> None:
     both = event.detail == "both ways"
     links = [(here, there), (there, here)] if both else [(here, there)]
     await _hold_cut(hand, links, event.seconds)
-    hand.counts["links cut one way" if len(links) == 1 else "links cut both ways"] += 1
-    return True
+    hand.counts["links cut both ways" if both else "links cut one way"] += 1
 
 
-async def _isolate(hand: Conductor, event: Event) -> bool:
-    node = hand.resolve(event.target)
-    if node is None:
-        return False
-    here = hand.machine(node).name
-    others = [name for name in hand.names if name != here]
-    links = [pair for other in others for pair in ((here, other), (other, here))]
+async def _isolate(hand: Conductor, event: Event, machine: Machine) -> None:
+    others = [name for name in hand.names if name != machine.name]
+    links = [pair for other in others for pair in _both_ways([machine.name], [other])]
     await _hold_cut(hand, links, event.seconds)
-    return True
 
 
 async def _hold_cut(hand: Conductor, links: list[tuple[str, str]], seconds: float) -> None:
@@ -300,20 +272,12 @@ async def _weather(hand: Conductor, event: Event) -> bool:
     return True
 
 
-async def _reset(hand: Conductor, event: Event) -> bool:
-    one, other = hand.resolve(event.target), hand.resolve(event.other)
-    if one is None or other is None or one == other:
-        return False
-    hand.cluster.world.fabric.reset(hand.machine(one).name, hand.machine(other).name)
-    return True
+async def _reset(hand: Conductor, _event: Event, here: str, there: str) -> None:
+    hand.cluster.world.fabric.reset(here, there)
 
 
-async def _half_open(hand: Conductor, event: Event) -> bool:
-    one, other = hand.resolve(event.target), hand.resolve(event.other)
-    if one is None or other is None or one == other:
-        return False
-    hand.cluster.world.fabric.forget(hand.machine(one).name, hand.machine(other).name)
-    return True
+async def _half_open(hand: Conductor, _event: Event, here: str, there: str) -> None:
+    hand.cluster.world.fabric.forget(here, there)
 
 
 _OPERATIONS: Final[dict[str, Operation]] = {
@@ -361,10 +325,8 @@ async def _sync_error(hand: Conductor, event: Event) -> bool:
     told again: neither this system nor Kafka can be started anew on such a disk. A voter's disk
     can't be replaced, for it holds its vote.
     """
-    node = hand.take(event.target, event)
-    if node is None or node in hand.cluster.controllers:
-        if node is not None:
-            hand.release(node)
+    node = hand.take(event.target, event, unless=Conductor.is_voter)
+    if node is None:
         return False
     hand.harm(node)
     fault = hand.machine(node).disk.inject(DiskFault(operations=["sync"], rate=event.amount))
@@ -377,54 +339,43 @@ async def _sync_error(hand: Conductor, event: Event) -> bool:
     return True
 
 
-async def _slow_disk(hand: Conductor, event: Event) -> bool:
-    node = hand.resolve(event.target)
-    if node is None:
-        return False
-    hand.machine(node).slow_disk((20_000, 900_000))
+async def _slow_disk(_hand: Conductor, event: Event, machine: Machine) -> None:
+    machine.slow_disk((20_000, 900_000))
     await asyncio.sleep(event.seconds)
-    hand.machine(node).slow_disk()
-    return True
+    machine.slow_disk()
 
 
-async def _clock_step(hand: Conductor, event: Event) -> bool:
-    node = hand.resolve(event.target)
-    if node is None:
-        return False
-    hand.machine(node).step_clock(int(event.amount))
-    return True
+async def _clock_step(_hand: Conductor, event: Event, machine: Machine) -> None:
+    machine.step_clock(int(event.amount))
 
 
-async def _clock_drift(hand: Conductor, event: Event) -> bool:
-    node = hand.resolve(event.target)
-    if node is None:
-        return False
-    hand.machine(node).drift_clock(int(event.amount * 10))
+async def _clock_drift(_hand: Conductor, event: Event, machine: Machine) -> None:
+    machine.drift_clock(int(event.amount * 10))
     await asyncio.sleep(event.seconds)
-    hand.machine(node).drift_clock(0)
-    return True
+    machine.drift_clock(0)
 
 
 KINDS: Final[dict[str, Perform]] = {
-    "kill": _kill,
-    "power_cut": _power_cut,
+    "kill": held(_kill),
+    "power_cut": held(_power_cut),
     "power_cut_all": _power_cut_all,
-    "power_cut_in_job": _power_cut_in_job,
-    "kill_after_write": _kill_after_write,
+    "power_cut_in_job": held(_power_cut_in_job),
+    "kill_after_write": held(_kill_after_write),
     "lost_vote": _lost_vote,
     "split_vote": _split_vote,
-    "stop": _stop,
+    "stop": held(_stop, unless=Conductor.has_not_begun),
     "pause": _pause,
-    "wipe": _wipe,
-    "cut": _cut,
-    "isolate": _isolate,
+    # A voter that forgets its vote may elect twice: Kafka has the same rule for its disks.
+    "wipe": held(_wipe, unless=Conductor.is_voter),
+    "cut": _between(_cut),
+    "isolate": _at_machine(_isolate),
     "swizzle": _swizzle,
     "weather": _weather,
-    "reset": _reset,
-    "half_open": _half_open,
+    "reset": _between(_reset),
+    "half_open": _between(_half_open),
     "disk_error": _disk_error,
-    "slow_disk": _slow_disk,
-    "clock_step": _clock_step,
-    "clock_drift": _clock_drift,
+    "slow_disk": _at_machine(_slow_disk),
+    "clock_step": _at_machine(_clock_step),
+    "clock_drift": _at_machine(_clock_drift),
     **ADMIN,
 }

@@ -76,8 +76,9 @@ def can_acknowledge(hand: Conductor, topic: str, partition: int) -> bool:
     """Whether enough replicas live for acks=all."""
     metadata = hand.oracle.metadata
     alive = {node for node in hand.cluster.brokers if hand.held.get(node) != "broken"}
-    for key, state in metadata.partitions.items():
-        if key[1] == partition and metadata.topics[key[0]] == topic:
-            living = [node for node in state.replicas if node in alive]
-            return can_lead(hand, key, state, alive) and len(living) >= metadata.min_isr(key)
-    return False
+    key = metadata.find(topic, partition)
+    if key is None:
+        return False
+    state = metadata.partitions[key]
+    living = [node for node in state.replicas if node in alive]
+    return can_lead(hand, key, state, alive) and len(living) >= metadata.min_isr(key)

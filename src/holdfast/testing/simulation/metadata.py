@@ -14,17 +14,18 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
-from holdfast.core.image import MetadataImage
+from holdfast.core.controller.decisions import UNCLEAN_ELECTION
+from holdfast.core.metadata.feature_levels import MIN_INSYNC
+from holdfast.core.metadata.image import MetadataImage
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.deletions import RETENTION_MS, Policy
+from holdfast.testing.simulation.invariants import Invariant
 from holdfast.wire.records import metadata as wire
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 _TOPIC, _BROKER = 2, 4  # configuration resources
 _UNCHANGED: Final = -2
-_UNCLEAN: Final = "unclean.leader.election.enable"
-_MIN_ISR: Final = "min.insync.replicas"
 RETENTION: Final = {"retention.ms": RETENTION_MS, "retention.bytes": -1}
-ELR_FEATURE: Final = "eligible.leader.replicas.version"
 
 Key = tuple[bytes, int]
 
@@ -62,7 +63,7 @@ class _Member:
 class Metadata:
     """All partitions, brokers and settings, as the committed metadata log has them."""
 
-    fail: Callable[[str, str], None]
+    fail: Callable[[Invariant, str], None]
     counts: Counter[str]
     static: Mapping[str, str]
     elected: Callable[[Key, int, Election], None]  # told of each leader epoch
@@ -100,12 +101,12 @@ class Metadata:
 
     def min_isr(self, key: Key) -> int:
         """The effective min ISR of a partition, now."""
-        configured = int(self._config(self.topics[key[0]], _MIN_ISR, "1"))
+        configured = int(self._config(self.topics[key[0]], MIN_INSYNC, "1"))
         return min(configured, len(self.partitions[key].replicas))
 
     def allows_unclean(self, key: Key) -> bool:
         """Whether a replica that may lack something may be elected, now."""
-        return self._config(self.topics[key[0]], _UNCLEAN, "false") == "true"
+        return self._config(self.topics[key[0]], UNCLEAN_ELECTION, "false") == "true"
 
     def deletions_asked(self, key: Key) -> float:
         """Up to where somebody has asked for a partition's records to be deleted."""
@@ -141,15 +142,22 @@ class Metadata:
             )  # fmt: skip
             if told != truth:
                 self.fail(
-                    "no broker's image contradicts a committed record",
+                    Invariant.IMAGES_AGREE,
                     f"{self.name(key)} at metadata offset {image.offset}: broker {node} has {told},"
                     f" committed is {truth}",
                 )
         if seen:
             self.fail(
-                "no broker's image contradicts a committed record",
+                Invariant.IMAGES_AGREE,
                 f"broker {node} has partitions that no record makes: {sorted(seen)}",
             )
+
+    def find(self, topic: str, partition: int) -> Key | None:
+        """The key of a partition by the name of a topic that there is."""
+        for key in self.partitions:
+            if key[1] == partition and self.topics.get(key[0]) == topic:
+                return key
+        return None
 
     def name(self, key: Key) -> str:
         return f"{self.topics.get(key[0], key[0].hex())}-{key[1]}"
@@ -182,7 +190,7 @@ class Metadata:
         key = (bytes(record.topic_id), record.partition_id)
         before = self.partitions.get(key)
         if before is None:
-            self.fail("records follow one another", f"a change of no partition: {record}")
+            self.fail(Invariant.RECORDS_FOLLOW, f"a change of no partition: {record}")
             return
         leads = record.leader != _UNCHANGED
         state = replace(
@@ -215,14 +223,14 @@ class Metadata:
         moving, moved = before.adding or before.removing, not (state.adding or state.removing)
         # A reassignment ends with the ISR that the leader has just asked for, and vouches for.
         joined = state.isr if moving and moved and before.leader >= 0 else ()
-        allowed = self._config(name, _UNCLEAN, "false") == "true"
+        allowed = self._config(name, UNCLEAN_ELECTION, "false") == "true"
         election = Election(
             leader=state.leader,
             isr_before=tuple(dict.fromkeys([*before.isr, *joined])),
             elr_before=before.elr,
             elr_after=state.elr,
             last_known=(*before.last_known, *state.last_known, before.leader),
-            elr_on=self.features.get(ELR_FEATURE, 0) > 0,
+            elr_on=self.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0,
             unclean_allowed=allowed or (name, key[1]) in self.operator_unclean,
             recovering=before.recovery != 0,
         )
@@ -230,7 +238,7 @@ class Metadata:
             self.counts["unclean elections"] += 1
         if not election.is_legal:
             self.fail(
-                "nobody who may lack something is elected unless it is allowed",
+                Invariant.CLEAN_ELECTION,
                 f"{self.name(key)}: {election}",
             )
         return election
@@ -241,34 +249,30 @@ class Metadata:
         return own.get(key) or cluster.get(key) or self.static.get(key, default)
 
     def _count(self, before: State, state: State, leads: bool) -> None:
-        counts = self.counts
-        if leads and state.leader >= 0:
-            counts["elections"] += 1
-        if leads and state.leader < 0:
-            counts["partitions left without a leader"] += 1
-        if len(state.isr) < len(before.isr):
-            counts["ISR shrinks"] += 1
-        if len(state.isr) > len(before.isr):
-            counts["ISR expansions"] += 1
-        if state.elr and not before.elr:
-            counts["eligible leader replicas used"] += 1
-        if state.recovery and not before.recovery:
-            counts["leaders in recovery"] += 1
-        if (state.adding or state.removing) and not (before.adding or before.removing):
-            counts["reassignments begun"] += 1
-        if (before.adding or before.removing) and not (state.adding or state.removing):
-            counts["reassignments ended"] += 1
+        moved, moves = before.adding or before.removing, state.adding or state.removing
+        events = {
+            "elections": leads and state.leader >= 0,
+            "partitions left without a leader": leads and state.leader < 0,
+            "ISR shrinks": len(state.isr) < len(before.isr),
+            "ISR expansions": len(state.isr) > len(before.isr),
+            "eligible leader replicas used": state.elr and not before.elr,
+            "leaders in recovery": state.recovery and not before.recovery,
+            "reassignments begun": moves and not moved,
+            "reassignments ended": moved and not moves,
+        }
+        self.counts.update(name for name, happened in events.items() if happened)
 
     def _check(self, key: Key, state: State) -> None:
-        where = self.name(key)
-        if state.leader >= 0 and state.leader not in state.isr:
-            self.fail("the ISR contains the leader", f"{where}: {state}")
-        if not set(state.isr) <= set(state.replicas):
-            self.fail("only replicas are in sync", f"{where}: {state}")
-        if set(state.isr) & set(state.elr):
-            self.fail("who is in sync is not merely eligible", f"{where}: {state}")
-        if len(set(state.isr)) != len(state.isr) or len(set(state.replicas)) != len(state.replicas):
-            self.fail("nobody is there twice", f"{where}: {state}")
+        broken = {
+            Invariant.ISR_HAS_LEADER: state.leader >= 0 and state.leader not in state.isr,
+            Invariant.ISR_OF_REPLICAS: not set(state.isr) <= set(state.replicas),
+            Invariant.ISR_OR_ELR: bool(set(state.isr) & set(state.elr)),
+            Invariant.NOBODY_TWICE: len(set(state.isr)) != len(state.isr)
+            or len(set(state.replicas)) != len(state.replicas),
+        }
+        for invariant, is_broken in broken.items():
+            if is_broken:
+                self.fail(invariant, f"{self.name(key)}: {state}")
 
     def _check_joined(self, key: Key, node: int) -> None:
         state, broker = self.partitions.get(key), self.brokers.get(node)
@@ -276,7 +280,7 @@ class Metadata:
             return
         if broker is None or not broker.active:
             self.fail(
-                "nobody joins an ISR who is fenced or leaving",
+                Invariant.ISR_OF_ACTIVE,
                 f"{self.name(key)}: {node} is {broker}; {state}",
             )
 
@@ -298,7 +302,7 @@ class Metadata:
             configs.pop(record.name, None)
         else:
             configs[record.name] = record.value
-        if record.name in {_MIN_ISR, *RETENTION}:
+        if record.name in {MIN_INSYNC, *RETENTION}:
             self._changed_keys |= dict.fromkeys(self.partitions)
         self.counts["configurations changed"] += 1
 
@@ -319,7 +323,7 @@ class Metadata:
     def _registered(self, record: Any) -> None:
         before = self.brokers.get(record.broker_id)
         if before is not None and record.broker_epoch < before.epoch:
-            self.fail("broker epochs rise", f"{before} then {record}")
+            self.fail(Invariant.BROKER_EPOCHS_RISE, f"{before} then {record}")
         self.brokers[record.broker_id] = _Member(
             record.broker_epoch, record.fenced, record.in_controlled_shutdown
         )

@@ -11,32 +11,29 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.testing.simulation.plan import Event, Plan
-from holdfast.testing.simulation.run import Outcome, run_plan
+from holdfast.testing.simulation.run import run_plan
 
 TRIES_MAX: Final = 400
 
 
 def minimise(
     plan: Plan, invariant: str, *, tell: Callable[[str], None], tries_max: int = TRIES_MAX
-) -> tuple[Plan, Outcome | None]:
-    """Return the smallest plan found that breaks this invariant, and its outcome."""
+) -> Plan:
+    """Return the smallest plan found that breaks this invariant."""
     tries = 0
-    best: Outcome | None = None
 
     def breaks(events: Sequence[Event]) -> bool:
-        nonlocal tries, best
+        nonlocal tries
         if tries >= tries_max:
             return False
         tries += 1
         outcome = run_plan(replace(plan, events=tuple(events)))
         broken = outcome.violation is not None and outcome.violation.invariant == invariant
         if broken:
-            best = outcome
             tell(f"{len(events)} events still break it ({tries} runs)")
         return broken
 
-    events = shrink(plan.events, breaks)
-    return replace(plan, events=tuple(events)), best
+    return replace(plan, events=tuple(shrink(plan.events, breaks)))
 
 
 def shrink(events: Sequence[Event], breaks: Callable[[Sequence[Event]], bool]) -> list[Event]:

@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.core.image import MetadataImage
+from holdfast.config.topic import NO_CONFIGS
+from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry, Name
 from holdfast.testing.simulation.deletions import Policy
+from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Key, Metadata
 from holdfast.testing.simulation.truth import DISK_FAULT, WIPED, PartitionTruth, Replica
 from holdfast.testing.simulation.voting import Voters
-from holdfast.wire.batch_header import Buffer
 from holdfast.wire.uuids import METADATA_TOPIC_ID
 
 METADATA_KEY: Key = (METADATA_TOPIC_ID, 0)
@@ -40,27 +41,25 @@ class Oracle:
     def __init__(
         self,
         *,
-        voters: Callable[[], Sequence[int]],
-        static: Mapping[str, str],
-        decode: Callable[[Buffer], Iterable[object]],
+        voters: Callable[[], Sequence[int]] = tuple,
+        static: Mapping[str, str] = NO_CONFIGS,
     ) -> None:
         """`voters`: who they are before the metadata log names any.
 
-        `decode`: the records of one metadata batch; `static`: the configuration of all nodes.
+        `static`: the configuration of all nodes.
         """
         self.counts: Counter[str] = Counter()
         self.violation: Violation | None = None
         self.broken = asyncio.Event()
-        self.metadata = Metadata(self._fail, self.counts, static, self._elected)
+        self.metadata = Metadata(self.fail, self.counts, static, self._elected)
         self._truths: dict[Key, PartitionTruth] = {}
         self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
         self._running: dict[int, None] = {}  # nodes that have opened all that they found
         self._faulty: dict[int, None] = {}  # nodes whose disks have failed at some time
         self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
-        self._decode = decode
         self.voters = Voters(voters)
         quorum = PartitionTruth(
-            "__cluster_metadata-0", self._fail, self.counts, voters=self.voters.counting
+            "__cluster_metadata-0", self.fail, self.counts, voters=self.voters.counting
         )
         quorum.commits = self._committed
         self._truths[METADATA_KEY] = quorum
@@ -71,7 +70,7 @@ class Oracle:
         found = self._truths.get(key)
         if found is None:
             name = self.metadata.name(key)
-            found = self._truths[key] = PartitionTruth(name, self._fail, self.counts)
+            found = self._truths[key] = PartitionTruth(name, self.fail, self.counts)
             found.copies_min = lambda: self.metadata.copies.get(key, 1)
             found.deletions.asked = lambda: self.metadata.deletions_asked(key)
             found.deletions.policy = lambda: self.metadata.policies.get(key[0], Policy())
@@ -79,10 +78,8 @@ class Oracle:
 
     def named(self, topic: str, partition: int) -> PartitionTruth | None:
         """The truth of a partition by the name of a topic that there is."""
-        for key in self.metadata.partitions:
-            if key[1] == partition and self.metadata.topics.get(key[0]) == topic:
-                return self.truth(key)
-        return None
+        key = self.metadata.find(topic, partition)
+        return None if key is None else self.truth(key)
 
     # -- what is done to nodes -----------------------------------------------------------------
 
@@ -135,27 +132,21 @@ class Oracle:
     def _committed(self, entry: Entry) -> None:
         payload = self._payloads.pop(entry.name, None)
         if payload is None:
-            self._fail("the oracle saw every batch", f"metadata [{entry}]")
+            self.fail(Invariant.ALL_SEEN, f"metadata [{entry}]")
             return
         self.counts["metadata batches committed"] += 1
         self.counts["sets of voters committed"] += self.voters.commit(entry)
-        self.metadata.apply(self._decode(payload), entry.last + 1)
+        batches = decode_batches(memoryview(payload))
+        self.metadata.apply((one for batch in batches for one in batch.records), entry.last + 1)
 
     def _elected(self, key: Key, epoch: int, election: Election) -> None:
         self.truth(key).elections[epoch] = election
 
-    def compare(self, node: int, image: MetadataImage) -> None:
-        """Hold a broker's image against what is committed."""
-        self.metadata.compare(node, image)
-
     # -- the verdict ---------------------------------------------------------------------------
 
-    def _fail(self, invariant: str, text: str) -> None:
+    def fail(self, invariant: str, text: str) -> None:
+        """Keep the first finding, ours or somebody else's."""
         if self.violation is None:
             now_s = asyncio.get_running_loop().time()
             self.violation = Violation(invariant, text, now_s)
             self.broken.set()
-
-    def fail(self, invariant: str, text: str) -> None:
-        """Somebody else's finding, treated as one of ours."""
-        self._fail(invariant, text)

@@ -93,7 +93,7 @@ class Plan:
     config: Mapping[str, str] = field(default_factory=dict)  # of every node
     delay_us: tuple[int, int] = (50, 500)
     provoked: bool = False  # rare branches are taken on purpose
-    shuffled: bool = False  # who is due at one moment runs in another order
+    shuffled: bool = False  # what is due at the same moment runs in a random order
     seconds: float = 100.0  # of faults; healing and checking come on top
     topics: tuple[TopicPlan, ...] = ()
     producers: tuple[ProducerPlan, ...] = ()

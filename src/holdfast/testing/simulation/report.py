@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from holdfast.testing.simulation.faults import KINDS
+from holdfast.testing.simulation.oracle import Violation
 from holdfast.testing.simulation.run import Outcome
 
 # Besides every kind of event, these must have come of them.
@@ -75,10 +76,8 @@ def add_up(rows: Iterable[Mapping[str, int]]) -> Counter[str]:
     return total
 
 
-def failure(outcome: Outcome, command: str) -> list[str]:
+def failure(outcome: Outcome, violation: Violation, command: str) -> list[str]:
     """Everything about a broken invariant: which, both sides, the last events, the command."""
-    assert outcome.violation is not None
-    violation = outcome.violation
     return [
         f"seed {outcome.plan.seed}: BROKEN at {violation.at_s:.3f} s: {violation.invariant}",
         *("    " + line for line in violation.text.splitlines()),

@@ -11,37 +11,30 @@ import random
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
-from zlib import crc32
+from typing import Final
 
 from holdfast.config.key import ConfigError
-from holdfast.judge.history import Expected, Replica, ReplicaBatch, Retention
-from holdfast.node.metadata_log import decode_batches
-from holdfast.testing.client import AnswerError
-from holdfast.testing.cluster import SimulatedCluster
-from holdfast.testing.links import Weather
-from holdfast.testing.loop import SimulationError, UnhandledError
-from holdfast.testing.runtime import World
+from holdfast.testing.ground.links import Weather
+from holdfast.testing.ground.loop import SimulationError, UnhandledError
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import AnswerError
+from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation import verdict
-from holdfast.testing.simulation.admin import UNCLEAN, elect
-from holdfast.testing.simulation.clients import (
-    History,
-    SimulatedProducer,
-    SimulatedReader,
-    read_whole,
-)
+from holdfast.testing.simulation.admin import elect
 from holdfast.testing.simulation.conductor import Conductor
 from holdfast.testing.simulation.faults import KINDS
+from holdfast.testing.simulation.invariants import JUDGE, Invariant
 from holdfast.testing.simulation.liveness import can_acknowledge, waiting
-from holdfast.testing.simulation.metadata import ELR_FEATURE, RETENTION
 from holdfast.testing.simulation.oracle import Oracle, Violation
 from holdfast.testing.simulation.plan import Plan
 from holdfast.testing.simulation.watch import watcher
-from holdfast.wire.batch import batches
-from holdfast.wire.batch_header import Buffer
+from holdfast.testing.simulation.workload import STOP_S, Workload
+from holdfast.wire.administration import Election
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 _SETTLE_S: Final = 90.0  # within which all must be well again
 _CALM_S: Final = 10.0  # of work on the healed cluster
@@ -121,10 +114,6 @@ def _take_note(outcome: Outcome, error: UnhandledError, world: World) -> None:
         )
 
 
-def _decode(records: Buffer) -> Iterable[object]:
-    return [record for batch in decode_batches(memoryview(records)) for record in batch.records]
-
-
 class _Stage:
     """Everything that one run is made of."""
 
@@ -133,9 +122,6 @@ class _Stage:
         self._world = world
         self._outcome = outcome
         self.log: list[str] = []
-        self._producers: list[SimulatedProducer] = []
-        self._readers: list[SimulatedReader] = []
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def play(self) -> None:
         """All phases; the first violation ends them."""
@@ -146,7 +132,6 @@ class _Stage:
         oracle = self._oracle = Oracle(
             voters=lambda: self._cluster.controllers[: 1 if plan.dynamic else None],
             static=plan.config,
-            decode=_decode,
         )
         self._cluster = SimulatedCluster(
             world,
@@ -157,11 +142,11 @@ class _Stage:
             config_of=self._config_of,
             make_log=lambda node: watcher(oracle, node),
             loaded=oracle.loaded,
-            features={ELR_FEATURE: 1 if plan.elr else 0},
+            features={ELIGIBLE_LEADER_REPLICAS: 1 if plan.elr else 0},
             dynamic=plan.dynamic,
         )
-        self._history = History()
-        self._hand = Conductor(plan, self._cluster, oracle, self._history)
+        self._work = Workload(plan, self._cluster, oracle)
+        self._hand = Conductor(plan, self._cluster, oracle, self._work.history)
         self.log = self._hand.log
         phases = asyncio.get_running_loop().create_task(self._phases())
         broken = asyncio.get_running_loop().create_task(oracle.broken.wait())
@@ -170,8 +155,9 @@ class _Stage:
             if phases.done():
                 await phases
         finally:
-            for task in (phases, broken, *self._tasks):
-                task.cancel()
+            phases.cancel()
+            broken.cancel()
+            self._work.cancel()
             self._hand.close()
             self._outcome.violation = oracle.violation
             self._outcome.counts = self._count()
@@ -192,11 +178,9 @@ class _Stage:
         await self._cluster.start()
         if plan.dynamic:
             await hand.roll.grow()
-        self._note_topics()
-        await self._create_topics()
+        await self._work.start()
         if plan.provoked:
             self._world.provocations.pick()
-        self._begin_work()
         hand.start(KINDS)
         await asyncio.sleep(plan.seconds)
         await hand.heal()
@@ -206,7 +190,8 @@ class _Stage:
         if plan.broken:
             hand.revive()
             await self._settle("with everybody back", drained=False)
-        await self._stop_work()
+        if late := await self._work.stop():
+            self._oracle.fail(Invariant.ALL_ANSWERED, f"{late} wait for {STOP_S} s")
         await self._settle("after the last record", drained=True)
         await self._rescue()
         for topic in plan.topics:
@@ -215,74 +200,8 @@ class _Stage:
                 for key, state in self._oracle.metadata.partitions.items()
                 if self._oracle.metadata.topics[key[0]] == topic.name and state.leader >= 0
             ]
-            await read_whole(self._cluster, self._history, topic.name, led)
-        self._note_replicas()
+            await self._work.read_whole(topic.name, led)
         self._judge()
-
-    def _note_topics(self) -> None:
-        """What is to be judged, and how long it is to be kept."""
-        now_ms, wall_ms = self._history.now()
-        for topic in self._plan.topics:
-            limits = [int(topic.configs.get(key, default)) for key, default in RETENTION.items()]
-            kept_ms, kept_bytes = (None if limit < 0 else limit for limit in limits)
-            for partition in range(topic.partitions):
-                where: dict[str, Any] = {
-                    "at_ms": now_ms, "wall_ms": wall_ms, "process": "operator",
-                    "topic": topic.name, "partition": partition,
-                }  # fmt: skip
-                self._history.events += [
-                    Expected(**where),
-                    Retention(**where, retention_ms=kept_ms, retention_bytes=kept_bytes),
-                ]
-
-    async def _create_topics(self) -> None:
-        client = self._cluster.client("creator")
-        for topic in self._plan.topics:
-            await client.create_topic(
-                topic.name,
-                partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                configs=topic.configs,
-            )
-        client.close()
-
-    def _begin_work(self) -> None:
-        plan, cluster, history, oracle = self._plan, self._cluster, self._history, self._oracle
-        loop = asyncio.get_running_loop()
-        for one in plan.producers:
-            name = f"producer-{one.topic}-{one.partition}"
-            self._producers.append(
-                SimulatedProducer(one, cluster.client(name), history, oracle, plan.seed)
-            )
-        partitions = {topic.name: topic.partitions for topic in plan.topics}
-        for number, each in enumerate(plan.readers):
-            self._readers.append(
-                SimulatedReader(
-                    number,
-                    each,
-                    partitions[each.topic],
-                    cluster.client(f"reader-{number}"),
-                    history,
-                    oracle,
-                )
-            )
-        runners: list[SimulatedProducer | SimulatedReader] = [*self._producers, *self._readers]
-        self._tasks += [loop.create_task(runner.run()) for runner in runners]
-
-    async def _stop_work(self) -> None:
-        """Every request gets its answer: producers end by themselves, as do readers."""
-        for producer in self._producers:
-            producer.stopping = True
-        for reader in self._readers:
-            reader.stopping = True
-        done, late = await asyncio.wait(self._tasks, timeout=_SETTLE_S)
-        if late:
-            names = [str(one) for one in self._producers if one.waits_since is not None]
-            self._oracle.fail(
-                "every waiting request is answered", f"{names} wait for {_SETTLE_S} s"
-            )
-        for task in done:
-            task.result()
 
     async def _settle(self, when: str, *, drained: bool) -> None:
         """Wait until nobody waits any more, within bounds."""
@@ -298,7 +217,7 @@ class _Stage:
                 return
             if loop.time() > give_up:
                 self._oracle.fail(
-                    "all is well again in time",
+                    Invariant.WELL_AGAIN,
                     f"{when}, after {_SETTLE_S} s:\n" + "\n".join(found),
                 )
                 return
@@ -318,62 +237,34 @@ class _Stage:
                 node in self._hand.harmed for node in state.replicas
             ):
                 self._oracle.fail(
-                    "a partition whose disks are all well has somebody who may lead",
+                    Invariant.SOMEBODY_MAY_LEAD,
                     f"{topic}-{key[1]}: {state}\n{self._oracle.truth(key)}",
                 )
             self._oracle.metadata.operator_unclean.add((topic, key[1]))
             self._oracle.counts["partitions rescued by an operator"] += 1
-            await client.until(partial(elect, client, topic, key[1], UNCLEAN))
+            await client.until(partial(elect, client, topic, key[1], Election.UNCLEAN))
         client.close()
         await self._settle("after the rescue", drained=True)
 
     def _stuck(self, since: float) -> list[str]:
         """Producers that have been waiting for an answer all the time, and should have one."""
         found = []
-        for runner, one in zip(self._producers, self._plan.producers, strict=True):
+        for runner, one in zip(self._work.producers, self._plan.producers, strict=True):
             waits = runner.waits_since is not None and runner.waits_since < since
             if waits and can_acknowledge(self._hand, one.topic, one.partition):
                 found.append(f"{runner} has no answer since {runner.waits_since:.3f} s")
         return found
 
     async def _make_topic(self) -> None:
-        client = self._cluster.client("last")
-        try:
-            await client.create_topic(
-                "last", partitions=2, replication_factor=min(2, self._plan.brokers - 1)
-            )
-        except (OSError, AnswerError) as error:
-            self._oracle.fail("a topic can be made", f"{error!r}")
-        client.close()
-
-    def _note_replicas(self) -> None:
-        """What every replica holds in the end, for the judge."""
-        now_ms, wall_ms = self._history.now()
-        for topic in self._plan.topics:
-            for partition in range(topic.partitions):
-                for node, log in self._cluster.logs(topic.name, partition).items():
-                    if log is None:
-                        continue
-                    where: dict[str, Any] = {
-                        "at_ms": now_ms, "wall_ms": wall_ms, "process": "replicas",
-                        "topic": topic.name, "partition": partition, "node": node,
-                    }  # fmt: skip
-                    self._history.events.append(Replica(**where, begin=log.start, end=log.end))
-                    data = self._cluster.bytes_of(node, topic.name, partition, log.end)
-                    self._history.events += [
-                        ReplicaBatch(
-                            **where,
-                            offset=header.base_offset,
-                            last_offset=header.last_offset,
-                            epoch=header.leader_epoch,
-                            digest=f"{crc32(data[at : at + header.size]):08x}",
-                            size=header.size,
-                        )
-                        for at, header in batches(memoryview(data))
-                    ]
+        factor = min(2, self._plan.brokers - 1)
+        with closing(self._cluster.client("last")) as client:
+            try:
+                await client.create_topic("last", partitions=2, replication_factor=factor)
+            except (OSError, AnswerError) as error:
+                self._oracle.fail(Invariant.TOPIC_MADE, f"{error!r}")
 
     def _judge(self) -> None:
-        judgement, found = verdict.unforgiven(self._plan, self._history, self._oracle)
+        judgement, found = self._work.judge()
         counts = self._oracle.counts
         counts["records acknowledged"] += judgement.counts.acknowledged
         counts["records in the end"] += judgement.counts.in_log
@@ -386,10 +277,8 @@ class _Stage:
             )
             counts[f"records {anomaly}, as allowed"] += seen
         if found:
-            self._oracle.fail(
-                f"the judge: {', '.join(sorted({one.anomaly.value for one in found}))}",
-                verdict.describe(found),
-            )
+            anomalies = sorted({one.anomaly.value for one in found})
+            self._oracle.fail(JUDGE + ", ".join(anomalies), verdict.describe(found))
 
     def _count(self) -> Counter[str]:
         counts = Counter(self._oracle.counts)
@@ -397,8 +286,11 @@ class _Stage:
         for name, number in self._world.provocations.counts.items():
             counts[f"provoked: {name}"] += number
         counts["controller elections"] += len(self._oracle.quorum.leaders)
-        counts["records read from followers"] += sum(one.from_followers for one in self._readers)
-        counts["records read"] += self._history.counts["read"]
-        counts["records refused"] += self._history.counts["refused"]
-        counts["records in doubt"] += self._history.counts["unknown"]
+        counts["records read from followers"] += sum(
+            one.from_followers for one in self._work.readers
+        )
+        seen = self._work.history.counts
+        counts["records read"] += seen["read"]
+        counts["records refused"] += seen["refused"]
+        counts["records in doubt"] += seen["unknown"]
         return counts

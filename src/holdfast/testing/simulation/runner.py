@@ -67,7 +67,7 @@ def run_row(plan: Plan, scale: str) -> Row:
     }
     if violation is not None:
         row["invariant"] = violation.invariant
-        row["report"] = report.failure(outcome, command(plan.seed, scale))
+        row["report"] = report.failure(outcome, violation, command(plan.seed, scale))
     return row
 
 
@@ -217,7 +217,7 @@ def single(options: argparse.Namespace, plan: Plan) -> int:
     if options.plan is not None:
         again = _plan_command(options.plan)
     if outcome.violation is not None:
-        print("\n".join(report.failure(outcome, again)))
+        print("\n".join(report.failure(outcome, outcome.violation, again)))
         if options.minimise:
             _minimise(options, plan, outcome.violation.invariant)
     print(
@@ -229,7 +229,7 @@ def single(options: argparse.Namespace, plan: Plan) -> int:
 
 
 def _minimise(options: argparse.Namespace, plan: Plan, invariant: str) -> None:
-    smallest, _ = minimise(plan, invariant, tell=lambda text: print(f"  {text}", flush=True))
+    smallest = minimise(plan, invariant, tell=lambda text: print(f"  {text}", flush=True))
     path = options.save or Path("runs") / f"simulation-{plan.seed}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(smallest.to_json() + "\n")
@@ -247,7 +247,7 @@ def regressions(options: argparse.Namespace, entries: Sequence[tuple[Row, Plan]]
         print(f"seed {outcome.plan.seed}: {verdict} ({entry['why']})", flush=True)
         if outcome.violation is not None:
             again = f"make simulate ARGS='--regressions {options.regressions}'"
-            print("\n".join(report.failure(outcome, again)))
+            print("\n".join(report.failure(outcome, outcome.violation, again)))
             status = 1
     return status
 

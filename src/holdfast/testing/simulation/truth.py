@@ -25,11 +25,11 @@ from holdfast.testing.simulation.allowances import (
 )
 from holdfast.testing.simulation.chain import Chain, Entry, Name
 from holdfast.testing.simulation.deletions import Deletions, Stretch
+from holdfast.testing.simulation.invariants import Invariant
 
 POWER_CUT: Final = "power cut"
 WIPED: Final = "disk lost"
 DISK_FAULT: Final = "disk fault"
-DELETED: Final = "only what has expired, or was asked for, is deleted"
 
 
 class Durable(Protocol):
@@ -37,12 +37,6 @@ class Durable(Protocol):
 
     @property
     def recovery_point(self) -> int: ...
-
-
-class Fail(Protocol):
-    """Takes the first broken invariant; what comes later is told in vain."""
-
-    def __call__(self, invariant: str, text: str) -> None: ...
 
 
 class Replica:
@@ -93,7 +87,7 @@ class PartitionTruth:
     def __init__(
         self,
         name: str,
-        fail: Callable[[str, str], None],
+        fail: Callable[[Invariant, str], None],
         counts: Counter[str],
         *,
         voters: Callable[[Replica], Iterable[int]] | None = None,
@@ -164,7 +158,7 @@ class PartitionTruth:
                 continue
             if known != entry and not self.allowances.covers(entry.epoch, entry.base):
                 self._fail(
-                    "what is below a high watermark is the same everywhere",
+                    Invariant.SAME_BELOW_WATERMARK,
                     f"{self.name}, node {replica.node}: [{entry}] was found below its high "
                     f"watermark {replica.high_watermark}, [{known}] is committed\n{self}",
                 )
@@ -195,13 +189,13 @@ class PartitionTruth:
             return
         if not cause:
             self._fail(
-                "what was written survives the process",
+                Invariant.SURVIVES_PROCESS,
                 f"{self.name}: {len(gone)} batches from [{gone[0]}] on are gone after a restart\n"
                 f"before: {before}\nnow: {now}",
             )
         elif cause == POWER_CUT and gone[0].last < before.durable:
             self._fail(
-                "what was synced survives a power cut",
+                Invariant.SURVIVES_POWER_CUT,
                 f"{self.name}: [{gone[0]}] was synced\nbefore: {before}\nnow: {now}",
             )
         self._counts["recoveries that lost records"] += 1
@@ -234,7 +228,7 @@ class PartitionTruth:
             leader = self.leaders.setdefault(entry.epoch, replica.node)
             if leader != replica.node:
                 self._fail(
-                    "one leader an epoch",
+                    Invariant.ONE_LEADER,
                     f"{self.name}: nodes {leader} and {replica.node} both write in epoch "
                     f"{entry.epoch}",
                 )
@@ -248,7 +242,7 @@ class PartitionTruth:
         before = replica.chain.entries[-1] if replica.chain.entries else None
         if before is not None and (entry.epoch < before.epoch or entry.base <= before.last):
             self._fail(
-                "epochs and offsets rise along a log",
+                Invariant.LOG_RISES,
                 f"{self.name}, node {replica.node}: [{entry}] stands behind [{before}]",
             )
         # Below its start a replica may hold what its leader has deleted, and never had.
@@ -259,14 +253,14 @@ class PartitionTruth:
             return
         if known[0] != entry:
             self._fail(
-                "(epoch, offset) names one batch",
+                Invariant.ONE_BATCH,
                 f"{self.name}, node {replica.node}: [{entry}] here, [{known[0]}] elsewhere\n{self}",
             )
         if known[1] is None and behind is not None:
             self._known[entry.name] = (entry, behind)
         elif behind is not None and known[1] != behind:
             self._fail(
-                "logs that share a batch are the same before it",
+                Invariant.LOGS_MATCH,
                 f"{self.name}, node {replica.node}: [{entry}] stands behind (epoch, offset) "
                 f"{behind} here, behind {known[1]} elsewhere\n{self}",
             )
@@ -286,7 +280,7 @@ class PartitionTruth:
             committed = below and self.committed.at(entry.base) == entry
             if committed and not self.allowances.covers(entry.epoch, entry.base):
                 self._fail(
-                    "what is committed is never cut off",
+                    Invariant.COMMITTED_STAYS,
                     f"{self.name}, node {replica.node}: cut to {end}, high watermark "
                     f"{high_watermark}, [{entry}] was committed\n{self}",
                 )
@@ -308,7 +302,7 @@ class PartitionTruth:
             return  # by truncation, which is judged there
         if start > max(replica.high_watermark, replica.start):
             self._fail(
-                "only what is committed is deleted",
+                Invariant.COMMITTED_DELETED_ONLY,
                 f"{self.name}, node {replica.node}: log start {start}\n{self}",
             )
         self._check_start(replica, start)
@@ -324,7 +318,7 @@ class PartitionTruth:
         """What lies before a log's start is missed by nobody: so it must have been asked for."""
         if start > self.deletions.bound:
             self._fail(
-                DELETED,
+                Invariant.DUE_DELETED_ONLY,
                 f"{self.name}, node {replica.node}: log start {start}, nothing has expired, and "
                 f"nobody has asked for more, than what lies before {self.deletions.bound}\n{self}",
             )
@@ -337,7 +331,10 @@ class PartitionTruth:
         )
         self._counts["segments that expired"] += not why_not
         if why_not:
-            self._fail(DELETED, f"{self.name}, node {replica.node}, at {now_ms}: {why_not}\n{self}")
+            self._fail(
+                Invariant.DUE_DELETED_ONLY,
+                f"{self.name}, node {replica.node}, at {now_ms}: {why_not}\n{self}",
+            )
 
     def committed_until(self, replica: Replica, offset: int, log_end: int) -> None:
         """Its high watermark was set."""
@@ -346,7 +343,7 @@ class PartitionTruth:
             return
         if offset > log_end:
             self._fail(
-                "the high watermark never passes the log end",
+                Invariant.WATERMARK_IN_LOG,
                 f"{self.name}, node {replica.node}: {offset} > {log_end}",
             )
         if offset < before:
@@ -356,7 +353,7 @@ class PartitionTruth:
                 replica.high_watermark = offset
             elif log_end >= before:
                 self._fail(
-                    "the high watermark never falls",
+                    Invariant.WATERMARK_RISES,
                     f"{self.name}, node {replica.node}: from {before} to {offset}",
                 )
             return  # with the log's end, which is judged when that is told
@@ -375,7 +372,7 @@ class PartitionTruth:
         known = self.committed.at(entry.base)
         late = self._may_be_lost.get(entry.name)
         if known != entry and late is not None and replica.epoch < late.epoch:
-            self.allowances.add(late)
+            self.allowances.given.append(late)
             self._counts["committed by who no longer led, and lost as allowed"] += 1
             return False
         if known is None and entry.base >= self.committed.end:
@@ -385,7 +382,7 @@ class PartitionTruth:
             return True
         if known is not None and known != entry:
             self._fail(
-                "what is below a high watermark is the same everywhere",
+                Invariant.SAME_BELOW_WATERMARK,
                 f"{self.name}, node {replica.node}: [{entry}] is committed here, [{known}] "
                 f"elsewhere\n{self}",
             )
@@ -404,7 +401,7 @@ class PartitionTruth:
             ]
             if 2 * len(having) <= len(voters):
                 self._fail(
-                    "a majority of voters holds all that is committed, synced",
+                    Invariant.QUORUM_HOLDS_COMMITTED,
                     f"{self.name}: [{entry}] is committed at node {replica.node} and durable on "
                     f"{having} of {voters}\n{self}",
                 )
@@ -413,7 +410,7 @@ class PartitionTruth:
         needed = self.copies_min()
         if copies < needed:
             self._fail(
-                "nothing is committed under min ISR",
+                Invariant.MIN_ISR,
                 f"{self.name}: [{entry}] is committed at node {replica.node} with {copies} copies, "
                 f"min ISR {needed}\n{self}",
             )
@@ -425,7 +422,7 @@ class PartitionTruth:
         leader = self.leaders.setdefault(epoch, replica.node)
         if leader != replica.node:
             self._fail(
-                "one leader an epoch",
+                Invariant.ONE_LEADER,
                 f"{self.name}: nodes {leader} and {replica.node} both lead in epoch {epoch}",
             )
         replica.epoch = max(replica.epoch, epoch)
@@ -437,7 +434,7 @@ class PartitionTruth:
         election = self.elections.get(epoch)
         if election is None or election.leader != replica.node:
             self._fail(
-                "nobody leads but by a committed record",
+                Invariant.LEADS_BY_RECORD,
                 f"{self.name}: node {replica.node} leads in epoch {epoch}, the record says "
                 f"{election}",
             )
@@ -456,7 +453,7 @@ class PartitionTruth:
         if reason is not Reason.UNCLEAN:  # what it never had is forgiven by nothing else
             ends = [self._known[name][0].last + 1 for name in replica.lost]
             end = max([offset, *ends, *(entry.last + 1 for entry in lacking)])
-        self.allowances.add(Forgiveness(epoch, offset, reason, end))
+        self.allowances.given.append(Forgiveness(epoch, offset, reason, end))
         if promised:
             self._counts[f"elections with loss: {reason}"] += 1
             self._counts["committed batches lost as allowed"] += len(promised)
@@ -513,7 +510,7 @@ class PartitionTruth:
         election: Election | None = None,
     ) -> None:
         self._fail(
-            "a leader holds all that is committed",
+            Invariant.LEADER_HOLDS_COMMITTED,
             f"{self.name}: node {replica.node} leads in epoch {epoch} and lacks {len(lacking)} "
             f"batches from [{lacking[0]}] on; elected by {election}\n{self}",
         )
@@ -527,7 +524,7 @@ class PartitionTruth:
             return
         if not self.allowances.covers(epoch, offset):
             self._fail(
-                "consumers see only what is committed",
+                Invariant.COMMITTED_READ_ONLY,
                 f"{self.name}: a consumer was given offset {offset} of epoch {epoch}; committed is "
                 f"{found}\n{self}",
             )
@@ -553,7 +550,7 @@ class PartitionTruth:
             if found.crc not in sent and not self.allowances.reaches(offset):
                 crcs = ", ".join(f"{crc:08x}" for crc in sent)
                 self._fail(
-                    "what is acknowledged with acks=all is what was sent",
+                    Invariant.ACKNOWLEDGED_AS_SENT,
                     f"{self.name}: node {node} acknowledged offset {offset}, where [{found}] is "
                     f"committed; sent was {crcs}\n{self}",
                 )
@@ -563,6 +560,6 @@ class PartitionTruth:
             return
         if not self.allowances.covers(epoch, offset):
             self._fail(
-                "nothing is acknowledged with acks=all before it is committed",
+                Invariant.ACKNOWLEDGED_COMMITTED,
                 f"{self.name}: node {node} acknowledged offset {offset} of epoch {epoch}\n{self}",
             )

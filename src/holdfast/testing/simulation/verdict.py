@@ -31,7 +31,8 @@ def forbidden(producer: ProducerPlan) -> frozenset[Anomaly]:
 
 def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement, list[Finding]]:
     """Judge the history; return what nothing excuses."""
-    judgement = judge(history.events).judgement
+    # All with their evidence: what is allowed must not hide what comes behind it.
+    judgement = judge(history.events, findings_max=len(history.events)).judgement
     rules = {(one.topic, one.partition): one for one in plan.producers}
     found: list[Finding] = []
     for finding in judgement.findings:
@@ -57,12 +58,10 @@ def is_deleted(finding: Finding, gone_until: int, history: History) -> bool:
     if finding.anomaly is Anomaly.LOST:
         one = _acknowledged(finding)
         return one is not None and history.places.get(one.id, inf) < gone_until
-    if finding.anomaly is Anomaly.VANISHED:
+    if finding.anomaly in {Anomaly.VANISHED, Anomaly.SKIPPED}:
+        # What was skipped is gone where the reader was, and not yet from the end's leader.
         read = finding.events[0]
         return isinstance(read, Delivered) and read.offset < gone_until
-    if finding.anomaly is Anomaly.SKIPPED:  # gone where the reader was, not yet in the end's leader
-        stands = finding.events[0]
-        return isinstance(stands, Delivered) and stands.offset < gone_until
     if finding.anomaly is Anomaly.DIVERGED:
         # Two extents of one end tell of a beginning. Both begin alike, or are one, where the log
         # went on expiring between the last read and the look at the files.

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-from holdfast.testing.client import AnswerError, ClusterClient, RetryError
-from holdfast.testing.cluster import CONTROLLER_PORT, SimulatedCluster
+from holdfast.testing.simulated_client import AnswerError, ClusterClient, RetryError
+from holdfast.testing.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 from holdfast.testing.simulation.chain import Entry, Name
 from holdfast.testing.simulation.truth import Replica
+from holdfast.wire.administration import add_voter, remove_voter
 from holdfast.wire.batch import ControlType, batches, read_control_type, read_records
 from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from holdfast.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from holdfast.wire.records.control import VotersRecord
 
 
@@ -68,7 +66,7 @@ class Roll:
     def voters(self) -> tuple[int, ...]:
         """The voters as the active controller has them; none when nobody is active."""
         active = self._cluster.active_controller()
-        quorum = self._quorum(active) if active is not None else None
+        quorum = self._cluster.quorum_of(active) if active is not None else None
         return quorum.voters.ids if quorum is not None else ()
 
     async def grow(self) -> None:
@@ -92,30 +90,18 @@ class Roll:
         directory = self._directory(node)
         if directory is None:
             return ErrorCode.VOTER_NOT_FOUND
-        request: Any = RemoveRaftVoterRequest(
-            cluster_id=None, voter_id=node, voter_directory_id=directory
-        )
+        listener = ("CONTROLLER", self._cluster.machine(node).name, CONTROLLER_PORT)
+        asked = remove_voter(None, node, directory)
         if joins:
-            host = self._cluster.machine(node).name
-            request = AddRaftVoterRequest(
-                cluster_id=None,
-                timeout_ms=3000,
-                voter_id=node,
-                voter_directory_id=directory,
-                listeners=[Listener(name="CONTROLLER", host=host, port=CONTROLLER_PORT)],
-            )
+            asked = add_voter(None, node, directory, [listener], timeout_ms=3000)
         try:
-            answer = await client.ask(request)
+            await client.perform(asked, "change of voters")
         except AnswerError as error:
             return error.code
-        return ErrorCode(answer.error_code)
-
-    def _quorum(self, node: int) -> Any:
-        made = self._cluster.nodes.get(node)
-        return None if made is None or made.controller is None else made.controller.quorum
+        return ErrorCode.NONE
 
     def _directory(self, node: int) -> bytes | None:
-        quorum = self._quorum(node)
+        quorum = self._cluster.quorum_of(node)
         if quorum is not None:
             self._directories[node] = quorum.key.directory_id
         return self._directories.get(node)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core.names import METADATA_TOPIC
-from holdfast.core.snapshot import SNAPSHOT_SUFFIX
+from holdfast.core.metadata.image_records import SNAPSHOT_SUFFIX
 from holdfast.log.log import Log
-from holdfast.testing.disk import MemoryDisk
+from holdfast.testing.ground.disk import MemoryDisk
 from holdfast.testing.simulation.chain import entries_of
 from holdfast.testing.simulation.deletions import Stretch
+from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
 from holdfast.testing.simulation.truth import PartitionTruth, Replica
 from holdfast.wire.batch_header import batches, crc_matches
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.uuids import NULL_UUID
+from holdfast.wire.well_known import METADATA_TOPIC
 
 _WALK_BYTES = 1 << 20
 
@@ -43,7 +44,7 @@ class WatchedLog(Log):
     def high_watermark(self, offset: int) -> None:
         self._high_watermark = offset
         if self._truth is not None:
-            self._truth.committed_until(self._replica, offset, self._end)
+            self._truth.committed_until(self._replica, offset, self.end)
 
     @property
     def topic_id(self) -> bytes:
@@ -79,7 +80,7 @@ class WatchedLog(Log):
         for position, header in batches(memoryview(records)):
             if not crc_matches(records, position):
                 self._oracle.fail(
-                    "what a restart finds is whole",
+                    Invariant.RESTART_FINDS_WHOLE,
                     f"{self!r}, node {self._replica.node}: the CRC of the batch at offset "
                     f"{header.base_offset} is wrong",
                 )
@@ -101,8 +102,7 @@ class WatchedLog(Log):
     def append_batches_as_leader(self, batches_view: memoryview, epoch: int) -> int:
         if self._replica.epoch != epoch:
             # Not when it starts an epoch: a voter does that behind a snapshot, too.
-            assert self._truth is not None
-            self._truth.led(self._replica, epoch)
+            self._told.led(self._replica, epoch)
         base = super().append_batches_as_leader(batches_view, epoch)
         self._appended(batches_view, leads=True)
         return base
@@ -113,22 +113,26 @@ class WatchedLog(Log):
             self._appended(records, leads=False)
         return error
 
+    @property
+    def _told(self) -> PartitionTruth:
+        """Return who is told of what a replica in use does."""
+        assert self._truth is not None, "nobody is told of it"
+        return self._truth
+
     def _appended(self, records: memoryview, *, leads: bool) -> None:
-        assert self._truth is not None
         if self._is_metadata:
             self._keep(bytes(records))
         elif leads:
             self._read_stamps(records)
         for entry in entries_of(records):
-            self._truth.appended(self._replica, entry, leads=leads)
+            self._told.appended(self._replica, entry, leads=leads)
 
     def _read_stamps(self, records: memoryview) -> None:
         """All ages come from headers: one that its records do not bear out is a mistake at once."""
-        assert self._truth is not None
-        wrong = self._truth.deletions.read(records)
+        wrong = self._told.deletions.read(records)
         if wrong:
             self._oracle.fail(
-                "a batch's largest timestamp is its records'",
+                Invariant.TIMESTAMP_OF_RECORDS,
                 f"{self!r}, node {self._replica.node}: {wrong}",
             )
 
@@ -178,7 +182,7 @@ class WatchedLog(Log):
         covered = [int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         if max(covered, default=0) < self.start:
             self._oracle.fail(
-                "the metadata log begins where a snapshot ends",
+                Invariant.BEGINS_AT_SNAPSHOT,
                 f"{self!r}, node {self._replica.node}: snapshots until {covered}",
             )
 
@@ -203,8 +207,7 @@ class WatchedLog(Log):
             if each.first >= self._segments.bases[0]:
                 break
             left -= each.size
-            assert self._truth is not None
-            self._truth.expired(self._replica, each, left=left, now_ms=now_ms)
+            self._told.expired(self._replica, each, left=left, now_ms=now_ms)
 
     def abandon(self) -> None:
         super().abandon()

@@ -8,21 +8,14 @@ from __future__ import annotations
 from holdfast.wire.schema import (
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int16,
     int32,
     string,
-    uint16,
     uuid,
 )
-
-
-class Listener(Struct):
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
+from holdfast.wire.structs import QuorumEndpoint
 
 
 class AddRaftVoterRequest(Request, key=80, versions=(0, 1), flexible=0):
@@ -30,7 +23,7 @@ class AddRaftVoterRequest(Request, key=80, versions=(0, 1), flexible=0):
     timeout_ms: int = int32()
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
-    listeners: list[Listener] = array(Listener)
+    listeners: list[QuorumEndpoint] = array(QuorumEndpoint)
     ack_when_committed: bool = boolean(since=1, default=True)
 
 

@@ -12,10 +12,10 @@ from holdfast.wire.schema import (
     array,
     boolean,
     int8,
-    int16,
     int32,
     string,
 )
+from holdfast.wire.structs import AlteredResource
 
 
 class AlterableConfig(Struct):
@@ -34,13 +34,6 @@ class AlterConfigsRequest(Request, key=33, versions=(0, 2), flexible=2):
     validate_only: bool = boolean()
 
 
-class AlterConfigsResourceResponse(Struct):
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0)
-    resource_type: int = int8()
-    resource_name: str = string()
-
-
 class AlterConfigsResponse(Response, key=33, versions=(0, 2), flexible=2):
     throttle_time_ms: int = int32()
-    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+    responses: list[AlteredResource] = array(AlteredResource)

@@ -9,37 +9,23 @@ from __future__ import annotations
 from holdfast.wire.schema import (
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int16,
     int32,
     int64,
     string,
-    uint16,
     uuid,
 )
-
-
-class Listener(Struct):
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-    security_protocol: int = int16()
-
-
-class Feature(Struct):
-    name: str = string()
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
+from holdfast.wire.structs import RegisteredEndpoint, RegisteredFeature
 
 
 class BrokerRegistrationRequest(Request, key=62, versions=(0, 4), flexible=0):
     broker_id: int = int32()
     cluster_id: str = string()
     incarnation_id: bytes = uuid()
-    listeners: list[Listener] = array(Listener)
-    features: list[Feature] = array(Feature)
+    listeners: list[RegisteredEndpoint] = array(RegisteredEndpoint)
+    features: list[RegisteredFeature] = array(RegisteredFeature)
     rack: str | None = string(nullable=0)
     is_migrating_zk_broker: bool = boolean(since=1)
     log_dirs: list[bytes] = array(uuid, since=2, ignorable=True)

@@ -8,36 +8,22 @@ from __future__ import annotations
 from holdfast.wire.schema import (
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int16,
     int32,
     string,
-    uint16,
     uuid,
 )
-
-
-class Listener(Struct):
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-    security_protocol: int = int16()
-
-
-class Feature(Struct):
-    name: str = string()
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
+from holdfast.wire.structs import RegisteredEndpoint, RegisteredFeature
 
 
 class ControllerRegistrationRequest(Request, key=70, versions=(0, 0), flexible=0):
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
     zk_migration_ready: bool = boolean()
-    listeners: list[Listener] = array(Listener)
-    features: list[Feature] = array(Feature)
+    listeners: list[RegisteredEndpoint] = array(RegisteredEndpoint)
+    features: list[RegisteredFeature] = array(RegisteredFeature)
 
 
 class ControllerRegistrationResponse(Response, key=70, versions=(0, 0), flexible=0):

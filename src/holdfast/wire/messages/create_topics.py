@@ -6,6 +6,9 @@ has a value of -1 was not answered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 from holdfast.wire.schema import (
     Request,
     Response,
@@ -18,6 +21,8 @@ from holdfast.wire.schema import (
     string,
     uuid,
 )
+
+DEFAULT: Final = -1  # as many partitions or replicas as the cluster's configs say
 
 
 class CreatableReplicaAssignment(Struct):
@@ -68,3 +73,23 @@ class CreatableTopicResult(Struct):
 class CreateTopicsResponse(Response, key=19, versions=(2, 7), flexible=5):
     throttle_time_ms: int = int32()
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)
+
+
+def new_topic(
+    name: str,
+    partitions: int = DEFAULT,
+    replication_factor: int = DEFAULT,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> CreatableTopic:
+    """Describe a topic to create; see `administration.create_topic`."""
+    return CreatableTopic(
+        name=name,
+        num_partitions=DEFAULT if assignment else partitions,
+        replication_factor=DEFAULT if assignment else replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            for partition, brokers in sorted((assignment or {}).items())
+        ],
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+    )

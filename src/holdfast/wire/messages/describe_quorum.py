@@ -14,9 +14,9 @@ from holdfast.wire.schema import (
     int32,
     int64,
     string,
-    uint16,
     uuid,
 )
+from holdfast.wire.structs import QuorumEndpoint
 
 
 class RequestPartitionData(Struct):
@@ -56,15 +56,9 @@ class ResponseTopicData(Struct):
     partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
 
 
-class Listener(Struct):
-    name: str = string(since=2)
-    host: str = string(since=2)
-    port: int = uint16(since=2)
-
-
 class Node(Struct):
     node_id: int = int32(since=2)
-    listeners: list[Listener] = array(Listener, since=2)
+    listeners: list[QuorumEndpoint] = array(QuorumEndpoint, since=2)
 
 
 class DescribeQuorumResponse(Response, key=55, versions=(0, 2), flexible=0):

@@ -13,9 +13,9 @@ from holdfast.wire.schema import (
     int16,
     int32,
     string,
-    uint16,
     uuid,
 )
+from holdfast.wire.structs import QuorumEndpoint, QuorumEpochTopic, QuorumNode
 
 
 class ReplicaInfo(Struct):
@@ -36,37 +36,13 @@ class RequestTopicData(Struct):
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 
-class LeaderEndpoint(Struct):
-    name: str = string(since=1)
-    host: str = string(since=1)
-    port: int = uint16(since=1)
-
-
 class EndQuorumEpochRequest(Request, key=54, versions=(0, 1), flexible=1):
     cluster_id: str | None = string(nullable=0, default=None)
     topics: list[RequestTopicData] = array(RequestTopicData)
-    leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, since=1, ignorable=True)
-
-
-class ResponsePartitionData(Struct):
-    partition_index: int = int32()
-    error_code: int = int16()
-    leader_id: int = int32()
-    leader_epoch: int = int32()
-
-
-class ResponseTopicData(Struct):
-    topic_name: str = string()
-    partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
-
-
-class NodeEndpoint(Struct):
-    node_id: int = int32(since=1)
-    host: str = string(since=1)
-    port: int = uint16(since=1)
+    leader_endpoints: list[QuorumEndpoint] = array(QuorumEndpoint, since=1, ignorable=True)
 
 
 class EndQuorumEpochResponse(Response, key=54, versions=(0, 1), flexible=1):
     error_code: int = int16()
-    topics: list[ResponseTopicData] = array(ResponseTopicData)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=1, tag=0, ignorable=True)
+    topics: list[QuorumEpochTopic] = array(QuorumEpochTopic)
+    node_endpoints: list[QuorumNode] = array(QuorumNode, since=1, tag=0, ignorable=True)

@@ -21,6 +21,7 @@ from holdfast.wire.schema import (
     struct,
     uuid,
 )
+from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 
 
 class ReplicaState(Struct):
@@ -71,11 +72,6 @@ class EpochEndOffset(Struct):
     end_offset: int = int64(since=12, default=-1)
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: int = int32(since=12, default=-1)
-    leader_epoch: int = int32(since=12, default=-1)
-
-
 class SnapshotId(Struct):
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -106,16 +102,9 @@ class FetchableTopicResponse(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class NodeEndpoint(Struct):
-    node_id: int = int32(since=16)
-    host: str = string(since=16)
-    port: int = int32(since=16)
-    rack: str | None = string(since=16, nullable=16, default=None)
-
-
 class FetchResponse(Response, key=1, versions=(4, 18), flexible=12):
     throttle_time_ms: int = int32()
     error_code: int = int16(since=7, ignorable=True)
     session_id: int = int32(since=7)
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0, ignorable=True)
+    node_endpoints: list[LeaderNode] = array(LeaderNode, since=16, tag=0, ignorable=True)

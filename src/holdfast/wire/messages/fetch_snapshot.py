@@ -17,9 +17,9 @@ from holdfast.wire.schema import (
     int64,
     string,
     struct,
-    uint16,
     uuid,
 )
+from holdfast.wire.structs import QuorumNode
 
 
 class SnapshotId(Struct):
@@ -67,14 +67,8 @@ class TopicSnapshot(Struct):
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
 
 
-class NodeEndpoint(Struct):
-    node_id: int = int32(since=1)
-    host: str = string(since=1)
-    port: int = uint16(since=1)
-
-
 class FetchSnapshotResponse(Response, key=59, versions=(0, 1), flexible=0):
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()
     topics: list[TopicSnapshot] = array(TopicSnapshot)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=1, tag=0, ignorable=True)
+    node_endpoints: list[QuorumNode] = array(QuorumNode, since=1, tag=0, ignorable=True)

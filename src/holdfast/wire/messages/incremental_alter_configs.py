@@ -12,10 +12,10 @@ from holdfast.wire.schema import (
     array,
     boolean,
     int8,
-    int16,
     int32,
     string,
 )
+from holdfast.wire.structs import AlteredResource
 
 
 class AlterableConfig(Struct):
@@ -35,13 +35,6 @@ class IncrementalAlterConfigsRequest(Request, key=44, versions=(0, 1), flexible=
     validate_only: bool = boolean()
 
 
-class AlterConfigsResourceResponse(Struct):
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0)
-    resource_type: int = int8()
-    resource_name: str = string()
-
-
 class IncrementalAlterConfigsResponse(Response, key=44, versions=(0, 1), flexible=1):
     throttle_time_ms: int = int32()
-    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+    responses: list[AlteredResource] = array(AlteredResource)

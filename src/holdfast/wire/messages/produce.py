@@ -21,6 +21,7 @@ from holdfast.wire.schema import (
     struct,
     uuid,
 )
+from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 
 
 class PartitionProduceData(Struct):
@@ -46,11 +47,6 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: str | None = string(since=8, nullable=8, default=None)
 
 
-class LeaderIdAndEpoch(Struct):
-    leader_id: int = int32(since=10, default=-1)
-    leader_epoch: int = int32(since=10, default=-1)
-
-
 class PartitionProduceResponse(Struct):
     index: int = int32()
     error_code: int = int16()
@@ -70,14 +66,7 @@ class TopicProduceResponse(Struct):
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
-class NodeEndpoint(Struct):
-    node_id: int = int32(since=10)
-    host: str = string(since=10)
-    port: int = int32(since=10)
-    rack: str | None = string(since=10, nullable=10, default=None)
-
-
 class ProduceResponse(Response, key=0, versions=(3, 13), flexible=9):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32()
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0, ignorable=True)
+    node_endpoints: list[LeaderNode] = array(LeaderNode, since=10, tag=0, ignorable=True)

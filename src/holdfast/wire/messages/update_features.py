@@ -1,10 +1,12 @@
 """UpdateFeatures (key 57), versions 0 to 2.
 
-Changes the levels of finalized features. Upgrade types: 1 upgrade, 2 safe downgrade, 3 unsafe
-downgrade. Until version 1 each feature has a result of its own; from 2 on it is all or nothing.
+Changes the levels of finalized features. Until version 1 each feature has a result of its own; from
+2 on it is all or nothing.
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
 
 from holdfast.wire.schema import (
     Request,
@@ -17,6 +19,14 @@ from holdfast.wire.schema import (
     int32,
     string,
 )
+
+
+class UpgradeType(IntEnum):
+    """What a client is ready for; 0 is unknown."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
 
 
 class FeatureUpdateKey(Struct):

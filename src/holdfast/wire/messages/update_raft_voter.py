@@ -14,20 +14,9 @@ from holdfast.wire.schema import (
     int32,
     string,
     struct,
-    uint16,
     uuid,
 )
-
-
-class Listener(Struct):
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-
-
-class KRaftVersionFeature(Struct):
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
+from holdfast.wire.structs import KRaftVersionFeature, QuorumEndpoint
 
 
 class UpdateRaftVoterRequest(Request, key=82, versions=(0, 0), flexible=0):
@@ -35,7 +24,7 @@ class UpdateRaftVoterRequest(Request, key=82, versions=(0, 0), flexible=0):
     current_leader_epoch: int = int32()
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
-    listeners: list[Listener] = array(Listener)
+    listeners: list[QuorumEndpoint] = array(QuorumEndpoint)
     k_raft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
 
 

@@ -16,9 +16,9 @@ from holdfast.wire.schema import (
     int32,
     int64,
     string,
-    uint16,
     uuid,
 )
+from holdfast.wire.structs import QuorumNode
 
 
 class RequestPartitionData(Struct):
@@ -56,13 +56,7 @@ class ResponseTopicData(Struct):
     partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
 
 
-class NodeEndpoint(Struct):
-    node_id: int = int32(since=1)
-    host: str = string(since=1)
-    port: int = uint16(since=1)
-
-
 class VoteResponse(Response, key=52, versions=(0, 2), flexible=0):
     error_code: int = int16()
     topics: list[ResponseTopicData] = array(ResponseTopicData)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=1, tag=0, ignorable=True)
+    node_endpoints: list[QuorumNode] = array(QuorumNode, since=1, tag=0, ignorable=True)

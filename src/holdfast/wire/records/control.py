@@ -12,11 +12,10 @@ from holdfast.wire.schema import (
     int16,
     int32,
     int64,
-    string,
     struct,
-    uint16,
     uuid,
 )
+from holdfast.wire.structs import KRaftVersionFeature, QuorumEndpoint
 
 
 class LeaderChangeVoter(Struct):
@@ -45,21 +44,10 @@ class KRaftVersionRecord(Message, versions=(0, 0), flexible=0):
     k_raft_version: int = int16()
 
 
-class VotersRecordEndpoint(Struct):
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-
-
-class KRaftVersionFeature(Struct):
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
-
-
 class VotersRecordVoter(Struct):
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
-    endpoints: list[VotersRecordEndpoint] = array(VotersRecordEndpoint)
+    endpoints: list[QuorumEndpoint] = array(QuorumEndpoint)
     k_raft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Record,
-    Struct,
     array,
     boolean,
     int8,
@@ -19,22 +18,9 @@ from holdfast.wire.schema import (
     int32,
     int64,
     string,
-    uint16,
     uuid,
 )
-
-
-class BrokerEndpoint(Struct):
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-    security_protocol: int = int16()
-
-
-class BrokerFeature(Struct):
-    name: str = string()
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
+from holdfast.wire.structs import RegisteredEndpoint, RegisteredFeature
 
 
 class RegisterBrokerRecord(Record, key=0, versions=(0, 3), flexible=0):
@@ -42,8 +28,8 @@ class RegisterBrokerRecord(Record, key=0, versions=(0, 3), flexible=0):
     is_migrating_zk_broker: bool = boolean(since=2)
     incarnation_id: bytes = uuid()
     broker_epoch: int = int64()
-    end_points: list[BrokerEndpoint] = array(BrokerEndpoint)
-    features: list[BrokerFeature] = array(BrokerFeature)
+    end_points: list[RegisteredEndpoint] = array(RegisteredEndpoint)
+    features: list[RegisteredFeature] = array(RegisteredFeature)
     rack: str | None = string(nullable=0)
     fenced: bool = boolean(default=True)
     in_controlled_shutdown: bool = boolean(since=1)
@@ -150,25 +136,12 @@ class AbortTransactionRecord(Record, key=25, versions=(0, 0), flexible=0):
     reason: str | None = string(nullable=0, tag=0, default=None)
 
 
-class ControllerEndpoint(Struct):
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-    security_protocol: int = int16()
-
-
-class ControllerFeature(Struct):
-    name: str = string()
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
-
-
 class RegisterControllerRecord(Record, key=27, versions=(0, 0), flexible=0):
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
     zk_migration_ready: bool = boolean()
-    end_points: list[ControllerEndpoint] = array(ControllerEndpoint)
-    features: list[ControllerFeature] = array(ControllerFeature)
+    end_points: list[RegisteredEndpoint] = array(RegisteredEndpoint)
+    features: list[RegisteredFeature] = array(RegisteredFeature)
 
 
 class ClearElrRecord(Record, key=28, versions=(0, 0), flexible=0):

@@ -1,0 +1,1 @@
+"""holdfast cat: kcat's flags on any Kafka."""

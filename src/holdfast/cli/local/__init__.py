@@ -1,0 +1,1 @@
+"""Commands for the cluster on this machine: up, down, status, kill, start."""

@@ -1,0 +1,148 @@
+"""`holdfast down`, `status`, `kill`, `start`: what is done to a cluster that `up` made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError, InterruptedCommandError
+from holdfast.cli.local.addressing import WHO_HELP, addressed
+from holdfast.cli.shared_options import AsJson, DataDir, data_dir, did_you_mean, listed
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.layout import to_json
+from holdfast.cluster.nodes import ClusterStatus
+from holdfast.cluster.processes import State
+
+CLUSTER_FACTS = (
+    *("topics", "partitions", "under_replicated", "leaderless"),
+    *("active_controller", "controller_epoch"),
+)
+NODE_FACTS = ("serving", "resident_bytes", "leaders", "in_sync", "replicas")
+CONTROLLER_FACTS = ("active", "lag")
+SIGNALS = ("KILL", "TERM", "STOP", "CONT")
+
+
+def down(data_dir_option: DataDir = None) -> None:
+    """Stop every node of the cluster: brokers first, then controllers.
+
+    Each gets SIGTERM and hands over its leaderships; one that doesn't end in time is killed.
+    The data stays: `holdfast up` with the same directory goes on where this one ended.
+    """
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    if not any(cluster.state(node.id) is not State.DEAD for node in cluster.nodes):
+        print(f"The cluster in {cluster.directory} is not running.")
+        return
+    try:
+        killed = cluster.down()
+    except KeyboardInterrupt:
+        left = [node.id for node in cluster.nodes if cluster.state(node.id) is not State.DEAD]
+        text = f"{nodes_text(left)} may still run. `holdfast down` again goes on."
+        raise InterruptedCommandError(text) from None
+    print(f"The cluster in {cluster.directory} is down.")
+    if killed:
+        raise CommandError(f"{nodes_text(killed)} didn't end in time, and had to be killed.")
+
+
+def nodes_text(ids: Sequence[int]) -> str:
+    """Return "Node 1" or "Nodes 1 and 2"; "No node" for none."""
+    if not ids:
+        return "No node"
+    return f"Node{'' if len(ids) == 1 else 's'} {listed([str(each) for each in ids])}"
+
+
+def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
+    """Show each node's process, address and share of the partitions.
+
+    While no controller is active, nobody knows who leads and who is in sync: nothing is said of it.
+    Exit status: 0 if every node serves, 1 if one doesn't, if no controller is active, or if
+    partitions lack replicas or a leader.
+    """
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    seen = cluster.status()
+    if as_json:
+        print(json.dumps(status_to_json(cluster, seen), indent=2))
+    else:
+        from holdfast.cli.local.status_table import print_status  # noqa: PLC0415 - rich is slow to load
+
+        print_status(cluster, seen)
+    if not is_healthy(seen):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def is_healthy(seen: ClusterStatus) -> bool:
+    """Say whether everything runs, serves and is replicated, and a controller is active."""
+    return (
+        all(node.state is State.RUNNING and node.serving for node in seen.nodes)
+        and not seen.under_replicated
+        and not seen.leaderless
+        and seen.active_controller is not None
+    )
+
+
+def status_to_json(cluster: LocalCluster, seen: ClusterStatus) -> dict[str, Any]:
+    """Return the description of the cluster with what was seen of it. Absent facts are null."""
+    values = to_json(cluster.record)
+    values["directory"] = str(cluster.directory)
+    values["healthy"] = is_healthy(seen)
+    for key in CLUSTER_FACTS:
+        values[key] = getattr(seen, key)
+    for node, found in zip(values["nodes"], seen.nodes, strict=True):
+        node["state"] = str(found.state)
+        facts = NODE_FACTS + (CONTROLLER_FACTS if found.node.is_controller else ())
+        for key in facts:
+            node[key] = getattr(found, key)
+    values["nodes"] = values.pop("nodes")  # last: it is the longest
+    return values
+
+
+def kill(
+    who: Annotated[list[str], typer.Argument(metavar="NODE...", help=WHO_HELP)],
+    signal: Annotated[
+        str, typer.Option("--signal", "-s", metavar="|".join(SIGNALS), help="What to send.")
+    ] = "KILL",
+    data_dir_option: DataDir = None,
+) -> None:
+    """Send a signal to nodes, and wait until it has taken effect.
+
+    KILL is a crash, TERM a controlled shutdown, STOP freezes the process, CONT lets it go on.
+    """
+    name = signal.upper().removeprefix("SIG")
+    if name not in SIGNALS:
+        raise CommandError(
+            f"--signal {signal} is not one of {', '.join(SIGNALS)}.{did_you_mean(name, SIGNALS)}",
+            code=EXIT_USAGE,
+        )
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    suited = {"CONT": (State.STOPPED,)}.get(name, (State.RUNNING, State.STOPPED))
+    nodes = addressed(cluster, who, suited)
+    for node in nodes:  # all at once, so that they go together
+        cluster.kill(node, name, wait=False)
+    try:
+        for node in nodes:
+            cluster.wait_signalled(node, name)
+            print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
+    except KeyboardInterrupt:
+        text = f"SIG{name} has been sent; `holdfast status` shows what comes of it."
+        raise InterruptedCommandError(text) from None
+
+
+def start(
+    who: Annotated[list[str], typer.Argument(metavar="NODE...", help=WHO_HELP)],
+    data_dir_option: DataDir = None,
+) -> None:
+    """Start nodes that were killed or ended, and wait until they serve."""
+    cluster = LocalCluster.open(data_dir(data_dir_option))
+    nodes = addressed(cluster, who, (State.DEAD,))
+    for node in nodes:
+        cluster.start_node(node, wait=False)
+    try:
+        for node in nodes:
+            cluster.wait_serving(node)
+            started = cluster.node(node)
+            print(f"Node {node} serves on {started.address} as process {started.pid}.")
+    except KeyboardInterrupt:
+        text = "What was started goes on; `holdfast status` shows it."
+        raise InterruptedCommandError(text) from None

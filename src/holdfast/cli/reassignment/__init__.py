@@ -1,0 +1,1 @@
+"""holdfast reassign-partitions: flags, files, and the moves behind them."""

@@ -1,0 +1,1 @@
+"""holdfast topics: kafka-topics' flags and text on any Kafka."""

@@ -1,0 +1,183 @@
+"""A reader that believes nothing: it fetches by hand and notes the high watermark it was told.
+
+librdkafka shows records, not the watermark that stood in the same answer; with it the judge can
+say whether a record was handed out before it was committed. One thread a partition, from the
+beginning; a position that the cluster no longer knows becomes a `position` event. A process of
+its own: `python -m holdfast.clients.workload.raw_consumer --help`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.workload.command import client_parser, on_stop
+from holdfast.clients.workload.payload import digest_of, id_of
+from holdfast.clients.workload.recorder import Recorder
+from holdfast.clients.workload.verifiable_consumer import CREATE_TIME
+from holdfast.judge.history import Delivered, Position
+from holdfast.wire.batch import BatchHeader, batches, crc_matches, read_records
+from holdfast.wire.errors import ErrorCode, WireError
+from holdfast.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+BY_NAME_VERSION_MAX = 12  # from 13 on a topic has no name, only an id
+WAIT_MS = 200
+PARTITION_BYTES = 1 << 20
+RETRY_S = 0.02  # after a refusal: often enough to see everything, not a busy loop
+TIMEOUT_S = 3.0
+
+
+class RawConsumer:
+    """Reads one partition. For one thread."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partition: int,
+        recorder: Recorder,
+        *,
+        create_time: bool = False,
+    ) -> None:
+        """`create_time`: the topic's timestamps are its producers', so any is written down."""
+        self._driver = Driver(bootstrap, recorder.process, timeout_s=TIMEOUT_S)
+        self._topic = topic
+        self._partition = partition
+        self._recorder = recorder
+        self._create_time = create_time
+        self._next = 0
+        self._refresh = True
+        self.failure: str | None = None
+
+    def run(self, stopping: threading.Event) -> None:
+        """Read until told to stop. Whatever ends it before stops all readers: see `failure`."""
+        self._position("beginning", told=False)
+        why = "the reader broke"
+        try:
+            while not stopping.is_set():
+                if not self._fetch():
+                    stopping.wait(RETRY_S)
+                self._recorder.flush()
+            why = ""
+        except WireError as error:  # bytes that are no records
+            why = str(error)
+        finally:
+            if why:
+                self.failure = f"{self._topic}-{self._partition} at offset {self._next}: {why}"
+                stopping.set()
+            self._driver.close()
+
+    def _fetch(self) -> bool:
+        """Ask once. False: nothing came of it."""
+        try:
+            leader = self._driver.leader(self._topic, self._partition, refresh=self._refresh)
+            peer = self._driver.peer(leader)
+            version = min(BY_NAME_VERSION_MAX, peer.version_of(FetchRequest))
+            response = peer.send(self._request(), version=version)
+        except DriverError:
+            self._refresh = True
+            return False
+        assert isinstance(response, FetchResponse)
+        self._refresh = False
+        return self._received(response.responses[0].partitions[0])
+
+    def _request(self) -> FetchRequest:
+        partition = FetchPartition(
+            partition=self._partition,
+            fetch_offset=self._next,
+            partition_max_bytes=PARTITION_BYTES,
+        )
+        return FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            topics=[FetchTopic(topic=self._topic, partitions=[partition])],
+        )
+
+    def _received(self, answer: PartitionData) -> bool:
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # The end is the nearest place that there is; the watermark may be unknown (-1).
+            self._next = max(answer.log_start_offset, min(self._next, answer.high_watermark), 0)
+            self._position("OFFSET_OUT_OF_RANGE", told=True)
+            return False
+        if answer.error_code:
+            self._refresh = True
+            return False
+        view = memoryview(answer.records or b"")
+        for at, header in batches(view):
+            if not crc_matches(view, at):
+                raise WireError("wrong CRC")
+            if not header.is_control:
+                self._deliver(view[at:], header, answer.high_watermark)
+            self._next = max(self._next, header.base_offset + header.last_offset_delta + 1)
+        return True
+
+    def _deliver(self, batch: memoryview, header: BatchHeader, committed_end: int) -> None:
+        for record in read_records(batch):
+            if record.offset < self._next:
+                continue  # a batch is sent whole, though it begins before the offset asked for
+            self._recorder.record(
+                Delivered,
+                topic=self._topic,
+                partition=self._partition,
+                offset=record.offset,
+                id=id_of(record.value),
+                digest=digest_of(record.value, record.headers),
+                key=None if record.key is None else record.key.decode(errors="replace"),
+                timestamp=self._timestamp(header, record.timestamp),
+                epoch=header.leader_epoch,
+                committed_end=committed_end,
+            )
+
+    def _timestamp(self, header: BatchHeader, of_record: int) -> int | None:
+        """Return a record's timestamp as any reader is told it; None: it is a broker's own."""
+        if not header.is_log_append_time:
+            return of_record
+        return header.max_timestamp if self._create_time else None
+
+    def _position(self, reason: str, *, told: bool) -> None:
+        self._recorder.record(
+            Position,
+            topic=self._topic,
+            partition=self._partition,
+            offset=self._next,
+            reason=reason,
+            told=told,
+        )
+
+
+def main(arguments: list[str]) -> int:
+    parser = client_parser("raw_consumer", __doc__, process="raw-reader")
+    parser.add_argument("--create-time", action="store_true", help=CREATE_TIME)
+    found = parser.parse_args(arguments)
+    stopping = threading.Event()
+    on_stop(stopping.set)
+    with Recorder(found.history, found.process) as recorder:
+        readers = [
+            RawConsumer(
+                found.bootstrap_server,
+                found.topic,
+                partition,
+                recorder,
+                create_time=found.create_time,
+            )
+            for partition in range(found.partitions)
+        ]
+        threads = [threading.Thread(target=reader.run, args=(stopping,)) for reader in readers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    failures = [reader.failure for reader in readers if reader.failure]
+    sys.stderr.writelines(f"{failure}\n" for failure in failures)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What the active controller decides: each function turns a request into records."""

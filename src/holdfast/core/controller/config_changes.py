@@ -1,0 +1,286 @@
+"""IncrementalAlterConfigs and AlterConfigs: the dynamic configuration of topics and brokers.
+
+Owns which changes are let through (`config` knows which keys and values there are) and what a
+change sets off: turning unclean election on elects at once, and with another min.insync.replicas
+who was eligible to lead is so no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.config.registry import (
+    append_to_list,
+    is_list,
+    node_default,
+    subtract_from_list,
+    validate_broker_config,
+    validate_topic_config,
+)
+from holdfast.core.controller.decisions import UNCLEAN_ELECTION, ControllerState, Decision
+from holdfast.core.controller.elections import clear_eligible, elect_leaderless
+from holdfast.core.controller.topic_changes import described
+from holdfast.core.metadata.feature_levels import MIN_INSYNC
+from holdfast.core.metadata.image import ConfigResource, MetadataRecord
+from holdfast.core.refusal import Refusal
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import alter_configs as legacy
+from holdfast.wire.messages import incremental_alter_configs as incremental
+from holdfast.wire.records.metadata import ConfigRecord
+from holdfast.wire.structs import AlteredResource, ConfigOperation, ResourceType
+
+
+class _Step(NamedTuple):
+    operation: ConfigOperation
+    name: str
+    value: str | None
+
+
+def incremental_alter_configs(
+    state: ControllerState,
+    request: incremental.IncrementalAlterConfigsRequest,
+    *,
+    refusals: Mapping[ConfigResource, Refusal] | None = None,
+) -> Decision:
+    """Change single keys; each resource of the request succeeds or fails by itself."""
+    responses, records = _alter(state, request, refusals, lambda _, asked: _steps(asked))
+    return Decision(incremental.IncrementalAlterConfigsResponse(responses=responses), records)
+
+
+def alter_configs(
+    state: ControllerState,
+    request: legacy.AlterConfigsRequest,
+    *,
+    refusals: Mapping[ConfigResource, Refusal] | None = None,
+) -> Decision:
+    """Replace whole configurations: what is not named goes back to its default."""
+
+    def steps(resource: ConfigResource, asked: legacy.AlterConfigsResource) -> list[_Step]:
+        named = {config.name for config in asked.configs}
+        return [
+            *(_Step(ConfigOperation.SET, config.name, config.value) for config in asked.configs),
+            *(
+                _Step(ConfigOperation.DELETE, name, None)
+                for name in state.image.configs.get(resource, {})
+                if name not in named
+            ),
+        ]
+
+    responses, records = _alter(state, request, refusals, steps)
+    return Decision(legacy.AlterConfigsResponse(responses=responses), records)
+
+
+def _alter(
+    state: ControllerState,
+    request: Any,
+    refusals: Mapping[ConfigResource, Refusal] | None,
+    steps: Callable[[ConfigResource, Any], list[_Step] | Refusal],
+) -> tuple[list[AlteredResource], list[MetadataRecord]]:
+    """Return what is told of each resource, and the records of those not refused."""
+    resources = [(each.resource_type, each.resource_name) for each in request.resources]
+    records: list[MetadataRecord] = []
+    told = []
+    for resource, asked in zip(resources, request.resources, strict=True):
+        outcome = _refuse_resource(state, resource, resources, refusals)
+        if outcome is None:
+            outcome = _change(state, resource, steps(resource, asked), records)
+        told.append(_told(resource, outcome))
+    if request.validate_only:
+        return told, []
+    return told, records + _consequences(state, records)
+
+
+def _told(resource: ConfigResource, outcome: Refusal | None) -> AlteredResource:
+    return AlteredResource(
+        error_code=outcome.code if outcome else ErrorCode.NONE,
+        error_message=outcome.message if outcome else None,
+        resource_type=resource[0],
+        resource_name=resource[1],
+    )
+
+
+def _steps(asked: incremental.AlterConfigsResource) -> list[_Step] | Refusal:
+    steps = []
+    for config in asked.configs:
+        if config.config_operation not in ConfigOperation._value2member_map_:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"Unknown operation {config.config_operation} for {config.name}.",
+            )
+        steps.append(_Step(ConfigOperation(config.config_operation), config.name, config.value))
+    return steps
+
+
+def _refuse_resource(
+    state: ControllerState,
+    resource: ConfigResource,
+    resources: Sequence[ConfigResource],
+    refusals: Mapping[ConfigResource, Refusal] | None,
+) -> Refusal | None:
+    kind, name = resource
+    if refusals is not None and resource in refusals:
+        return refusals[resource]
+    if resources.count(resource) > 1:
+        return Refusal(ErrorCode.INVALID_REQUEST, "The resource is named more than once.")
+    if kind == ResourceType.TOPIC:
+        if name not in state.image.topics:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        return None
+    if kind != ResourceType.BROKER:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Resource type {kind} can't be configured here: topics ({ResourceType.TOPIC}) and "
+            f"brokers ({ResourceType.BROKER}) can.",
+        )
+    if name == "":
+        return None
+    if not (name.isascii() and name.isdigit() and str(int(name)) == name):
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"'{name}' is not a broker's id; the empty name stands for all brokers.",
+        )
+    if int(name) not in state.image.brokers and int(name) != state.node_id:
+        return Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {name} is not registered.")
+    return None
+
+
+def _change(
+    state: ControllerState,
+    resource: ConfigResource,
+    steps: list[_Step] | Refusal,
+    records: list[MetadataRecord],
+) -> Refusal | None:
+    """Add the records of one resource's change; nothing of it when one step is refused."""
+    if isinstance(steps, Refusal):
+        return steps
+    if len({step.name for step in steps}) != len(steps):
+        return Refusal(ErrorCode.INVALID_REQUEST, "A key is named more than once.")
+    present = state.image.configs.get(resource, {})
+    changes: list[MetadataRecord] = []
+    for step in steps:
+        refused = _refuse_min_insync(state, resource, step)
+        if refused is not None:
+            return Refusal(ErrorCode.INVALID_CONFIG, refused)
+        value = _value_after(state, resource, present, step)
+        if isinstance(value, Refusal):
+            return value
+        if value is not None:
+            wrong = _wrong_value(resource, step.name, value)
+            if wrong is not None:
+                return Refusal(ErrorCode.INVALID_CONFIG, wrong)
+        if value != present.get(step.name):
+            kind, name = resource
+            changes.append(
+                ConfigRecord(
+                    resource_type=int(kind), resource_name=name, name=step.name, value=value
+                )
+            )
+    records.extend(changes)
+    return None
+
+
+def _value_after(
+    state: ControllerState, resource: ConfigResource, present: Mapping[str, str], step: _Step
+) -> str | Refusal | None:
+    """The key's value after the step; None when it is to go back to its default."""
+    if step.operation is ConfigOperation.DELETE:
+        return None
+    if step.value is None:
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for {step.operation.name} of {step.name}.",
+        )
+    if step.operation is ConfigOperation.SET:
+        return step.value
+    if not is_list(step.name):
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {step.operation.name} to key {step.name}: it is not a list.",
+        )
+    current = present.get(step.name)
+    if current is None:
+        current = _inherited(state, resource, step.name)
+    if step.operation is ConfigOperation.APPEND:
+        return append_to_list(current, step.value)
+    return subtract_from_list(current, step.value)
+
+
+def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> str:
+    """What a list has before it is first changed for this resource: the effective default.
+
+    Apache Kafka begins with the key's own default, whatever the cluster or a file says.
+    """
+    if resource[0] == ResourceType.TOPIC:
+        for entry in described(state, {}):
+            if entry.name == name:
+                return entry.value or ""
+        return ""
+    found = None
+    if resource[1]:
+        found = state.image.cluster_configs().get(name)
+    if found is None:
+        found = state.settings.properties.get(name)
+    return node_default(name) if found is None else found
+
+
+def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:
+    kind, resource_name = resource
+    if kind == ResourceType.TOPIC:
+        return validate_topic_config(name, value)
+    return validate_broker_config(name, value, per_broker=resource_name != "")
+
+
+def _refuse_min_insync(state: ControllerState, resource: ConfigResource, step: _Step) -> str | None:
+    """With eligible leader replicas all nodes have to agree on min.insync.replicas at any time.
+
+    Rules: elections.md#one-min-isr.
+    """
+    kind, name = resource
+    if step.name != MIN_INSYNC or kind != ResourceType.BROKER or not state.elr_enabled:
+        return None
+    if name:
+        return (
+            f"Broker-level {MIN_INSYNC} cannot be altered while ELR is enabled: set it for the "
+            "topic, or for all brokers."
+        )
+    if step.operation is ConfigOperation.DELETE:
+        return (
+            f"Cluster-level {MIN_INSYNC} cannot be removed while ELR is enabled: set another value."
+        )
+    return None
+
+
+def _consequences(
+    state: ControllerState, records: Sequence[MetadataRecord]
+) -> list[MetadataRecord]:
+    """What has to be decided along with these changes."""
+    topics = dict.fromkeys(
+        record.resource_name if record.resource_type == ResourceType.TOPIC else None
+        for record in records
+        if record.name == MIN_INSYNC
+    )
+    cleared = clear_eligible(state, None if None in topics else list(topics)) if topics else []
+    return cleared + _elections_after(state, records)
+
+
+def _elections_after(
+    state: ControllerState, records: Sequence[MetadataRecord]
+) -> list[MetadataRecord]:
+    """Elect for leaderless partitions when these records let a replica outside the ISR lead."""
+    widened: list[str | None] = []
+    for record in records:
+        if record.name != UNCLEAN_ELECTION:
+            continue
+        widened.append(record.resource_name if record.resource_type == ResourceType.TOPIC else None)
+    if not widened:
+        return []
+    # The answer depends on all sources together, so ask a state in which the change has happened.
+    after = state.rehearse(records)
+    if None in widened:
+        return list(elect_leaderless(after))
+    return [
+        record
+        for topic in dict.fromkeys(widened)
+        for record in elect_leaderless(after, topic=topic)
+    ]

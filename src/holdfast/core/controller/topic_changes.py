@@ -1,0 +1,375 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: which topics there are and how many partitions.
+
+Owns the refusals, with messages that say what to do, and the records of what is granted. Where
+replicas go is `placement`'s; chance and new ids come in as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from holdfast.config.describe import ConfigEntry, describe_topic
+from holdfast.config.registry import validate_topic_config
+from holdfast.core.controller.assignment import (
+    by_hand,
+    nobody_to_lead,
+    partition_record,
+    placed,
+    wrong_replicas,
+)
+from holdfast.core.controller.decisions import RECORDS_PER_REQUEST_MAX, ControllerState, Decision
+from holdfast.core.metadata.image import MetadataRecord, Topic
+from holdfast.core.metadata.topic_names import folded, refuse_name
+from holdfast.core.refusal import Refusal
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from holdfast.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from holdfast.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from holdfast.wire.records.metadata import (
+    ConfigRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from holdfast.wire.structs import ResourceType
+from holdfast.wire.uuids import NULL_UUID
+
+DEFAULT: Final = -1  # "the broker's default", in CreateTopics
+
+
+def create_topics(
+    state: ControllerState,
+    request: CreateTopicsRequest,
+    *,
+    topic_ids: Sequence[bytes],
+    seeds: Sequence[int],
+    refusals: Mapping[str, Refusal] | None = None,
+) -> Decision:
+    """Create each topic that may be. One id and one seed per topic of the request.
+
+    `refusals` holds topics that were refused before, for want of a permission.
+    """
+    assert len(topic_ids) == len(seeds) == len(request.topics), "one id and one seed per topic"
+    counts: dict[str, int] = {}
+    for asked in request.topics:
+        counts[asked.name] = counts.get(asked.name, 0) + 1
+    records: list[MetadataRecord] = []
+    results: dict[str, CreatableTopicResult] = {}
+    taken = {folded(name): name for name in state.image.topics}
+    for asked, topic_id, seed in zip(request.topics, topic_ids, seeds, strict=True):
+        if asked.name in results:
+            continue
+        outcome: Refusal | list[MetadataRecord]
+        if refusals is not None and asked.name in refusals:
+            outcome = refusals[asked.name]
+        elif counts[asked.name] > 1:
+            outcome = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        else:
+            outcome = _create_one(state, asked, topic_id, seed, taken)
+        if not isinstance(outcome, Refusal) and (
+            len(records) + len(outcome) > RECORDS_PER_REQUEST_MAX
+        ):
+            outcome = Refusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"One request can make {RECORDS_PER_REQUEST_MAX} records at most: ask for fewer "
+                "partitions, and add more with CreatePartitions.",
+            )
+        if isinstance(outcome, Refusal):
+            results[asked.name] = _creation_refused(asked.name, outcome)
+            continue
+        taken[folded(asked.name)] = asked.name
+        records.extend(outcome)
+        results[asked.name] = _creation_granted(state, asked, topic_id, outcome)
+    if request.validate_only:
+        records = []
+        for result in results.values():
+            result.topic_id = NULL_UUID  # there is no such topic
+    return Decision(CreateTopicsResponse(topics=list(results.values())), records)
+
+
+def _create_one(
+    state: ControllerState,
+    asked: CreatableTopic,
+    topic_id: bytes,
+    seed: int,
+    taken: Mapping[str, str],
+) -> Refusal | list[MetadataRecord]:
+    illegal = refuse_name(asked.name)
+    if illegal is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, illegal)
+    if asked.name in state.image.topics:
+        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
+    twin = taken.get(folded(asked.name))
+    if twin is not None:
+        return Refusal(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{asked.name}' collides with existing topic '{twin}': '.' and '_' are the same "
+            "in the names of metrics.",
+        )
+    configs = _check_configs(asked)
+    if isinstance(configs, Refusal):
+        return configs
+    assignments = _assign(state, asked, seed)
+    if isinstance(assignments, Refusal):
+        return assignments
+    records: list[MetadataRecord] = [TopicRecord(name=asked.name, topic_id=topic_id)]
+    records.extend(
+        ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name=asked.name, name=name, value=value
+        )
+        for name, value in configs.items()
+    )
+    for index, replicas in enumerate(assignments):
+        record = partition_record(state, topic_id, index, replicas)
+        if record is None:
+            return nobody_to_lead(index, replicas)
+        records.append(record)
+    return records
+
+
+def _check_configs(asked: CreatableTopic) -> Refusal | dict[str, str]:
+    configs: dict[str, str] = {}
+    for config in asked.configs:
+        if config.name in configs:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST, f"Config {config.name} is given more than once."
+            )
+        wrong = validate_topic_config(config.name, config.value)
+        if wrong is not None:
+            return Refusal(ErrorCode.INVALID_CONFIG, wrong)
+        assert config.value is not None, "a null value was let through"
+        configs[config.name] = config.value
+    return configs
+
+
+def _assign(state: ControllerState, asked: CreatableTopic, seed: int) -> Refusal | list[list[int]]:
+    """Replica lists, as asked for or as placed."""
+    if asked.assignments:
+        if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST,
+                "Replicas are assigned by hand: the number of partitions and the replication "
+                "factor must be -1.",
+            )
+        return by_hand(state, asked.assignments)
+    partitions = asked.num_partitions
+    factor = asked.replication_factor
+    if partitions == DEFAULT:
+        partitions = state.settings.num_partitions
+    if factor == DEFAULT:
+        factor = state.settings.default_replication_factor
+    if partitions <= 0:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions must be larger than 0, or -1 for the broker's num.partitions.",
+        )
+    if partitions > RECORDS_PER_REQUEST_MAX:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{partitions} partitions are more than one request can make "
+            f"({RECORDS_PER_REQUEST_MAX}): create fewer and add more with CreatePartitions.",
+        )
+    if factor <= 0:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 for the broker's "
+            "default.replication.factor.",
+        )
+    return placed(state, partitions, factor, seed)
+
+
+def _creation_refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=refusal.code, error_message=refusal.message, configs=None
+    )
+
+
+def _creation_granted(
+    state: ControllerState,
+    asked: CreatableTopic,
+    topic_id: bytes,
+    records: Sequence[MetadataRecord],
+) -> CreatableTopicResult:
+    partitions = [record for record in records if isinstance(record, PartitionRecord)]
+    entries = described(state, {config.name: config.value or "" for config in asked.configs})
+    return CreatableTopicResult(
+        name=asked.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in entries
+        ],
+    )
+
+
+def described(state: ControllerState, configs: Mapping[str, str]) -> list[ConfigEntry]:
+    """A topic's settings as the controller sees them: its own, then the cluster's defaults."""
+    return describe_topic(
+        configs, cluster=state.image.cluster_configs(), static=state.settings.properties
+    )
+
+
+def delete_topics(
+    state: ControllerState,
+    request: DeleteTopicsRequest,
+    *,
+    refusals: Mapping[str, Refusal] | None = None,
+) -> Decision:
+    """Delete topics by name or by id; `refusals` by name, for want of a permission."""
+    asked = list(request.topics) or [DeleteTopicState(name=name) for name in request.topic_names]
+    records: list[MetadataRecord] = []
+    results = []
+    gone: set[bytes] = set()
+    for each in asked:
+        refused = None if refusals is None or each.name is None else refusals.get(each.name)
+        outcome = refused or _find_for_deletion(state, each, gone)
+        if isinstance(outcome, Topic) and refusals is not None and outcome.name in refusals:
+            # Asking by id must not give the name away.
+            outcome = Refusal(refusals[outcome.name].code, "This topic may not be deleted.")
+        if isinstance(outcome, Refusal):
+            results.append(
+                DeletableTopicResult(
+                    name=each.name,
+                    topic_id=bytes(each.topic_id),
+                    error_code=outcome.code,
+                    error_message=outcome.message,
+                )
+            )
+            continue
+        gone.add(outcome.topic_id)
+        records.append(RemoveTopicRecord(topic_id=outcome.topic_id))
+        results.append(DeletableTopicResult(name=outcome.name, topic_id=outcome.topic_id))
+    return Decision(DeleteTopicsResponse(responses=results), records)
+
+
+def _find_for_deletion(
+    state: ControllerState, asked: DeleteTopicState, gone: set[bytes]
+) -> Topic | Refusal:
+    if not state.settings.delete_topic_enable:
+        return Refusal(
+            ErrorCode.TOPIC_DELETION_DISABLED,
+            "Topic deletion is disabled: delete.topic.enable is false on the controller.",
+        )
+    by_id = bytes(asked.topic_id) != NULL_UUID
+    if by_id and asked.name is not None:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Give the topic's name or its id, not both.")
+    if by_id:
+        topic = state.image.topics_by_id.get(bytes(asked.topic_id))
+        if topic is None:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
+    elif asked.name is None:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Neither a name nor an id was given.")
+    else:
+        topic = state.image.topics.get(asked.name)
+        if topic is None:
+            return Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{asked.name}'."
+            )
+    if topic.topic_id in gone:
+        return Refusal(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
+    return topic
+
+
+def create_partitions(
+    state: ControllerState,
+    request: CreatePartitionsRequest,
+    *,
+    seeds: Sequence[int],
+    refusals: Mapping[str, Refusal] | None = None,
+) -> Decision:
+    """Add partitions to topics; one seed per topic of the request."""
+    assert len(seeds) == len(request.topics), "one seed per topic"
+    names = [asked.name for asked in request.topics]
+    records: list[MetadataRecord] = []
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for asked, seed in zip(request.topics, seeds, strict=True):
+        if asked.name in results:
+            continue
+        outcome: Refusal | list[MetadataRecord]
+        if refusals is not None and asked.name in refusals:
+            outcome = refusals[asked.name]
+        elif names.count(asked.name) > 1:
+            outcome = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        else:
+            outcome = _add_partitions(state, asked, seed, RECORDS_PER_REQUEST_MAX - len(records))
+        if isinstance(outcome, Refusal):
+            results[asked.name] = CreatePartitionsTopicResult(
+                name=asked.name, error_code=outcome.code, error_message=outcome.message
+            )
+        else:
+            records.extend(outcome)
+            results[asked.name] = CreatePartitionsTopicResult(name=asked.name)
+    response = CreatePartitionsResponse(results=list(results.values()))
+    return Decision(response, [] if request.validate_only else records)
+
+
+def _add_partitions(
+    state: ControllerState, asked: CreatePartitionsTopic, seed: int, records_max: int
+) -> Refusal | list[MetadataRecord]:
+    topic = state.image.topics.get(asked.name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{asked.name}'.")
+    present = len(topic.partitions)
+    if asked.count == present:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if asked.count < present:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic '{asked.name}' has {present} partition(s); {asked.count} would be fewer, "
+            "and partitions can't be taken away.",
+        )
+    added = asked.count - present
+    if added > records_max:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{added} partitions are more than one request can make: add fewer at a time.",
+        )
+    factor = len(topic.partitions[0].replicas)
+    if asked.assignments is None:
+        found = placed(state, added, factor, seed)
+        if isinstance(found, Refusal):
+            return found
+        lists = found
+    else:
+        lists = [list(assignment.broker_ids) for assignment in asked.assignments]
+        if len(lists) != added:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partition(s) are to be added, but {len(lists)} assignment(s) were given.",
+            )
+    records: list[MetadataRecord] = []
+    for index, replicas in enumerate(lists, start=present):
+        wrong = wrong_replicas(state, index, replicas, factor)
+        if wrong is not None:
+            return wrong
+        record = partition_record(state, topic.topic_id, index, replicas)
+        if record is None:
+            return nobody_to_lead(index, replicas)
+        records.append(record)
+    return records

@@ -1,0 +1,131 @@
+"""Watches a topic's leaders and in-sync replicas, and writes every change into the history.
+
+It asks one broker at a time, as long as that one answers, so that two brokers' views are never
+mixed. Another broker's view may be older: a leader epoch that it puts back is passed over. The same
+broker's goes back only if the cluster's metadata do, and that is written down.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.clients.workload.recorder import Recorder
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.layout import ClusterError
+from holdfast.cluster.probe import PartitionState, ask
+from holdfast.judge.history import IsrChange, LeaderChange
+
+POLL_S = 0.05
+ASK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One moment: a topic's partitions, and which brokers are unfenced."""
+
+    partitions: dict[int, PartitionState]
+    brokers: frozenset[int]
+    seen_by: int
+
+
+NOTHING_SEEN = View({}, frozenset(), -1)
+
+
+class Observer:
+    """A thread of its own from `start` to `stop`; `view` may be read at any time."""
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        topic: str,
+        history: Path,
+        changed: Callable[[LeaderChange | IsrChange], None],
+    ) -> None:
+        """`changed` is called in the observer's thread."""
+        self._addresses = {node.id: (node.host, node.port) for node in cluster.record.brokers}
+        self._topic = topic
+        self._recorder = Recorder(history, "observer")
+        self._changed = changed
+        self._down: set[int] = set()
+        # The latest leader epoch of each partition that each broker has shown; a broker that was
+        # down may begin with an older view.
+        self._shown: dict[int, dict[int, int]] = {}
+        self._asked = next(iter(self._addresses))
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self.view = NOTHING_SEEN
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._recorder.close()
+
+    def avoid(self, node: int) -> None:
+        """Do not ask this node: it is down or stopped."""
+        self._down.add(node)
+
+    def allow(self, node: int) -> None:
+        """Ask it again; what it showed before says nothing of what it may show now."""
+        self._shown.pop(node, None)
+        self._down.discard(node)
+
+    @property
+    def avoided(self) -> frozenset[int]:
+        return frozenset(self._down)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(POLL_S):
+            view = self.look()
+            if view is not None:
+                self._compare(view)
+                self._recorder.flush()
+
+    def look(self) -> View | None:
+        """Ask now, from any thread. None: no broker answers that isn't avoided."""
+        order = [self._asked, *(node for node in self._addresses if node != self._asked)]
+        for node in order:
+            if node in self._down:
+                continue
+            try:
+                answer = ask(self._addresses[node], [self._topic], timeout_s=ASK_S)
+            except ClusterError:
+                continue
+            if answer is not None and node in answer.brokers:
+                self._asked = node
+                partitions = answer.topics.get(self._topic, {})
+                return View(partitions, frozenset(answer.brokers), node)
+        return None
+
+    def _compare(self, view: View) -> None:
+        previous = self.view.partitions
+        partitions = dict(view.partitions)
+        shown = self._shown.setdefault(view.seen_by, {})
+        for number, state in view.partitions.items():
+            before = previous.get(number)
+            latest = shown.setdefault(number, state.leader_epoch)
+            goes_back = state.leader_epoch < latest
+            shown[number] = state.leader_epoch
+            is_older = before is not None and state.leader_epoch < before.leader_epoch
+            if before is not None and is_older and not goes_back:
+                partitions[number] = before
+                continue
+            if before is None or (before.leader, before.leader_epoch) != (
+                state.leader,
+                state.leader_epoch,
+            ):
+                self._record(LeaderChange, number, leader=state.leader, epoch=state.leader_epoch)
+            if before is None or set(before.isr) != set(state.isr):
+                self._record(
+                    IsrChange, number, isr=tuple(state.isr), replicas=tuple(state.replicas)
+                )
+        self.view = View(partitions, view.brokers, view.seen_by)
+
+    def _record(self, kind: type[LeaderChange | IsrChange], partition: int, **values: Any) -> None:
+        self._changed(self._recorder.record(kind, topic=self._topic, partition=partition, **values))

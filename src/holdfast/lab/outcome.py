@@ -1,0 +1,137 @@
+"""What a proof has come to: the result of each part, and the verdict over all of them.
+
+Owns when a part is as it must be. How the parts are run and judged is for `lab.prove`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.judge.checker import Evidence
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.journal import Exit
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.report import Check, Table
+from holdfast.lab.report.standstill import Standstill
+from holdfast.lab.scenario import Part, Scenario
+
+REASONS_MAX = 3  # why a run is undecided, in its sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartResult:
+    part: Part
+    parameters: Parameters
+    evidence: Evidence
+    checks: tuple[Check, ...]
+    tables: tuple[Table, ...]
+    broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
+    history: Path
+    still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
+    broke_off: str | None = None  # why its steps did not come to their end
+
+    @property
+    def as_it_must(self) -> bool:
+        """A part to prove keeps the promise; a control breaks it in the way that it must.
+
+        A control has a promise of its own, the weaker one of its settings, and keeps that.
+        """
+        judgement = self.evidence.judgement
+        if self.broke_off is not None or not judgement.decided:
+            return False
+        failed = [check.name for check in self.checks if not check.kept]
+        if self.part.breaks_check is not None:
+            foretold = all(self.part.breaks_check in name for name in failed)
+            return bool(failed) and foretold and not self.broken
+        if failed:
+            return False
+        if self.part.breaks_with is None:
+            return not self.broken
+        weaker = self.parameters.promise.forbids - {self.part.breaks_with}
+        if self.part.breaks_with is Anomaly.LOST:
+            weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
+        return self.part.breaks_with in self.broken and not judgement.broken(weaker)
+
+    @property
+    def seen_broken(self) -> bool:
+        """Whether a part to prove has broken its promise for certain, to its end or not."""
+        return bool(self.broken) or not all(check.kept for check in self.checks)
+
+    def sentence(self) -> str:
+        judgement = self.evidence.judgement
+        counts = judgement.counts
+        failed = sum(not check.kept for check in self.checks)
+        words = f"{counts.acknowledged:,} of {counts.sent:,} events acknowledged"
+        seen = [f"{judgement.count(a):,} {a.value}" for a in Anomaly if judgement.count(a)]
+        none = "none" if judgement.decided else "nobody can say whether any was"
+        words += f", {', '.join(seen)}" if seen else f", {none} lost, doubled or moved"
+        if counts.refused or counts.unknown or counts.unanswered:
+            doubtful = counts.unknown + counts.unanswered
+            words += f"; {counts.refused:,} refused, {doubtful:,} unknown"
+            words += f" ({counts.unknown_in_log:,} of them in the log)"
+        if judgement.expired_text:
+            words += f"; {judgement.expired_text}"
+        if failed:
+            words += f"; {failed} of {len(self.checks)} checks not as they must be"
+        if self.broke_off is not None:
+            words += ". It broke off, and this is what was seen until then"
+        why = f" ({'; '.join(judgement.undecided[:REASONS_MAX])})" if judgement.undecided else ""
+        return f"{words}. Observed: {judgement.observed.value}{why}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a proof came to. `error`: why the run could not be made."""
+
+    scenario: Scenario
+    parameters: Parameters
+    exit: Exit
+    verdict: str
+    results: tuple[PartResult, ...]
+    directory: Path
+    report: Path | None
+    error: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines: everything but the evidence, which is in the history."""
+        return {
+            "scenario": self.scenario.name,
+            "exit": int(self.exit),
+            "verdict": self.verdict,
+            "error": self.error,
+            "promise": self.parameters.promise.text,
+            "settings": self.parameters.shown(),
+            "report": str(self.report) if self.report else None,
+            "directory": str(self.directory),
+            "parts": [_part_as_json(result) for result in self.results],
+        }
+
+
+def _part_as_json(result: PartResult) -> dict[str, Any]:
+    judgement = result.evidence.judgement
+    counts = judgement.counts
+    gaps = [each.availability.gap_ms_longest for each in judgement.partitions]
+    return {
+        "part": result.part.name,
+        "control": result.part.is_control,
+        "as_it_must": result.as_it_must,
+        "broke_off": result.broke_off,
+        "observed": judgement.observed.value,
+        "counts": {name: getattr(counts, name) for name in counts.__slots__},
+        "anomalies": {each.value: judgement.count(each) for each in Anomaly},
+        "broken": [each.value for each in result.broken],
+        "share_acknowledged": round(judgement.availability.share, 6),
+        "gap_ms_longest": round(max(gaps, default=0.0), 1),
+        "latency_ms_p99": round(judgement.availability.latency_ms_p99, 2),
+        "checks": [
+            {"name": c.name, "expected": c.expected, "seen": c.seen, "kept": c.kept}
+            for c in result.checks
+        ],
+        "figures": [
+            {"title": t.title, "header": list(t.header), "rows": [list(row) for row in t.rows]}
+            for t in result.tables
+        ],
+        "history": str(result.history),
+    }

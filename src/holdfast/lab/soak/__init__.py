@@ -1,0 +1,1 @@
+"""Long campaigns of runs, in the background."""

@@ -1,0 +1,150 @@
+"""`make soak`: long campaigns of runs, in the background, resumable.
+
+Each campaign has a file of JSON lines, one a finished run, written as it goes; a campaign that was
+interrupted goes on where its file ends. A run counts for the code that it exercised and no other.
+Owns the counting; the files are `background`'s, and what a run does is in the modules named below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from holdfast.lab import background
+from holdfast.lab.background import Results
+
+RESULTS = Path("docs") / "design" / "soak"
+# Each holds CAMPAIGNS, a sequence of `Campaign`.
+MODULES = (
+    "holdfast.lab.soak.scenario_campaigns",
+    "holdfast.lab.soak.demo_campaigns",
+    "holdfast.lab.soak.stateful_campaigns",
+)
+FAILURES_MAX = 3  # in a row that could not be made: something is wrong with the machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """`run` gets an empty directory and returns a result that can be written as JSON.
+
+    Its "kept" says whether the run showed what it had to: True, False, or None when the run could
+    not be made, which is repeated. `exercises` are the folders of src that it tells something of.
+    """
+
+    name: str
+    text: str
+    runs: int
+    run: Callable[[Path], dict[str, Any]]
+    exercises: tuple[str, ...] = background.LAB
+
+
+def campaigns() -> list[Campaign]:
+    """All of them, from those modules that are there."""
+    found: list[Campaign] = []
+    for name in MODULES:
+        if find_spec(name) is not None:
+            found += import_module(name).CAMPAIGNS
+    return found
+
+
+def soak(
+    campaign: Campaign,
+    results: Path,
+    *,
+    runs: int | None = None,
+    say: Callable[[str], None] = print,
+) -> bool:
+    """Bring a campaign to its number of runs. True if all of them, old and new, were kept."""
+    wanted = campaign.runs if runs is None else runs
+    results.mkdir(parents=True, exist_ok=True)
+    with Results(results / f"{campaign.name}.jsonl", campaign.exercises) as done:
+        say(f"{campaign.name}: {campaign.text} {len(done.rows)} of {wanted} runs are done.")
+        if done.others:
+            say(f"  {done.others} runs of other code don't count for this one")
+        failures = _bring_to(campaign, wanted, done, say)
+    repeated = sum(row["not_made_before"] for row in done.rows) + failures
+    if repeated:
+        say(f"  {repeated} runs besides could not be made")
+    kept = sum(row["kept"] is True for row in done.rows)
+    say(f"{campaign.name}: {kept} of {len(done.rows)} runs kept what was promised.")
+    return kept == len(done.rows) >= wanted
+
+
+def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str], None]) -> int:
+    """Make the runs that are missing; return how many in a row could not be made at the end."""
+    failures = 0
+    while len(done.rows) < wanted and failures < FAILURES_MAX:
+        number = len(done.rows) + 1
+        directory = Path(tempfile.mkdtemp(prefix=f"holdfast-soak-{campaign.name}-"))
+        begin_s = time.monotonic()
+        result = campaign.run(directory / "run")
+        seconds = time.monotonic() - begin_s
+        say(f"{campaign.name} {number}/{wanted}: {_word(result)} in {seconds:.0f} s. "
+            f"{result.get('verdict', '')}")  # fmt: skip
+        if result["kept"] is None:
+            say(f"{campaign.name} {number}: what there is of it stays in {directory}")
+            failures += 1
+            continue
+        done.add(
+            {
+                "run": number,
+                "version": holdfast.__version__,
+                "seconds": round(seconds, 1),
+                "not_made_before": failures,
+                **result,
+            }
+        )
+        failures = 0
+        if result["kept"]:
+            shutil.rmtree(directory)
+        else:
+            say(f"{campaign.name} {number}: its history stays in {directory}")
+    return failures
+
+
+def _word(result: dict[str, Any]) -> str:
+    return {True: "kept", False: "BROKEN", None: "could not be made"}[result["kept"]]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="holdfast.lab.soak", description=__doc__)
+    parser.add_argument("--campaign", action="append", help="only this one; may be repeated")
+    parser.add_argument("--runs", type=int, help="bring each to so many runs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--list", action="store_true", help="name the campaigns")
+    options = parser.parse_args(arguments)
+    every = campaigns()
+    if options.list:
+        sys.stdout.writelines(f"{each.name} ({each.runs}): {each.text}\n" for each in every)
+        return 0
+    unknown = set(options.campaign or ()) - {each.name for each in every}
+    if unknown:
+        parser.error(f"no campaign {', '.join(sorted(unknown))}; --list names them")
+
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    # So that a run's cluster is taken down with it, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    chosen = [each for each in every if not options.campaign or each.name in options.campaign]
+    try:
+        outcomes = [soak(each, options.results, runs=options.runs, say=say) for each in chosen]
+    except KeyboardInterrupt:
+        say("Interrupted; the next time it goes on from here.")
+        return 130
+    except background.ResultsError as error:
+        say(f"error: {error}")
+        return 2
+    return 0 if all(outcomes) else 1

@@ -1,0 +1,1 @@
+"""What scenarios do with a run: steps that several share, and how a run ends."""

@@ -1,0 +1,181 @@
+"""The end of every run: workloads end, all is read back, replicas are compared byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.clients.replica_files import DamagedFileError, ReplicaTail, stored_replica
+from holdfast.clients.workload.recorder import Recorder
+from holdfast.judge.history import Replica, ReplicaBatch
+from holdfast.lab.parameters import LabError
+from holdfast.lab.run import SETTLE_S, WORK_S, Run
+from holdfast.lab.steps.wants import lists_text, names
+
+FINAL_READ_S = 40.0
+READ_RATE = 5_000  # records a second that the slowest machine reads and writes down
+
+
+def conclude(run: Run) -> None:
+    """Leave in the history what the verdict rests on, of every topic that the run has made.
+
+    LabError: a log could not be read to its end. What is there by then is in the history.
+    """
+    run.stop_workers()
+    with Recorder(run.history / "replicas.jsonl", "replicas") as recorder:
+        for topic in run.placement:
+            ends = settled_ends(run, topic)
+            check_placement(run, topic)
+            try:
+                final_read(run, topic, ends)
+            finally:  # replicas that differ are broken, whatever became of the read
+                note_replicas(run, recorder, topic)
+
+
+def replicas_of(run: Run, topic: str) -> dict[int, list[int]]:
+    """Who holds each partition of a topic now. LabError: nobody says."""
+    states = run.wait(f"the partitions of {topic}", lambda: run.cluster.partitions(topic), SETTLE_S)
+    return {partition: list(state.replicas) for partition, state in sorted(states.items())}
+
+
+def check_placement(run: Run, topic: str) -> None:
+    """Check that the metadata name every replica that was made: no other would be looked at."""
+    wanted = {p: tuple(sorted(nodes)) for p, nodes in run.placement[topic].items()}
+    seen = {p: tuple(sorted(nodes)) for p, nodes in replicas_of(run, topic).items()}
+    if seen != wanted:
+        run.check(
+            f"who holds {topic}", lists_text(wanted), lists_text(seen) or "nobody", kept=False
+        )
+
+
+def settled_ends(run: Run, topic: str) -> dict[int, int]:
+    """Wait until all replicas of each partition end at one offset; those that do.
+
+    As long as they come nearer to each other they are waited for: a machine that is only slow
+    breaks nothing. A failed check: they don't.
+    """
+    looks = _Looks(run, topic)
+    apart = looks.apart()
+    while not run.soon(lambda: looks.apart() == 0, SETTLE_S):
+        if looks.distance >= apart:
+            run.check(f"replicas of {topic}", "end at one offset", str(looks.ends), kept=False)
+            break
+        apart = looks.distance
+    return {
+        p: next(iter(each.values()))
+        for p, each in looks.ends.items()
+        if len(set(each.values())) == 1
+    }
+
+
+class _Looks:
+    """How far apart the replicas of a topic end, each time that one looks."""
+
+    def __init__(self, run: Run, topic: str) -> None:
+        self._run = run
+        self._topic = topic
+        self._tails: dict[Path, ReplicaTail] = {}
+        self.ends: dict[int, dict[int, int]] = {}  # by partition and node; -1: nobody can say
+        self.distance = 0
+
+    def apart(self) -> int:
+        """Look: how many offsets all partitions' replicas end apart, together."""
+        self.ends = {
+            partition: {node: self._end(node, partition) for node in nodes}
+            for partition, nodes in replicas_of(self._run, self._topic).items()
+        }
+        self.distance = sum(max(e.values()) - min(e.values()) for e in self.ends.values())
+        return self.distance
+
+    def _end(self, node: int, partition: int) -> int:
+        try:
+            directory = replica_directory(self._run, node, partition, self._topic)
+            return self._tails.setdefault(directory, ReplicaTail(directory)).end()
+        except (OSError, DamagedFileError):
+            return -1
+
+
+def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
+    """Read all partitions to their end in a new process. LabError: it can't, or takes too long.
+
+    So nothing is decided then: what can't be read may be lost, or the machine too slow. The end is
+    the high watermark, once it has come to where the replicas end: with acks=1 it may lag behind
+    what was acknowledged, and that is no loss.
+    """
+    own = topic == run.topic
+    run.note("reading everything back" if own else f"reading {topic} back")
+    bound_s = FINAL_READ_S + sum(ends.values()) / READ_RATE
+    wanted = [f"{partition}:{end}" for partition, end in ends.items()]
+    worker = run.start_reader(
+        "final" if own else f"final-{topic}",
+        topic=topic,
+        partitions=len(replicas_of(run, topic)),
+        until_end=True,
+        timeout=bound_s,
+        end=wanted,
+    )
+    try:
+        worker.wait(bound_s + WORK_S)
+    except LabError as error:
+        raise LabError(
+            f"the last read did not read {names(ends)} of {topic} to its end, so nobody can say "
+            f"what is lost: {error}"
+        ) from error
+
+
+def note_replicas(run: Run, recorder: Recorder, topic: str) -> None:
+    """Write what every replica holds into the history."""
+    for partition, nodes in replicas_of(run, topic).items():
+        for node in nodes:
+            _note_replica(run, recorder, node, partition, topic)
+
+
+def end_of(run: Run, node: int, partition: int, topic: str | None = None) -> int:
+    """Where a replica's files end; -1 while they can't be read."""
+    try:
+        return ReplicaTail(replica_directory(run, node, partition, topic)).end()
+    except (OSError, DamagedFileError):
+        return -1
+
+
+def replica_directory(run: Run, node: int, partition: int, topic: str | None = None) -> Path:
+    """Where a node keeps a partition. FileNotFoundError: nowhere."""
+    name = f"{topic or run.topic}-{partition}"
+    for root in log_directories(run, node):
+        if (root / name).is_dir():
+            return root / name
+    raise FileNotFoundError(f"node {node} has no directory {name}")
+
+
+def _note_replica(run: Run, recorder: Recorder, node: int, partition: int, topic: str) -> None:
+    """Write down what one replica holds, also if that is nothing."""
+    try:
+        stored = stored_replica(replica_directory(run, node, partition, topic))
+    except (OSError, DamagedFileError) as error:
+        run.check(f"{topic}-{partition}, files of {node}", "whole", str(error), kept=False)
+        return
+    recorder.record(
+        Replica, topic=topic, partition=partition, node=node, begin=stored.begin, end=stored.end
+    )
+    for batch in stored.batches:
+        recorder.record(
+            ReplicaBatch,
+            topic=topic,
+            partition=partition,
+            node=node,
+            offset=batch.offset,
+            last_offset=batch.last_offset,
+            epoch=batch.epoch,
+            digest=batch.digest,
+            size=batch.size,
+        )
+
+
+def log_directories(run: Run, node: int) -> list[Path]:
+    """Every log directory of a node, as its properties name them. FileNotFoundError: none."""
+    config = Path(run.cluster.node(node).config_file)
+    for line in config.read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() in {"log.dirs", "log.dir"}:
+            return [Path(each.strip()) for each in value.split(",")]
+    raise FileNotFoundError(f"{config} names no log.dirs")

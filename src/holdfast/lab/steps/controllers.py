@@ -1,0 +1,157 @@
+"""What scenarios do to controllers, and how they tell what came of it.
+
+Owns the waits for the quorum, the check that data went on undisturbed, and the tables of times and
+latencies. Times are measured and shown; only that something happens at all is a check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+
+from holdfast.cluster import ClusterError
+from holdfast.cluster.quorum import QuorumState
+from holdfast.judge.history import Acknowledged, Event, Refused, Send, Unknown
+from holdfast.lab.parameters import LabError
+from holdfast.lab.report import Table
+from holdfast.lab.run import Run
+from holdfast.lab.workload_processes import Worker
+
+NEXT_S = 30.0  # for the next active controller; far beyond every timeout
+Window = tuple[float, float]  # monotonic ms, the end excluded
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How a workload's sends had fared at one moment."""
+
+    acknowledged: int
+    refused: int
+    unknown: int
+
+    @classmethod
+    def of(cls, worker: Worker) -> Counts:
+        tail = worker.tail.poll()
+        return cls(tail.count(Acknowledged), tail.count(Refused), tail.count(Unknown))
+
+
+def active_controller(run: Run, *, other_than: int | None = None) -> QuorumState:
+    """Wait for an active controller. LabError: there comes none."""
+    try:
+        return run.cluster.wait_for_active_controller(other_than=other_than, timeout_s=NEXT_S)
+    except ClusterError as error:
+        raise LabError(str(error)) from error
+
+
+def expect_next_controller(run: Run, name: str, before: QuorumState) -> QuorumState | None:
+    """Check that another controller becomes active, in a higher epoch; None: none does."""
+    try:
+        after = active_controller(run, other_than=before.leader)
+    except LabError as error:
+        run.check(f"{name}: the next active controller", "another voter", str(error), kept=False)
+        return None
+    others = {each.id for each in before.voters} - {before.leader}
+    run.note(f"controller {after.leader} is active, epoch {after.epoch}")
+    run.check(
+        f"{name}: the next active controller",
+        f"one of {', '.join(map(str, sorted(others)))}, in an epoch above {before.epoch}",
+        f"{after.leader}, in epoch {after.epoch}",
+        kept=after.leader in others and after.epoch > before.epoch,
+    )
+    return after
+
+
+def expect_no_controller(run: Run, when: str) -> None:
+    """Check that no controller is active, and none becomes it for two timeouts of the quorum."""
+    run.wait("the quorum to be gone", lambda: run.cluster.quorum() is None, NEXT_S)
+    until_s = time.monotonic() + 2 * run.parameters.quorum_s
+    seen: list[int] = []
+
+    def over() -> bool:
+        state = run.cluster.quorum()
+        if state is not None:
+            seen.append(state.leader)
+        return time.monotonic() >= until_s
+
+    run.wait("the time to watch", over, 2 * run.parameters.quorum_s + NEXT_S)
+    shown = ", ".join(map(str, seen)) or "none"
+    run.check(f"{when}: active controller", "none", shown, kept=not seen)
+
+
+def wait_quorum_whole(run: Run) -> QuorumState:
+    """Wait until every voter has what was committed when the wait began. LabError."""
+    committed = active_controller(run).high_watermark
+
+    def whole() -> QuorumState | None:
+        state = run.cluster.quorum()
+        if state is None or any(each.log_end < committed for each in state.voters):
+            return None
+        return state
+
+    return run.wait(f"every voter to have metadata up to {committed}", whole, NEXT_S)
+
+
+def expect_undisturbed(
+    run: Run,
+    when: str,
+    before: Mapping[str, Counts],
+    workers: Iterable[Worker],
+) -> None:
+    """Check that each workload was acknowledged, and nothing of it refused or left in doubt."""
+    for worker in workers:
+        then, now = before[worker.name], Counts.of(worker)
+        refused, unknown = now.refused - then.refused, now.unknown - then.unknown
+        acknowledged = now.acknowledged - then.acknowledged
+        run.check(
+            f"{worker.name}, {when}",
+            "acknowledged, no error",
+            f"{acknowledged:,} acknowledged, {refused} refused, {unknown} unknown",
+            kept=acknowledged > 0 and not refused and not unknown,
+        )
+
+
+def counts_of(workers: Iterable[Worker]) -> dict[str, Counts]:
+    """How every workload has fared so far, by name."""
+    return {worker.name: Counts.of(worker) for worker in workers}
+
+
+def latency_table(
+    title: str, events: Iterable[Event], windows: Mapping[str, Sequence[Window]]
+) -> Table:
+    """Latency of acknowledgements by process, each event in the window in which it was sent."""
+    sent: dict[str, float] = {}
+    took: dict[tuple[str, str], list[float]] = {}
+    for event in events:
+        if isinstance(event, Send):
+            sent[event.id] = event.at_ms
+        elif isinstance(event, Acknowledged) and event.id in sent:
+            begin_ms = sent.pop(event.id)
+            for name, spans in windows.items():
+                if any(begin <= begin_ms < end for begin, end in spans):
+                    took.setdefault((event.process, name), []).append(event.at_ms - begin_ms)
+    rows = []
+    for process in sorted({process for process, _ in took}):
+        for name in windows:
+            found = took.get((process, name), [])
+            if len(found) > 1:
+                cuts = quantiles(found, n=100, method="inclusive")
+                figures = [f"{cuts[49]:.1f}", f"{cuts[98]:.1f}", f"{max(found):.1f}"]
+                rows.append([process, name, f"{len(found):,}", *figures])
+    return Table(
+        title=title,
+        header=["client", "sent", "events", "p50 ms", "p99 ms", "longest ms"],
+        rows=rows,
+        note="From handing an event to the client to its acknowledgement.",
+    )
+
+
+def between(windows: Sequence[Window], begin_ms: float, end_ms: float) -> list[Window]:
+    """Return what lies between these windows."""
+    found = []
+    for begin, end in sorted(windows):
+        if begin > begin_ms:
+            found.append((begin_ms, begin))
+        begin_ms = max(begin_ms, end)
+    return [*found, (begin_ms, end_ms)]

@@ -1,0 +1,138 @@
+"""What most scenarios do at one time or another: clients of every kind, and leaders as they were.
+
+Owns steps that say nothing of a scenario's own question. What is hurt, and what must be seen then,
+is the scenario's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.clients.workload.raw_producer import RawProducer
+from holdfast.judge.history import Acknowledged
+from holdfast.lab.parameters import LabError
+from holdfast.lab.run import WORK_S, Run
+from holdfast.lab.steps.wants import names, preferred
+from holdfast.lab.workload_processes import Worker
+
+READ_S = 30.0  # for a consumer to go on; librdkafka may wait 10 s between its attempts
+PRELOAD_BYTES = 1000  # of an event
+
+
+class Clients(NamedTuple):
+    """What loads a run: a reliable producer, one without patience, and a consumer."""
+
+    producer: Worker
+    raw: Worker
+    reader: Worker
+
+    @property
+    def senders(self) -> list[Worker]:
+        return [self.producer, self.raw]
+
+
+def start_clients(run: Run) -> Clients:
+    """Start clients of every kind, and wait until both producers flow in every partition.
+
+    A reader that notes every high watermark is among them. LabError: a producer does not flow.
+    """
+    clients = Clients(run.start_producer(), run.start_raw(), run.start_reader())
+    run.start_raw_reader()
+    for sender in clients.senders:
+        run.must_flow(sender)
+    return clients
+
+
+def preload(run: Run, events: int) -> Worker:
+    """Fill the topic, so that copying it takes its time."""
+    worker = run.start_producer("preload", rate=0, max_messages=events, size=PRELOAD_BYTES)
+    worker.wait()
+    return worker
+
+
+def start_exact(
+    run: Run,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+    *,
+    acks: str = "all",
+    timeout_ms: int = 10_000,
+    events: int | None = None,
+) -> tuple[RawProducer, Worker]:
+    """Make the topic for a schedule that counts every event; return who sends and who reads.
+
+    So many events (None: the run's count) are in each partition then, and the reader has seen some.
+    LabError: it does not get so far.
+    """
+    run.make_topic(assignment)
+    reader = run.start_reader()
+    run.start_raw_reader()
+    client = run.raw_client("producer", acks=acks, timeout_ms=timeout_ms)
+    for partition in run.placement[run.topic]:
+        must_acknowledge(run, client, partition, run.parameters.count if events is None else events)
+    run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
+    return client, reader
+
+
+def must_acknowledge(run: Run, client: RawProducer, partition: int, count: int) -> None:
+    """Send until so many are acknowledged. LabError: they never are."""
+    done = run.acknowledge(client, partition, count)
+    if done != count:
+        raise LabError(f"{client.topic}-{partition} does not acknowledge: {done} of {count} events")
+
+
+def elect_preferred(
+    run: Run,
+    assignment: Mapping[int, Sequence[int]],
+    producer: Worker,
+    when: str = "after a preferred election",
+) -> None:
+    """Give leadership back to each partition's first replica, and check that events flow there."""
+    run.elect()
+    run.expect(when, preferred(assignment))
+    run.expect_flow(producer, when, 20.0)
+
+
+def expect_consumed(run: Run, reader: Worker, when: str, since_ms: float | None = None) -> None:
+    """Check that a consumer receives events of every partition after this moment; None: now."""
+    since_ms = time.monotonic() * 1000 if since_ms is None else since_ms
+
+    def silent() -> list[int]:
+        delivered = reader.tail.poll().delivered_ms
+        return [p for p in run.partitions if delivered.get(p, 0.0) <= since_ms]
+
+    run.soon(lambda: not silent(), READ_S)
+    left = silent()
+    seen = f"nothing from {names(left)} in {READ_S:.0f} s" if left else "from every partition"
+    run.check(f"the consumer receives, {when}", "from every partition", seen, kept=not left)
+
+
+def expect_only_flows(
+    run: Run,
+    raw: Worker,
+    when: str,
+    partitions: Sequence[int],
+    silent: Mapping[int, str] | None = None,
+) -> None:
+    """Check that these partitions acknowledge, and that others acknowledge nothing meanwhile.
+
+    `silent`: which others, and what each check is called; None: all.
+    """
+    if silent is None:
+        silent = {p: f"P{p}, {when}" for p in run.partitions if p not in partitions}
+    before = {p: raw.tail.poll().count(Acknowledged, p) for p in silent}
+    run.expect_flow(raw, when, 20.0, partitions)
+    run.steady(raw, 1.0)
+    for partition, name in silent.items():
+        count = raw.tail.poll().count(Acknowledged, partition) - before[partition]
+        run.check(name, "acknowledges nothing", str(count), kept=count == 0)
+
+
+def settle(run: Run, partition: int) -> None:
+    """Let all that a partition's leader has by now be on every replica in sync. LabError.
+
+    One event with acks=all is enough, because a log is copied in its order. Whoever sent with
+    acks=1 knows only of the leader.
+    """
+    must_acknowledge(run, run.raw_client(f"settled-{partition}", acks="all"), partition, 1)

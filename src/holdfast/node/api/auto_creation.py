@@ -1,0 +1,106 @@
+"""Topics that come into being because a client asked for their metadata.
+
+Owns which are being created, so that impatient clients do not ask the controller again and again.
+The creation itself is an ordinary CreateTopics, in an Envelope with the client's principal.
+
+Rules: topics.md#automatic-creation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.node.api.forward import envelope
+from holdfast.node.door.access import refusal
+from holdfast.node.door.api_table import CREATE_CLUSTER, CREATE_TOPIC
+from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext
+from holdfast.wire.errors import ErrorCode, WireError, error_code
+from holdfast.wire.frame import LENGTH_SIZE, decode_response, encode_request
+from holdfast.wire.messages.create_topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    new_topic,
+)
+
+if TYPE_CHECKING:
+    from holdfast.node.broker.broker import Broker
+
+logger = logging.getLogger("holdfast.auto_creation")
+
+VERSION: Final = 7
+UNDER_WAY_MAX: Final = 1000
+
+
+class AutoCreation:
+    """The topics that one Metadata request brings into being, sent in one CreateTopics."""
+
+    def __init__(self, broker: Broker, context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+        self._under_way = broker.channel.topics_under_way
+        self._wanted: list[str] = []
+
+    def ask(self, name: str) -> ErrorCode:
+        """Want a topic created; return what to say of it meanwhile."""
+        if name in self._under_way:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        refused = refusal(self._context, CLUSTER_NAME, CREATE_CLUSTER) and refusal(
+            self._context, name, CREATE_TOPIC
+        )
+        if refused is not None:
+            return refused.code
+        if len(self._under_way) >= UNDER_WAY_MAX:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self._under_way[name] = None
+        self._wanted.append(name)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def send(self) -> None:
+        """Ask the controller; nobody waits for it: the client will ask for metadata again."""
+        if not self._wanted:
+            return
+        request = CreateTopicsRequest(
+            topics=[new_topic(name) for name in self._wanted],
+            timeout_ms=self._broker.settings.request_timeout_ms,
+        )
+        data = encode_request(request, VERSION, self._context.header.correlation_id, None)[
+            LENGTH_SIZE:
+        ]
+        answer = self._broker.channel.send(
+            envelope(self._context, data), timeout_ms=self._broker.settings.request_timeout_ms
+        )
+        answer.add_done_callback(self._answered)
+
+    def _answered(self, done: asyncio.Future[Any]) -> None:
+        for name in self._wanted:
+            self._under_way.pop(name, None)
+        if done.cancelled():
+            return
+        failure = done.exception()
+        if failure is not None:
+            logger.warning("topics %s were not created: %s", ", ".join(self._wanted), failure)
+            return
+        outer = done.result()
+        if outer.error_code != ErrorCode.NONE or outer.response_data is None:
+            logger.warning(
+                "topics %s were not created: %s",
+                ", ".join(self._wanted),
+                error_code(outer.error_code).name,
+            )
+            return
+        try:
+            _, response = decode_response(CreateTopicsRequest.KEY, VERSION, outer.response_data)
+        except WireError:
+            logger.exception("the controller's answer does not parse")
+            return
+        assert isinstance(response, CreateTopicsResponse)
+        for topic in response.topics:
+            code = error_code(topic.error_code)
+            if code is ErrorCode.NONE:
+                logger.info("topic %s was created on first use", topic.name)
+            elif code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                logger.warning(
+                    "topic %s was not created: %s %s", topic.name, code.name, topic.error_message
+                )

@@ -1,0 +1,128 @@
+"""Requests that a broker takes for the controller: they travel in an Envelope (58).
+
+Owns the Envelope's outside, and the refusals when no controller answers. The request itself is not
+looked at, and neither is who may ask it: the principal travels along, the controller authorizes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from importlib import import_module
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.node.broker.controller_channel import ControllerUnavailableError
+from holdfast.node.door.api_table import BROKER
+from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.wire.codec import decode, encode
+from holdfast.wire.errors import ErrorCode, WireError
+from holdfast.wire.frame import decode_response
+from holdfast.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from holdfast.wire.schema import Message, boolean, string
+
+if TYPE_CHECKING:
+    from holdfast.node.broker.broker import Broker
+
+logger = logging.getLogger("holdfast.forward")
+
+USER: Final = "User"
+
+
+class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
+    """How Kafka writes a principal for the controller."""
+
+    type: str = string()
+    name: str = string()
+    token_authenticated: bool = boolean()
+
+
+def encode_principal(principal: str) -> bytes:
+    """A principal such as `User:alice`, as Kafka serializes it: a version, then the message."""
+    kind, _, name = principal.partition(":")
+    return b"\0\0" + encode(DefaultPrincipalData(type=kind, name=name), 0)
+
+
+def decode_principal(data: bytes | memoryview) -> str:
+    """Undo `encode_principal`. WireError: it is not one."""
+    view = memoryview(data)
+    if len(view) < 2 or bytes(view[:2]) != b"\0\0":
+        raise WireError("a principal of an unknown version")
+    found = decode(DefaultPrincipalData, 0, view, 2)
+    return f"{found.type}:{found.name}"
+
+
+def envelope(context: RequestContext, request_data: bytes) -> EnvelopeRequest:
+    """Wrap a request (header and body) that the context's client makes, or that is made for it."""
+    return EnvelopeRequest(
+        request_data=request_data,
+        request_principal=encode_principal(context.principal),
+        client_host_address=_address(context.client.host),
+    )
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Deferred:
+    """Send the client's request on; its answer is the controller's own."""
+    deferred = context.defer()
+    key, version = context.header.key, context.version
+    answer = broker.channel.send(
+        envelope(context, bytes(context.frame)), timeout_ms=broker.settings.request_timeout_ms
+    )
+    answer.add_done_callback(lambda done: _answered(deferred, key, version, request, done))
+    return deferred
+
+
+def _answered(
+    deferred: Deferred,
+    key: int,
+    version: int,
+    request: Any,
+    done: asyncio.Future[EnvelopeResponse],
+) -> None:
+    """Hand the controller's answer to the client, or a refusal of the same shape."""
+    error = None if done.cancelled() else done.exception()
+    if done.cancelled() or isinstance(error, ControllerUnavailableError):
+        why = "this node is shutting down" if done.cancelled() else str(error)
+        deferred.answer(_refusal(key, request, ErrorCode.REQUEST_TIMED_OUT, why))
+        return
+    if error is not None:
+        raise error
+    outer = done.result()
+    if outer.error_code != ErrorCode.NONE or outer.response_data is None:
+        _refused(deferred, key, request, outer.error_code)
+        return
+    try:
+        _, response = decode_response(key, version, outer.response_data)
+    except WireError:
+        logger.exception("the controller's answer to API %d does not parse", key)
+        deferred.abandon()
+        return
+    deferred.answer(response)
+
+
+def _refused(deferred: Deferred, key: int, request: Any, code: int) -> None:
+    """The Envelope itself was refused."""
+    if code == ErrorCode.NOT_CONTROLLER:
+        deferred.answer(
+            _refusal(key, request, ErrorCode.NOT_CONTROLLER, "The controller has moved: try again.")
+        )
+    elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # The brokers' own principal lacks a permission: no fault of the client's.
+        why = "This broker may not forward requests to the controller."
+        deferred.answer(_refusal(key, request, ErrorCode.UNKNOWN_SERVER_ERROR, why))
+    else:
+        logger.error("the controller refused an Envelope with error %d", code)
+        deferred.abandon()
+
+
+def _refusal(key: int, request: Any, code: ErrorCode, message: str) -> Any:
+    module = import_module(f"holdfast.node.api.{BROKER[key].module}")
+    return module.refuse(request, code, message)
+
+
+def _address(host: str) -> bytes:
+    """The client's address in network order; zero when the transport has no such thing."""
+    try:
+        return ip_address(host).packed
+    except ValueError:
+        return bytes(4)

@@ -1,0 +1,53 @@
+"""What requests to the quorum have in common: whom they are for, refusals, addresses.
+
+Owns the checks before a request reaches the state machine, and where a leader listens, for answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.uuids import NULL_UUID
+from holdfast.wire.well_known import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from holdfast.node.controller.controller import Controller
+
+ANYBODY = -1
+
+
+def misdirected(controller: Controller, request: Any) -> ErrorCode:
+    """Why the whole request can't be served; NONE: it has exactly one partition, ours."""
+    if request.cluster_id not in (None, controller.cluster_id):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return ErrorCode.INVALID_REQUEST
+    topic = request.topics[0]
+    if topic.topic_name != METADATA_TOPIC or topic.partitions[0].partition_index != 0:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not controller.quorum.serving:
+        return ErrorCode.BROKER_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+def is_meant(controller: Controller, voter_id: int, directory_id: bytes) -> bool:
+    """Whether the sender means this replica, and not another one that had this address."""
+    key = controller.quorum.key
+    return voter_id in (ANYBODY, key.node_id) and directory_id in (NULL_UUID, key.directory_id)
+
+
+def leader_endpoints(controller: Controller, leader_id: int, endpoint: type[Any]) -> list[Any]:
+    """Where the leader that an answer names listens; empty when that is not known."""
+    voter = controller.quorum.address(leader_id)
+    if voter is None:
+        return []
+    return [endpoint(node_id=voter.node_id, host=voter.host, port=voter.port)]
+
+
+def listener_of(controller: Controller, listeners: Sequence[Any]) -> Any | None:
+    """The one at which controllers are reached, the best first; None: it is not among them."""
+    by_name = {each.name: each for each in listeners}
+    names = controller.settings.controller_listener_names
+    return next((by_name[name] for name in names if name in by_name), None)

@@ -1,0 +1,1 @@
+"""A broker: its replicas, what it fetches, and its standing with the controller."""

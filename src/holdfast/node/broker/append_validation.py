@@ -1,0 +1,147 @@
+"""What a client wants appended, checked and made ready under the topic's settings.
+
+Owns the rules that need settings or records. The cheap ones look at the batch's header; records are
+walked only when compression.type asks for another codec.
+
+Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from holdfast.config.topic import TopicSettings
+from holdfast.wire.batch import (
+    Codec,
+    assign_log_append_time,
+    assign_max_timestamp,
+    build_batch,
+    read_header,
+    read_records,
+    validate_producer_batch,
+)
+from holdfast.wire.batch_header import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
+from holdfast.wire.errors import ErrorCode, WireError
+
+_FROM_ATTRIBUTES = Struct(">hiqq")  # attributes, last offset delta, timestamps: from byte 21 on
+
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+RECORDS_MAX = 1_000_000
+"""In one batch. A few bytes may inflate to any number, and looking for a timestamp or recompressing
+makes an object of each."""
+
+
+class Problem(NamedTuple):
+    """Why a batch is refused."""
+
+    error: ErrorCode
+    message: str
+
+
+def check_and_prepare(
+    records: memoryview | bytes | None, settings: TopicSettings, version: int, now_ms: int
+) -> memoryview | Problem:
+    """Return the batch to append, writable, or the problem with it."""
+    batch = memoryview(records or b"")
+    error = validate_producer_batch(
+        batch,
+        message_bytes_max=settings.max_message_bytes,
+        segment_bytes=settings.segment_bytes,
+        produce_version=version,
+    )
+    if error is not ErrorCode.NONE:
+        return Problem(error, _MESSAGES.get(error, error.name))
+    attributes, last_delta, base_timestamp, max_timestamp = _FROM_ATTRIBUTES.unpack_from(batch, 21)
+    if attributes & TRANSACTIONAL:
+        return Problem(
+            ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this cluster yet."
+        )
+    if last_delta >= RECORDS_MAX:
+        return Problem(
+            ErrorCode.INVALID_RECORD,
+            f"A batch of {last_delta + 1} records; {RECORDS_MAX} are taken: make smaller batches.",
+        )
+    largest = largest_timestamp(base_timestamp, max_timestamp)
+    problem = _check_timestamp(base_timestamp, largest, settings, now_ms)
+    if problem is not None:
+        return problem
+    wanted = CODECS.get(settings.compression_type)
+    if wanted is not None and wanted != attributes & CODEC_MASK:
+        try:
+            batch = memoryview(_recompressed(batch, wanted))
+        except WireError as damage:
+            return Problem(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
+    elif largest != max_timestamp:
+        assign_max_timestamp(batch, largest)
+    if settings.message_timestamp_type == "LogAppendTime":
+        assign_log_append_time(batch, now_ms)
+    return batch
+
+
+def largest_timestamp(base: int, claimed: int) -> int:
+    """Return the largest timestamp of a batch's records, as far as its header tells.
+
+    Apache Kafka computes it from the records and writes it into the header, and so must whoever
+    walks them: this is the one place where a header's claim is believed. Retention, the time index
+    and look-ups by timestamp, on this broker and on all that copy from it, count with the outcome.
+
+    Two claims are seen to be wrong without a walk. Clients that send no timestamps (-1) leave 0
+    there: taken for 1970, the records would be deleted at the next look. And the base timestamp is
+    the first record's.
+    """
+    if base < 0 and claimed <= 0:
+        return NO_TIMESTAMP
+    return max(base, claimed)
+
+
+def _check_timestamp(
+    base_timestamp: int, max_timestamp: int, settings: TopicSettings, now_ms: int
+) -> Problem | None:
+    """Hold the batch's timestamps against the bounds. Kafka looks at each record."""
+    if settings.message_timestamp_type == "LogAppendTime":
+        return None
+    latest = now_ms + settings.message_timestamp_after_max_ms
+    earliest = now_ms - settings.message_timestamp_before_max_ms
+    if max_timestamp > latest:
+        bound = f"message.timestamp.after.max.ms={settings.message_timestamp_after_max_ms}"
+    elif -1 < base_timestamp < earliest:
+        bound = f"message.timestamp.before.max.ms={settings.message_timestamp_before_max_ms}"
+    else:
+        return None
+    message = (
+        f"Timestamps {base_timestamp} to {max_timestamp} are outside of what the "
+        f"broker takes now ({now_ms}) with {bound}."
+    )
+    return Problem(ErrorCode.INVALID_TIMESTAMP, message)
+
+
+def _recompressed(batch: memoryview, codec: Codec) -> bytearray:
+    """Build the same batch again in the codec that compression.type asks for."""
+    header = read_header(batch)
+    return build_batch(
+        read_records(batch),
+        codec=codec,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+    )
+
+
+_MESSAGES = {
+    ErrorCode.INVALID_RECORD: (
+        "A partition takes exactly one record batch (magic 2) with at least one record, "
+        "base offset 0, its counts in agreement, and no control records."
+    ),
+    ErrorCode.CORRUPT_MESSAGE: "The record batch is damaged: its length or its CRC is wrong.",
+    ErrorCode.MESSAGE_TOO_LARGE: "The record batch is larger than max.message.bytes.",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "The record batch is larger than segment.bytes.",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "zstd needs Produce version 7 or higher.",
+}

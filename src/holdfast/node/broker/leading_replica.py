@@ -1,0 +1,286 @@
+"""A replica that leads: what its followers and producers do to it, in one leader epoch.
+
+Performs on the log what `core.replica.replication` decides, and tells the waiting room. One is made
+for each leader epoch, and let go when that is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from holdfast.config.topic import TopicSettings
+from holdfast.core.metadata import image
+from holdfast.core.metadata.image import PartitionKey
+from holdfast.core.replica.replication import Leader, Proposal
+from holdfast.core.replica.throttle import Throttled
+from holdfast.log.directory import LogDirectory
+from holdfast.log.errors import StorageError
+from holdfast.log.log import Log
+from holdfast.node.door.waiting_room import OffsetQueue, WaitingRoom
+from holdfast.runtime.ports import Clock
+from holdfast.wire.errors import ErrorCode
+
+logger = logging.getLogger("holdfast.partition")
+
+ALL_COMMITTED = -1  # DeleteRecords: as far as the high watermark
+_LAST_OFFSET_DELTA = Struct(">i")  # at byte 23 of a batch
+
+
+class Appended(NamedTuple):
+    """What came of one produced batch."""
+
+    error: ErrorCode
+    base_offset: int = -1
+    append_time_ms: int = -1  # of a duplicate: when it was first appended
+    required: int = -1  # acks=all is answered when the high watermark is here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a broker's replicas share."""
+
+    node: int
+    lag_ms_max: int  # replica.lag.time.max.ms
+    clock: Clock
+    waiting: WaitingRoom
+    propose: Callable[[LeadingReplica, Proposal], None]  # an ISR, to the controller
+
+
+class Held(Protocol):
+    """The replica that leads, as far as it matters here."""
+
+    leading: LeadingReplica | None
+    key: PartitionKey
+    committed_key: Hashable
+    settings: TopicSettings
+    throttled: Throttled
+    acknowledgements: OffsetQueue
+
+
+class LeadingReplica:
+    """The log of a leader, and what it knows of its followers."""
+
+    __slots__ = ("_clock", "_held", "_surroundings", "_waiting", "log", "state")
+
+    def __init__(
+        self, held: Held, surroundings: Surroundings, log: Log, decided: image.Partition
+    ) -> None:
+        """Begin the leader epoch that was decided."""
+        # Before any append, so that two elections in a row leave a mark each (rules:
+        # replication.md#new-leader).
+        log.start_epoch(decided.leader_epoch)
+        self.log = log
+        self.state = Leader.elected(
+            decided,
+            min_insync=held.settings.min_insync_replicas,
+            lag_ms_max=surroundings.lag_ms_max,
+            log_end=log.end,
+            high_watermark=log.high_watermark,
+            now_ms=surroundings.clock.monotonic_ms(),
+        )
+        self._held = held
+        self._surroundings = surroundings
+        self._clock = surroundings.clock
+        self._waiting = surroundings.waiting
+        logger.info(
+            "%s: leads in epoch %d from offset %d, high watermark %d, ISR %s",
+            held, decided.leader_epoch, log.end, log.high_watermark,
+            ",".join(map(str, decided.isr)),
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return repr(self._held)
+
+    @property
+    def key(self) -> PartitionKey:
+        return self._held.key
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it leads still, in this epoch, and its disk works."""
+        return self._held.leading is self
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether followers that are not in sync have to wait for the quota (KIP-73)."""
+        return self._held.throttled.as_leader
+
+    # -- produce -------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview, acks: int) -> Appended:
+        """Append one validated batch; nothing unless the error is NONE."""
+        leader, log = self.state, self.log
+        if acks == -1 and not leader.has_enough_replicas:
+            return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
+        check = log.check_producer(batch)
+        if check.error:
+            return Appended(check.error)
+        if check.duplicate_offset is not None:
+            # Answered as the first time, and for acks=all not before it is committed.
+            (last_offset_delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, 23)
+            first, stamp = check.duplicate_offset, check.duplicate_timestamp
+            return Appended(ErrorCode.NONE, first, stamp, first + last_offset_delta + 1)
+        try:
+            base_offset = log.append_as_leader(batch, leader.epoch)
+        except StorageError as error:
+            logger.error("%s: %s", self, error)  # noqa: TRY400 - the reason is the disk's
+            return Appended(ErrorCode.KAFKA_STORAGE_ERROR)
+        if leader.appended(log.end, self._clock.monotonic_ms()):
+            self._high_watermark_moved()
+        self._waiting.wake(self._held.key)
+        return Appended(ErrorCode.NONE, base_offset, -1, log.end)
+
+    # -- deleting what is old ------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> tuple[ErrorCode, int]:
+        """Delete all before `offset`; -1: all that is committed.
+
+        It is durable after `keep_deletions`; `low_watermark` says how far the others are. Return an
+        error, and the offset in force after -1 is resolved.
+        """
+        log = self.log
+        policy = self._held.settings.cleanup_policy
+        if "compact" in policy and "delete" not in policy:  # an empty policy allows it
+            return ErrorCode.POLICY_VIOLATION, -1
+        wanted = log.high_watermark if offset == ALL_COMMITTED else offset
+        if not 0 <= wanted <= log.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+        try:
+            log.advance_start(wanted)
+        except StorageError as error:
+            logger.error("%s: %s", self, error)  # noqa: TRY400 - the reason is the disk's
+            return ErrorCode.KAFKA_STORAGE_ERROR, -1
+        return ErrorCode.NONE, wanted
+
+    def deletion_kept(self) -> None:
+        """What was deleted is durable here: followers hear of it at once."""
+        logger.info("%s: what is before offset %d is deleted", self, self.log.start)
+        self._waiting.wake(self._held.key)
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on every replica that is alive; -1: unknown."""
+        return self.state.low_watermark(self.log.start)
+
+    # -- followers -----------------------------------------------------------------------------
+
+    def fetched_by(self, node: int, offset: int, log_start: int, broker_epoch: int) -> None:
+        """A follower has fetched, and was not told to truncate: it holds all before its offset."""
+        leader, now_ms = self.state, self._clock.monotonic_ms()
+        wake, committed_key = self._waiting.wake, self._held.committed_key
+        if log_start != leader.followers[node].log_start:
+            wake(committed_key)  # who deletes records waits for this
+        if leader.fetched(node, offset, log_start, broker_epoch, now_ms):
+            self._high_watermark_moved()
+            wake(committed_key)
+        proposal = leader.propose_join(node, now_ms)
+        if proposal is not None:
+            self._surroundings.propose(self, proposal)
+            self._isr_changed(moved=False)
+
+    def has_news_for(self, node: int, log_start: int) -> bool:
+        """Whether a follower should hear at once that the log starts later than it believes."""
+        return log_start < self.log.start > self.state.followers[node].told_start
+
+    def has_committed_for(self, node: int) -> bool:
+        """Whether a follower has not been told of the high watermark as it is.
+
+        Its consumers wait for that where they may read from followers.
+        """
+        return self.state.followers[node].told_high_watermark < self.state.high_watermark
+
+    def told(self, node: int) -> None:
+        """An answer to this follower is on its way."""
+        follower = self.state.followers.get(node)
+        if follower is not None:  # it may have been taken away since it asked
+            follower.told_start = self.log.start
+            follower.told_high_watermark = self.state.high_watermark
+
+    # -- the ISR -------------------------------------------------------------------------------
+
+    def take_over(self, decided: image.Partition, brokers: Mapping[int, tuple[bool, int]]) -> None:
+        """Take over what was decided in the same leader epoch."""
+        self.state.reassigned(decided.replicas)
+        self.state.registered(brokers)
+        self.isr_granted(decided.isr, decided.partition_epoch)
+
+    def say_recovered(self, decided: image.Partition) -> None:
+        """Propose that recovery is over if the metadata says RECOVERING.
+
+        This leader's log is all that is left (rules: elections.md#recovery).
+        """
+        recovering = decided.recovery_state is image.RecoveryState.RECOVERING
+        if recovering and decided.partition_epoch == self.state.partition_epoch:
+            proposal = self.state.propose_recovered()
+            if proposal is not None:
+                self._surroundings.propose(self, proposal)
+
+    def configured(self) -> None:
+        """The settings have changed."""
+        self.state.set_min_insync(self._held.settings.min_insync_replicas)
+        self._isr_changed(moved=self.state.advance(self._clock.monotonic_ms()))
+
+    def shrink_if_lagging(self) -> None:
+        """Ask to remove whoever is out of sync; called every half lag time."""
+        now_ms = self._clock.monotonic_ms()
+        proposal = self.state.propose_leave(now_ms)
+        if proposal is not None:
+            logger.info(
+                "%s: out of sync, ISR %s should become %s",
+                self, ",".join(map(str, self.state.isr)), ",".join(map(str, proposal.isr)),
+            )  # fmt: skip
+            self._surroundings.propose(self, proposal)
+        elif self.state.advance(now_ms):  # a replica that was near may have fallen behind
+            self._high_watermark_moved()
+            self._waiting.wake(self._held.committed_key)
+
+    def isr_granted(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller's answer to a proposal: the ISR is as given."""
+        self._isr_changed(
+            moved=self.state.granted(isr, partition_epoch, self._clock.monotonic_ms())
+        )
+
+    def brokers_changed(self, brokers: Mapping[int, tuple[bool, int]]) -> None:
+        """Learn which brokers are alive, each with its epoch."""
+        self.state.registered(brokers)
+        self._isr_changed(moved=self.state.advance(self._clock.monotonic_ms()))
+
+    def _isr_changed(self, *, moved: bool) -> None:
+        if moved:
+            self._high_watermark_moved()
+        self._waiting.wake(self._held.key)
+
+    def _high_watermark_moved(self) -> None:
+        self.log.high_watermark = self.state.high_watermark
+        if self._held.acknowledgements:
+            self._held.acknowledgements.release(self.state.high_watermark)
+
+
+def keep_deletions(replicas: Iterable[LeadingReplica]) -> set[LeadingReplica]:
+    """Make what was deleted durable before this returns; return those whose disk failed.
+
+    A directory has one file for the log starts of all its replicas, so it is written once, however
+    many of them a request names.
+    """
+    failed_homes: set[LogDirectory] = set()
+    failed: set[LeadingReplica] = set()
+    written: set[LogDirectory] = set()
+    for replica in replicas:
+        home = replica.log.home
+        try:
+            if home not in written:
+                written.add(home)
+                home.write_starts_now()
+            replica.log.keep_identity()
+        except StorageError as error:
+            logger.error("%s: %s", replica, error)  # noqa: TRY400 - the reason is the disk's
+            failed_homes.add(home)
+        if home in failed_homes:
+            failed.add(replica)
+        else:
+            replica.deletion_kept()
+    return failed

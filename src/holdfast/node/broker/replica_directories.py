@@ -1,0 +1,174 @@
+"""What the controller has to be told of where this broker's replicas lie (KIP-858).
+
+Owns the one AssignReplicasToDirs request that may be in flight. It compares, each time, what the
+metadata says with where the replica is, and never remembers what it has said: so nothing is lost
+when an answer is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from holdfast.core.metadata.image import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    MetadataImage,
+    Partition,
+    PartitionKey,
+)
+from holdfast.log.errors import StorageError
+from holdfast.node.broker.registration import Registration
+from holdfast.wire.errors import ErrorCode, error_code
+from holdfast.wire.messages import assign_replicas_to_dirs as wire
+
+if TYPE_CHECKING:
+    from holdfast.log.directories import LogDirectories
+    from holdfast.log.log import Log
+    from holdfast.node.broker.controller_channel import ControllerChannel
+
+logger = logging.getLogger("holdfast.assignments")
+
+PARTITIONS_MAX: Final = 2000  # in one request
+RETRY_SECONDS: Final = 0.5
+NO_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
+
+_Wanted: TypeAlias = dict[bytes, dict[bytes, list[int]]]  # directory -> topic id -> partitions
+
+
+class Assignments:
+    """Tells the controller where replicas lie, as long as it does not know."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        registration: Registration,
+        image: MetadataImage,
+        directories: LogDirectories,
+    ) -> None:
+        self._channel = channel
+        self._image = image
+        self._directories = directories
+        self._node = registration.node
+        self._registration = registration
+        self._due: dict[PartitionKey, None] = {}
+        self._busy = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Say nothing more: the broker stops."""
+        self._closed = True
+
+    def look(self, keys: Iterable[PartitionKey]) -> None:
+        """See whether the controller knows where these replicas lie; tell it if it doesn't."""
+        self._due.update(dict.fromkeys(keys))
+        if self._due and not self._busy:
+            self._busy = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self) -> None:
+        wanted: _Wanted = {}
+        sent: list[PartitionKey] = []
+        while self._due and len(sent) < PARTITIONS_MAX:
+            key = next(iter(self._due))
+            del self._due[key]
+            directory = self._untold(key)
+            if directory is not None:
+                wanted.setdefault(directory, {}).setdefault(key[0], []).append(key[1])
+                sent.append(key)
+        if not sent or self._closed:
+            self._busy = False
+            return
+        future = self._channel.send(self._request(wanted))
+        future.add_done_callback(lambda done: self._answered(sent, done))
+
+    def _untold(self, key: PartitionKey) -> bytes | None:
+        """Where this broker has the replica; None when that is recorded, or isn't known."""
+        decided = self._image.partition_by_id(*key)
+        if decided is None or self._node not in decided.replicas:
+            return None
+        recorded = decided.directory_of(self._node)
+        found = self._lies_in(decided, recorded)
+        return None if found in (recorded, UNASSIGNED_DIRECTORY) else found
+
+    def _lies_in(self, decided: Partition, recorded: bytes) -> bytes:
+        log = self._directories.get(decided.topic, decided.index)
+        if log is not None:
+            if not log.offline and self._may_have_copy(log, recorded):
+                self._claim(log)
+            return log.home.directory_id
+        # On the disk that is missing, whichever that is, unless it is known: there it will be.
+        lost = recorded == UNASSIGNED_DIRECTORY and not self._directories.complete
+        return LOST_DIRECTORY if lost else recorded
+
+    def _may_have_copy(self, log: Log, recorded: bytes) -> bool:
+        """Whether a disk that this broker can't read may hold the replica as well."""
+        if recorded == log.home.directory_id:
+            return False
+        named = recorded not in NO_DIRECTORIES
+        missing = named and recorded not in self._directories.online_ids
+        return missing or not self._directories.complete
+
+    def _claim(self, log: Log) -> None:
+        try:
+            self._directories.claim(log)
+        except StorageError as error:
+            logger.error("%s: %s", log, error)  # noqa: TRY400 - the disk's reason
+
+    def _request(self, wanted: _Wanted) -> wire.AssignReplicasToDirsRequest:
+        return wire.AssignReplicasToDirsRequest(
+            broker_id=self._node,
+            broker_epoch=self._registration.epoch,
+            directories=[
+                wire.AssignedDirectory(
+                    id=directory,
+                    topics=[
+                        wire.AssignedTopic(
+                            topic_id=topic_id,
+                            partitions=[
+                                wire.AssignedPartition(partition_index=index) for index in indexes
+                            ],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory, topics in wanted.items()
+            ],
+        )
+
+    def _answered(
+        self, sent: list[PartitionKey], done: asyncio.Future[wire.AssignReplicasToDirsResponse]
+    ) -> None:
+        if done.cancelled():
+            return
+        failure = done.exception()  # looked at in any case, or the loop complains of it
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        if failure is not None or done.result().error_code != ErrorCode.NONE:
+            reason = failure or error_code(done.result().error_code).name
+            logger.warning("the controller can't be told where replicas lie: %s", reason)
+            self._due = dict.fromkeys(sent) | self._due
+            loop.call_later(RETRY_SECONDS, self._send)
+            return
+        # What was refused is looked at again when the partition changes.
+        for directory in done.result().directories:
+            for topic in directory.topics:
+                for outcome in topic.partitions:
+                    if outcome.error_code == ErrorCode.INELIGIBLE_REPLICA:
+                        key = (bytes(topic.topic_id), outcome.partition_index)
+                        self._warn(self._image.partition_by_id(*key))
+        loop.call_soon(self._send)
+
+    def _warn(self, decided: Partition | None) -> None:
+        if decided is not None:
+            logger.error(
+                "%s-%d: the disk that held it is gone, and nobody leads who has the rest. Bring "
+                "the disk back, or another replica; or elect one uncleanly, which gives up what "
+                "was written.",
+                decided.topic,
+                decided.index,
+            )

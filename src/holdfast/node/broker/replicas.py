@@ -1,0 +1,319 @@
+"""All replicas of this broker, kept as the metadata says.
+
+Owns which partitions are held, in which role, and who fetches what from whom. It acts on changes of
+the image and on failures of disks; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from holdfast.config.topic import TopicSettings
+from holdfast.core.metadata import image
+from holdfast.core.metadata.image import ImageDelta, MetadataImage, PartitionKey
+from holdfast.log.directories import LogDirectories, LogDirectory
+from holdfast.log.errors import StorageError
+from holdfast.log.log import Log
+from holdfast.node.broker.fetchers import Fetchers
+from holdfast.node.broker.leading_replica import LeadingReplica, Surroundings
+from holdfast.node.broker.replica import Partition
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.structs import ResourceType
+from holdfast.wire.uuids import NULL_UUID, uuid_text
+from holdfast.wire.well_known import METADATA_TOPIC
+
+logger = logging.getLogger("holdfast.partitions")
+
+SLICE = 50  # replicas taken up in one turn of the loop
+
+
+class Partitions:
+    """The replicas that the image assigns to this broker."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        metadata: MetadataImage,
+        directories: LogDirectories,
+        fetchers: Fetchers,
+        *,
+        settings_of: Callable[[str], TopicSettings],
+        taken_up: Callable[[Iterable[PartitionKey]], None],
+    ) -> None:
+        """`taken_up` is told of replicas that are now as the image wants them."""
+        self.held: dict[PartitionKey, Partition] = {}
+        self.by_name: dict[tuple[str, int], Partition] = {}
+        self._surroundings = surroundings
+        self._node = surroundings.node
+        self._metadata = metadata
+        self._directories = directories
+        self._fetchers = fetchers
+        self._resolve = settings_of
+        self._resolved: dict[str, TopicSettings] = {}  # of the image as it is
+        self._taken_up = taken_up
+        # Not yet as the image wants them, in the order of the first change; True: not ours before.
+        self._due: dict[PartitionKey, bool] = {}
+        self._slice: asyncio.Handle | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self.held.values())
+
+    def find(self, topic: str, index: int) -> Partition | ErrorCode:
+        """The replica of that name, or why there is none here."""
+        held = self.by_name.get((topic, index))
+        return _absent(self._metadata.partition(topic, index)) if held is None else held
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | ErrorCode:
+        """The replica of that topic id, or why there is none here."""
+        held = self.held.get((topic_id, index))
+        if held is not None:
+            return held
+        topic = self._metadata.topics_by_id.get(topic_id)
+        return ErrorCode.UNKNOWN_TOPIC_ID if topic is None else _absent(topic.partition(index))
+
+    def leading(self, topic: str, index: int, leader_epoch: int = -1) -> LeadingReplica | ErrorCode:
+        """What leads the partition of that name here, or why nothing does."""
+        found = self.find(topic, index)
+        return found if isinstance(found, ErrorCode) else found.as_leader(leader_epoch)
+
+    # -- the metadata has changed --------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up everything that the image assigns to this broker: it has caught up."""
+        self._resolved.clear()
+        self._set_strays_aside()
+        brokers = self._brokers()
+        for decided in list(self._metadata.partitions()):
+            if self._node in decided.replicas:
+                self._take_up(decided, brokers)
+        self._schedule_sweep()
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Act on what has changed in the image, which holds it already.
+
+        Making a replica takes a millisecond, and a request may make thousands: so all but the first
+        of them are taken up a few in each turn of the loop, each as the image is by then. Settings
+        go before: a leader must never commit by an older min.insync.replicas than its ISR.
+        """
+        self._resolved.clear()
+        for topic in delta.topics_deleted:
+            for gone in topic.partitions:
+                self._due.pop(gone.key, None)
+                self._give_up(gone.key)
+        if delta.brokers_changed:
+            brokers = self._brokers()
+            for partition in self.held.values():
+                if partition.leading is not None:
+                    partition.leading.brokers_changed(brokers)
+        if delta.configs_changed:
+            self._configure(delta)
+        for key, before in delta.partitions_changed.items():
+            is_new = before is None or self._node not in before.replicas
+            self._due[key] = is_new or self._due.get(key, False)
+        if self._slice is None:
+            self._take_up_some()
+
+    def _take_up_some(self) -> None:
+        self._slice = None
+        brokers = self._brokers()
+        done: list[PartitionKey] = []
+        while self._due and len(done) < SLICE:
+            key = next(iter(self._due))
+            is_new = self._due.pop(key)
+            decided = self._metadata.partition_by_id(*key)
+            if decided is not None and self._node in decided.replicas:
+                self._take_up(decided, brokers, is_new=is_new)
+            else:
+                self._give_up(key)
+            done.append(key)
+        self._taken_up(done)
+        if self._due:
+            self._slice = asyncio.get_running_loop().call_later(0, self._take_up_some)
+
+    def _configure(self, delta: ImageDelta) -> None:
+        everything = any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed)
+        topics = {name for kind, name in delta.configs_changed if kind == ResourceType.TOPIC}
+        for partition in self.held.values():
+            if everything or partition.topic in topics:
+                partition.configure(self._settings(partition.topic))
+
+    def _take_up(
+        self,
+        decided: image.Partition,
+        brokers: Mapping[int, tuple[bool, int]],
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """`is_new`: it was not ours before, so that nothing it needs lies on a lost disk."""
+        partition = self.held.get(decided.key) or self._hold(decided, is_new=is_new)
+        try:
+            if decided.leader == self._node:
+                self._fetchers.remove(partition.key)
+                partition.lead(decided, brokers)
+            else:
+                self._follow(partition, decided)
+        except StorageError as error:
+            logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's
+            partition.fail()
+
+    def _follow(self, partition: Partition, decided: image.Partition) -> None:
+        if partition.leading is None and partition.leader_epoch == decided.leader_epoch:
+            return  # only the ISR has changed: the fetcher goes on
+        self._fetchers.remove(partition.key)
+        following = partition.follow(decided.leader, decided.leader_epoch)
+        if decided.leader != image.NO_LEADER and following is not None:
+            in_sync = self._node in decided.isr
+            self._fetchers.assign(decided.leader, following, in_sync=in_sync)
+
+    def _hold(self, decided: image.Partition, *, is_new: bool) -> Partition:
+        log = self._open_log(decided, is_new=is_new)
+        settings = self._settings(decided.topic)
+        partition = Partition(self._surroundings, decided, log, settings)
+        self.held[partition.key] = partition
+        self.by_name[partition.topic, partition.index] = partition
+        return partition
+
+    def _open_log(self, decided: image.Partition, *, is_new: bool) -> Log | None:
+        settings = self._settings(decided.topic)
+        log = self._directories.get(decided.topic, decided.index)
+        try:
+            if log is None:
+                if not is_new and not self._directories.complete:
+                    # It may lie where nothing can be read now. Made anew, it would lead or join
+                    # without what it had acknowledged.
+                    logger.error(
+                        "%s-%d is not in the log directories that work: it answers "
+                        "KAFKA_STORAGE_ERROR until all are mended and the node restarted",
+                        decided.topic,
+                        decided.index,
+                    )
+                    return None
+                return self._directories.create(
+                    decided.topic, decided.index, decided.topic_id, settings
+                )
+            if log.topic_id == NULL_UUID:
+                logger.warning("%s-%d had lost its topic's id", decided.topic, decided.index)
+                self._directories.adopt(log, decided.topic_id)
+        except StorageError as error:
+            logger.error("%s-%d: %s", decided.topic, decided.index, error)  # noqa: TRY400
+            return None
+        log.settings = settings
+        return log
+
+    def _give_up(self, key: PartitionKey) -> None:
+        """This broker holds the partition no longer: the topic is gone, or it moved away."""
+        partition = self.held.pop(key, None)
+        if partition is None:
+            return
+        logger.info("%s: not held any more, deleting it", partition)
+        self._fetchers.remove(partition.key)
+        partition.stop()
+        if self.by_name.get((partition.topic, partition.index)) is partition:
+            del self.by_name[partition.topic, partition.index]
+        # Also when its disk is lost: a topic of the same name must not find this log.
+        if self._directories.get(partition.topic, partition.index) is not None:
+            self._delete(partition.topic, partition.index)
+
+    def _delete(self, topic: str, index: int) -> None:
+        try:
+            self._directories.delete(topic, index)
+        except StorageError as error:
+            logger.error("%s-%d: %s", topic, index, error)  # noqa: TRY400 - the disk's reason
+
+    def _set_strays_aside(self) -> None:
+        """Move what the image does not give to this broker out of the way; never delete it.
+
+        Its topic may have been deleted while this broker was down. But it may also be that the
+        metadata log was lost, and then this is the data.
+        """
+        for log in list(self._directories.logs):
+            if log.topic == METADATA_TOPIC:
+                continue
+            decided = self._metadata.partition(log.topic, log.partition)
+            if decided is not None and self._is_ours(log, decided):
+                continue
+            try:
+                path = self._directories.set_aside(log.topic, log.partition)
+            except StorageError as error:
+                logger.error("%s-%d: %s", log.topic, log.partition, error)  # noqa: TRY400
+                continue
+            logger.warning(
+                "%s-%d (topic id %s) is not in the cluster's metadata: kept as %s. Remove it if "
+                "its topic was deleted while this broker was down, or if a power cut took the id; "
+                "if the metadata is what is "
+                "wrong, mend that and give the directory its name back before the next start.",
+                log.topic,
+                log.partition,
+                uuid_text(log.topic_id),
+                path,
+            )
+
+    def _is_ours(self, log: Log, decided: image.Partition) -> bool:
+        """Whether a log that was found is this broker's replica of a partition.
+
+        One that lost its topic's id with the power may be a deleted namesake's. It is taken for
+        ours only where it may have to lead: a topic that was made while this broker was down never
+        had it in its ISR. Everybody else fetches from the leader what he needs.
+        """
+        if log.topic_id == NULL_UUID:
+            return self._node in (*decided.isr, *decided.elr, *decided.last_known_elr)
+        return log.topic_id == decided.topic_id and self._node in decided.replicas
+
+    def _settings(self, topic: str) -> TopicSettings:
+        """A topic's settings, resolved once for all of its partitions."""
+        found = self._resolved.get(topic)
+        if found is None:
+            found = self._resolved[topic] = self._resolve(topic)
+        return found
+
+    def _brokers(self) -> dict[int, tuple[bool, int]]:
+        return {b.broker_id: (b.active, b.epoch) for b in self._metadata.brokers.values()}
+
+    # -- all along -----------------------------------------------------------------------------
+
+    def _schedule_sweep(self) -> None:
+        delay = self._surroundings.lag_ms_max / 2000
+        self._sweep = asyncio.get_running_loop().call_later(delay, self._swept)
+
+    def _swept(self) -> None:
+        self._schedule_sweep()
+        for partition in list(self.held.values()):
+            if partition.leading is not None:
+                partition.leading.shrink_if_lagging()
+            partition.acknowledgements.drop_finished()
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """A log directory went offline: its replicas answer with an error, the others serve on."""
+        logger.error(
+            "log directory %s is offline: %s. Its partitions answer KAFKA_STORAGE_ERROR until the "
+            "disk is mended and the node restarted.",
+            directory.path,
+            directory.failure,
+        )
+        for partition in self.held.values():
+            if partition.log is not None and partition.log.offline:
+                self._fetchers.remove(partition.key)
+                partition.fail()
+
+    async def close(self) -> None:
+        """Stop fetching and leading. The logs stay open: their directories close them.
+
+        `apply` must not be called any more.
+        """
+        for timer in (self._sweep, self._slice):
+            if timer is not None:
+                timer.cancel()
+        self._due.clear()
+        await self._fetchers.close()
+        for partition in self.held.values():
+            partition.stop()
+
+
+def _absent(decided: image.Partition | None) -> ErrorCode:
+    """Why a partition is not here: it is held elsewhere, or there is none."""
+    if decided is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER

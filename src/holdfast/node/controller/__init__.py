@@ -1,0 +1,1 @@
+"""The controller at work, and how a new one is formatted."""

@@ -1,0 +1,342 @@
+"""One client's connection: frames in, answers out in the order of the requests.
+
+Owns the receive buffer, the queue of answers, and the bounds on both. A frame is parsed in place
+and handled at once, inside the callback that received it; views into it die when the handler
+returns. It knows nothing of any API: `dispatch` does.
+
+Rules: connections.md#order-of-answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import cast
+
+from holdfast.node.door.request_bounds import SMALL_BYTES_MAX, frame_bytes_max
+from holdfast.node.door.request_context import ANONYMOUS, Buffers, Client, Deferred
+from holdfast.wire.errors import WireError
+from holdfast.wire.messages import api_name
+
+logger = logging.getLogger("holdfast.connection")
+
+BUFFER_BYTES = 64 * 1024
+BUFFER_GROWTH = 4
+BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame is handled
+SLOTS_MAX = 1000  # requests without an answer yet; past it, reading stops
+UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past it, reading stops
+HELD_BYTES_MAX = 16 * 1024 * 1024  # answers that wait, or may come to be so large; the same
+JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
+REFUSALS_LOGGED_MAX = 100  # in one stretch of so many seconds: a scanner must not fill the log
+REFUSALS_STRETCH_S = 60.0
+
+_LENGTH = Struct(">i")
+_KEY = Struct(">h")
+
+# Handles one frame: returns what to send, a Deferred for later, or None when there is no answer.
+Handle = Callable[["Connection", memoryview], Buffers | Deferred | None]
+
+
+class Connections:
+    """All connections of one listener, and what they share."""
+
+    def __init__(self, *, listener: str, handle: Handle, frame_bytes_max: int) -> None:
+        self.listener = listener
+        self.handle = handle
+        self.frame_bytes_max = frame_bytes_max
+        self.held = True  # until the node is ready, requests stay unread
+        self.open: dict[Connection, None] = {}
+        self.refused = 0  # connections closed on because they don't speak the protocol (a metric)
+        self._stretch_began = float("-inf")  # loop time, seconds
+        self._logged = 0  # in this stretch
+        self._silent = 0
+
+    def accept(self) -> Connection:
+        """Make the protocol of one accepted connection."""
+        return Connection(self)
+
+    def refuse(self, peer: str, why: str) -> None:
+        """Note that a connection is closed on; log it, unless too many were logged lately."""
+        self.refused += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._stretch_began >= REFUSALS_STRETCH_S:
+            self._stretch_began, self._logged = now, 0
+        if self._logged == REFUSALS_LOGGED_MAX:
+            self._silent += 1
+            return
+        self._logged += 1
+        silent, self._silent = self._silent, 0
+        logger.warning(
+            "closing the connection of %s on listener %s: %s%s",
+            peer,
+            self.listener,
+            why,
+            f" ({silent} more were closed on and not logged)" if silent else "",
+        )
+
+    def release(self) -> None:
+        """The node is ready: answer everybody who has connected meanwhile."""
+        self.held = False
+        for connection in list(self.open):
+            connection.resume()
+
+    def close(self) -> None:
+        """Close every connection, after sending what is ready."""
+        for connection in list(self.open):
+            connection.close()
+
+    def close_idle(self, before: float) -> None:
+        """Close every connection that has been silent since `before` (loop time, seconds)."""
+        for connection in list(self.open):
+            if connection.active_at < before and not connection.slots:
+                connection.close()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted connection."""
+
+    def __init__(self, group: Connections) -> None:
+        self.group = group
+        self.peer = "?"
+        # Anonymous until an authentication gate has established who it is.
+        self.client = Client(ANONYMOUS, "?", group.listener)
+        self.authenticated = True  # a PLAINTEXT listener has nothing to ask for
+        self.slots: deque[Deferred] = deque()
+        self._held_bytes = 0  # what the answers in them have, or may come to have
+        self.active_at = 0.0
+        self._muted = 0  # reasons why nothing is looked at: requests that wait, throttles
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._writable = True
+        self._reading = True
+        self._parsing = False
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+
+    # -- the transport's calls -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is of no such class
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.client = self.client._replace(host=name[0])
+            self.peer = f"{name[0]}:{name[1]}"
+        self.active_at = self._loop.time()
+        self.group.open[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            logger.debug("connection %s lost: %s", self.peer, exc)
+        self._transport = None
+        self.slots.clear()
+        self.group.open.pop(self, None)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        self.active_at = self._loop.time()
+        self._parse()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._settle_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.resume()
+
+    # -- frames in -----------------------------------------------------------------------------
+
+    @property
+    def _may_read(self) -> bool:
+        return (
+            self._writable
+            and not self._muted
+            and not self.group.held
+            and len(self.slots) < SLOTS_MAX
+            and self._held_bytes <= HELD_BYTES_MAX
+        )
+
+    def _parse(self) -> None:
+        """Handle every whole frame in the buffer, as far as the bounds allow."""
+        if self._parsing:
+            return  # an answer inside of a handler has made room: the loop below goes on
+        self._parsing = True
+        position = 0
+        try:
+            while self._transport is not None and self._may_read:
+                available = self._filled - position
+                if available < 4:
+                    break
+                (length,) = _LENGTH.unpack_from(self._buffer, position)
+                if not 8 <= length <= self.group.frame_bytes_max:
+                    self._refuse(f"a frame of {length} bytes")
+                    break
+                if length > SMALL_BYTES_MAX:
+                    if available < 6:
+                        break  # what it asks is not known yet
+                    (key,) = _KEY.unpack_from(self._buffer, position + 4)
+                    if length > frame_bytes_max(key, self.group.frame_bytes_max):
+                        self._refuse(
+                            f"a request of {length} bytes to {api_name(key)}: without records it "
+                            f"may have {SMALL_BYTES_MAX}; ask for less at a time"
+                        )
+                        break
+                if available < 4 + length:
+                    self._make_room(position, 4 + length)
+                    position = 0
+                    break
+                frame = self._view[position + 4 : position + 4 + length]
+                position += 4 + length
+                self._handle(frame)
+        except BaseException:
+            # A mistake of ours. Whoever called us may not close: then the next bytes would have
+            # all these frames handled again, and what they append would be there twice.
+            self.abort()
+            raise
+        finally:
+            self._parsing = False
+        self._keep_from(position)
+        self._settle_reading()
+
+    def _handle(self, frame: memoryview) -> None:
+        try:
+            answer = self.group.handle(self, frame)
+        except WireError as error:
+            self._refuse(str(error))
+            return
+        finally:
+            # Whoever keeps the request until it is answered must not keep what it was received in.
+            frame.release()
+        if answer is None:
+            return
+        if isinstance(answer, Deferred):
+            self._held_bytes += answer.reserved
+            self.slots.append(answer)
+            self._send_ready()
+        elif self.slots:
+            held = Deferred.answered(answer)
+            self._held_bytes += held.size
+            self.slots.append(held)
+        else:
+            self._write(answer)
+
+    def _make_room(self, position: int, needed: int) -> None:
+        """Make room for more of a frame of `needed` bytes that begins at `position`.
+
+        The buffer grows with what has arrived, never with what is only announced: fifty peers that
+        each announce 100 MB and send nothing would take 5 GB, and the time to clear it.
+        """
+        rest = self._filled - position
+        if needed > len(self._buffer) and 2 * rest >= len(self._buffer):
+            larger = bytearray(min(needed, BUFFER_GROWTH * len(self._buffer)))
+            larger[:rest] = self._view[position : self._filled]
+            self._buffer = larger
+            self._view = memoryview(larger)
+        elif position:
+            self._buffer[:rest] = self._buffer[position : self._filled]
+        self._filled = rest
+
+    def _keep_from(self, position: int) -> None:
+        """Move what is not handled yet to the front; give an unusually large buffer back."""
+        rest = self._filled - position
+        if position:
+            if rest:
+                self._buffer[:rest] = self._buffer[position : self._filled]
+            self._filled = rest
+        if not self._filled and len(self._buffer) > BUFFER_KEPT_BYTES:
+            self._buffer = bytearray(BUFFER_BYTES)
+            self._view = memoryview(self._buffer)
+
+    def _refuse(self, why: str) -> None:
+        """Close on a peer that does not speak the protocol; everybody else goes on."""
+        self.group.refuse(self.peer, why)
+        self.abort()
+
+    # -- answers out ---------------------------------------------------------------------------
+
+    def deliver(self, answer: Deferred) -> None:
+        """An answer has become ready: send it, and all that follow it, when it is their turn."""
+        if answer.closes:
+            self._refuse("a request that has no answer")
+            return
+        self._held_bytes += answer.size - answer.reserved
+        if self._transport is not None and self.slots and self.slots[0] is answer:
+            self._send_ready()
+            if not self._reading:
+                # Later, not now: what was received here may answer what others wait for, and so on.
+                self._loop.call_soon(self.resume)
+
+    def _send_ready(self) -> None:
+        while self.slots and self.slots[0].is_answered:
+            answer = self.slots.popleft()
+            self._held_bytes -= answer.size
+            if answer.buffers:
+                self._write(answer.buffers)
+
+    def _write(self, buffers: Buffers) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        elif sum(map(len, buffers)) <= JOINED_BYTES_MAX:
+            transport.write(b"".join(buffers))
+        else:
+            for buffer in buffers:  # large ones are not copied together
+                transport.write(buffer)
+
+    # -- bounds --------------------------------------------------------------------------------
+
+    def mute(self) -> None:
+        """A request waits before its effect: nothing behind it is looked at until `unmute`."""
+        self._muted += 1
+        self._settle_reading()
+
+    def mute_for(self, seconds: float) -> None:
+        """Look at nothing from this peer for a while: it is throttled (KIP-219)."""
+        self.mute()
+        self._loop.call_later(seconds, self.unmute)
+
+    def unmute(self) -> None:
+        assert self._muted > 0, "unmuted more often than muted"
+        self._muted -= 1
+        self.resume()
+
+    def resume(self) -> None:
+        """Something that held reading back may be over: handle what has been received."""
+        if self._transport is not None and not self._parsing:
+            self._parse()
+
+    def _settle_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._parsing:
+            return
+        # A peer that has sent nothing more is held back by nothing, and its end is heard of.
+        may_read = self._may_read or not self._filled
+        if may_read != self._reading:
+            self._reading = may_read
+            if may_read:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def close(self) -> None:
+        """Close after sending what has been written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+            self.slots.clear()
+            self.group.open.pop(self, None)

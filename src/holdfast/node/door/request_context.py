@@ -1,0 +1,197 @@
+"""What a handler is told about its request, and what it may ask: who, from where, and may they.
+
+Owns the security seams: the principal that a connection's authentication gate has established, and
+the authorizer that every handler asks. It decides nothing about any API.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol, TypeAlias
+
+from holdfast.wire import hot
+from holdfast.wire.errors import EncodeError
+from holdfast.wire.frame import RequestHeader
+
+logger = logging.getLogger("holdfast.context")
+
+Buffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class Operation(IntEnum):
+    """Kafka's ACL operations, by their numbers on the wire."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """Kafka's ACL resource types, by their numbers on the wire."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+CLUSTER_NAME = "kafka-cluster"  # the one name of a CLUSTER resource
+
+
+class Need(NamedTuple):
+    """What a client must be allowed to do, and to which kind of resource."""
+
+    operation: Operation
+    kind: ResourceType
+
+
+class Authorizer(Protocol):
+    def allows(
+        self, context: RequestContext, operation: Operation, kind: ResourceType, name: str
+    ) -> bool: ...
+
+
+class AllowAll:
+    """The authorizer while there are no ACLs."""
+
+    __slots__ = ()
+
+    def allows(
+        self, _context: RequestContext, _operation: Operation, _kind: ResourceType, _name: str
+    ) -> bool:
+        return True
+
+
+class Deferred:
+    """The answer to one request that comes later; its place among the answers is kept.
+
+    Exactly one of `answer` and `abandon` is called, once, at any later moment on the loop, or
+    before the handler returns. When the connection is gone by then, nothing happens.
+    """
+
+    __slots__ = ("_deliver", "_encode", "buffers", "closes", "is_answered", "reserved")
+
+    def __init__(
+        self,
+        encode: Callable[[object], Buffers],
+        deliver: Callable[[Deferred], None],
+        reserved: int = 0,
+    ) -> None:
+        self.buffers: Buffers = ()
+        self.reserved = reserved  # bytes that the answer may come to have, if they are many
+        self.is_answered = False
+        self.closes = False  # the connection ends instead of an answer
+        self._encode = encode
+        self._deliver = deliver
+
+    @classmethod
+    def answered(cls, buffers: Buffers) -> Deferred:
+        """Make an answer that is ready, and has to wait for its turn only."""
+        deferred = cls(_never_encoded, _never_delivered)
+        deferred.buffers = buffers
+        deferred.is_answered = True
+        return deferred
+
+    @property
+    def size(self) -> int:
+        """Bytes of the answer, which is there."""
+        return sum(map(len, self.buffers))
+
+    def answer(self, response: object) -> None:
+        """Send a response struct; it is encoded for the request's own version.
+
+        One that can't be is our mistake: it costs this client its connection, and not whoever
+        answers (the controller, a partition) the rest of its work.
+        """
+        assert not self.is_answered, "a request is answered once"
+        try:
+            self.buffers = self._encode(response)
+        except EncodeError:
+            logger.exception("an answer can't be encoded: its connection closes")
+            self.abandon()
+            return
+        self.is_answered = True
+        self._deliver(self)
+
+    def abandon(self) -> None:
+        """Close the connection instead of answering: there is no error that would fit."""
+        assert not self.is_answered, "a request is answered once"
+        self.is_answered = self.closes = True
+        self._deliver(self)
+
+
+def _never_encoded(_response: object) -> Buffers:
+    raise AssertionError("an answer that is ready is not answered again")
+
+
+def _never_delivered(_answer: Deferred) -> None:
+    raise AssertionError("an answer that is ready is not delivered again")
+
+
+class Client(NamedTuple):
+    """Who is at the other end: of a connection, or of the broker that forwarded its request."""
+
+    principal: str
+    host: str  # an IP address in text
+    listener: str  # the listener's name, "PLAINTEXT" say
+
+
+class RequestContext:
+    """One request's surroundings: its header, its client, and the way back to it."""
+
+    __slots__ = (
+        "_deliver",
+        "authorizer",
+        "client",
+        "frame",
+        "header",
+        "listener",
+        "need",
+        "principal",
+        "version",
+    )
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        need: Need | None,
+        frame: memoryview | bytes,
+        client: Client,
+        authorizer: Authorizer,
+        deliver: Callable[[Deferred], None],
+    ) -> None:
+        self.header = header
+        self.need = need  # what its API takes, by the table
+        self.frame = frame  # header and body as received; dies when the handler returns
+        self.client = client
+        self.authorizer = authorizer
+        self.version = header.version
+        self.principal = client.principal
+        self.listener = client.listener
+        self._deliver = deliver
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the principal may do this."""
+        return self.authorizer.allows(self, operation, kind, name)
+
+    def defer(self, reserved: int = 0) -> Deferred:
+        """Promise an answer for later; the handler returns what it gets here.
+
+        One that may be large says how large: while so much is promised, its client is not read.
+        """
+        return Deferred(self.encode, self._deliver, reserved)
+
+    def encode(self, answer: object) -> Buffers:
+        """Encode a response struct for the request's version."""
+        return hot.encode_answer(answer, self.version, self.header.correlation_id)

@@ -1,0 +1,1 @@
+"""A controller in the quorum: it performs what core.quorum decides."""

@@ -1,0 +1,63 @@
+"""What must hold in every run of the simulator: the names by which reports and documents know it.
+
+A finding of the judge is no invariant of ours; it is reported as `JUDGE` and the anomalies' names.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+JUDGE: Final = "the judge: "
+
+
+class Invariant(StrEnum):
+    """Something that must hold, in the words that a report says when it didn't."""
+
+    # One copy of a log.
+    LOG_RISES = "epochs and offsets rise along a log"
+    ONE_BATCH = "(epoch, offset) names one batch"
+    LOGS_MATCH = "logs that share a batch are the same before it"
+    WATERMARK_IN_LOG = "the high watermark never passes the log end"
+    WATERMARK_RISES = "the high watermark never falls"
+    TIMESTAMP_OF_RECORDS = "a batch's largest timestamp is its records'"
+    SURVIVES_PROCESS = "what was written survives the process"
+    SURVIVES_POWER_CUT = "what was synced survives a power cut"
+    RESTART_FINDS_WHOLE = "what a restart finds is whole"
+    BEGINS_AT_SNAPSHOT = "the metadata log begins where a snapshot ends"
+
+    # What is committed.
+    COMMITTED_STAYS = "what is committed is never cut off"
+    SAME_BELOW_WATERMARK = "what is below a high watermark is the same everywhere"
+    LEADER_HOLDS_COMMITTED = "a leader holds all that is committed"
+    QUORUM_HOLDS_COMMITTED = "a majority of voters holds all that is committed, synced"
+    MIN_ISR = "nothing is committed under min ISR"
+    COMMITTED_DELETED_ONLY = "only what is committed is deleted"
+    DUE_DELETED_ONLY = "only what has expired, or was asked for, is deleted"
+
+    # Who leads, and who is in sync.
+    ONE_LEADER = "one leader an epoch"
+    LEADS_BY_RECORD = "nobody leads but by a committed record"
+    CLEAN_ELECTION = "nobody who may lack something is elected unless it is allowed"
+    ISR_HAS_LEADER = "the ISR contains the leader"
+    ISR_OF_REPLICAS = "only replicas are in sync"
+    ISR_OF_ACTIVE = "nobody joins an ISR who is fenced or leaving"
+    ISR_OR_ELR = "who is in sync is not merely eligible"
+    NOBODY_TWICE = "nobody is there twice"
+    RECORDS_FOLLOW = "records follow one another"
+    BROKER_EPOCHS_RISE = "broker epochs rise"
+    IMAGES_AGREE = "no broker's image contradicts a committed record"
+
+    # What clients see.
+    ACKNOWLEDGED_COMMITTED = "nothing is acknowledged with acks=all before it is committed"
+    ACKNOWLEDGED_AS_SENT = "what is acknowledged with acks=all is what was sent"
+    COMMITTED_READ_ONLY = "consumers see only what is committed"
+    READABLE_BY_TIMESTAMP = "a record is found by its timestamp"
+
+    # The run as a whole.
+    NODES_LIVE = "a node does not fail by itself"
+    ALL_SEEN = "the oracle saw every batch"
+    ALL_ANSWERED = "every waiting request is answered"
+    WELL_AGAIN = "all is well again in time"
+    SOMEBODY_MAY_LEAD = "a partition whose disks are all well has somebody who may lead"
+    TOPIC_MADE = "a topic can be made"

@@ -1,0 +1,276 @@
+"""Goal: what a client can't learn of one partition hides nothing of another one, nor its own end;
+and a timestamp is a broker's only where the topic says so.
+
+Method: the real clients on connections made up here, whose partitions fall silent, on a clock of
+their own. Seen to fail: with a question that takes longer than its share of the time, with a lost
+position that is asked for until all time is over, with a client whose end nobody is told of,
+and with a broker's timestamp that is believed wherever it comes from.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.clients.workload import verifiable_consumer
+from holdfast.clients.workload.raw_consumer import RawConsumer
+from holdfast.clients.workload.raw_producer import drive
+from holdfast.clients.workload.recorder import Recorder
+from holdfast.clients.workload.verifiable_consumer import Options, VerifiableConsumer
+from holdfast.judge.history import Delivered, Event, Position, ReadEnd, read_events
+from holdfast.lab.run import Run
+from holdfast.lab.workload_processes import Process
+from holdfast.wire.batch import Record, build_batch
+from holdfast.wire.batch_header import assign_log_append_time
+from holdfast.wire.messages.fetch import FetchResponse, PartitionData
+
+CREATED, APPENDED = 1, 2  # whose a timestamp is, as librdkafka says it
+RESET = -140  # librdkafka's _AUTO_OFFSET_RESET: the cluster does not know the position
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def monotonic_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+
+@dataclass
+class Message:
+    """What librdkafka hands out: a record, or what became of a position."""
+
+    number: int
+    at: int
+    code: int | None = None
+    stamp: tuple[int, int] = (CREATED, 0)
+
+    def partition(self) -> int:
+        return self.number
+
+    def offset(self) -> int:
+        return self.at
+
+    def error(self) -> Any:
+        code = self.code
+        if code is None:
+            return None
+        return SimpleNamespace(code=lambda: code, str=lambda: "the position is lost")
+
+    def value(self) -> bytes:
+        return f"p:{self.at} ".encode()
+
+    def key(self) -> None:
+        return None
+
+    def headers(self) -> None:
+        return None
+
+    def leader_epoch(self) -> int:
+        return 0
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.stamp
+
+
+@dataclass
+class Client:
+    """A client of partitions with so many records each; the silent ones answer no question."""
+
+    clock: Clock
+    records: Mapping[int, int]
+    silent: set[int]
+    stamp: tuple[int, int] = (CREATED, 0)
+    lost: set[int] = field(default_factory=set)  # whose position is not there when it is read
+    place: dict[int, int] = field(default_factory=dict)
+
+    def get_watermark_offsets(self, at: Any, timeout: float) -> tuple[int, int]:
+        import confluent_kafka  # noqa: PLC0415 - slow
+
+        if at.partition in self.silent:
+            self.clock.now_s += timeout
+            raise confluent_kafka.KafkaException(SimpleNamespace())
+        self.clock.now_s += 0.01
+        return 0, self.records[at.partition]
+
+    def poll(self, timeout: float) -> None:
+        self.clock.now_s += timeout
+
+    def assign(self, places: list[Any]) -> None:
+        self.place = {at.partition: at.offset for at in places}
+
+    def consume(self, _count: int, timeout: float) -> list[Message]:
+        """Give one record of each partition, or say that its position is lost."""
+        self.clock.now_s += timeout
+        told = []
+        for number, offset in sorted(self.place.items()):
+            if number in self.lost:
+                told.append(Message(number, offset, RESET))
+                del self.place[number]
+            elif offset < self.records[number]:
+                told.append(Message(number, offset, stamp=self.stamp))
+                self.place[number] += 1
+        return told
+
+    def close(self) -> None:
+        pass
+
+
+def read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Client, *, create_time: bool = False
+) -> tuple[bool, list[Event]]:
+    """Let a reader read to the end; return whether it got there, and what it wrote down."""
+    monkeypatch.setattr("confluent_kafka.Consumer", lambda *_, **__: client)
+    monkeypatch.setattr(verifiable_consumer, "time", client.clock)
+    options = Options(
+        bootstrap="nowhere:1",
+        topic="foo",
+        history=tmp_path / "end.jsonl",
+        process="end",
+        partitions=tuple(client.records),
+        until_end=True,
+        timeout_s=40.0,
+        create_time=create_time,
+    )
+    with Recorder(options.history, "end") as recorder:
+        done = VerifiableConsumer(options, recorder).run()
+    with options.history.open("rb") as file:
+        return done, list(read_events(file))
+
+
+def read_to_end(events: list[Event]) -> dict[int, int]:
+    return {each.partition: each.end for each in events if isinstance(each, ReadEnd)}
+
+
+def test_partitions_that_do_not_tell_their_ends_hide_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    client = Client(clock, dict.fromkeys(range(12), 3), silent=set(range(10)))
+    done, events = read(tmp_path, monkeypatch, client)
+    assert not done
+    assert read_to_end(events) == {10: 3, 11: 3}
+    assert clock.now_s < 100 + 45
+
+
+def test_a_position_that_is_lost_for_good_hides_no_other_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first two fall silent when their positions are lost; the third's is found again."""
+    client = Client(Clock(), {0: 9, 1: 9, 2: 9, 3: 300}, silent=set())
+    consume = client.consume
+
+    def consume_then_lose(count: int, timeout: float) -> list[Message]:
+        told = consume(count, timeout)
+        if client.place.get(0) == 4:
+            client.lost, client.silent = {0, 1, 2}, {0, 1}
+        elif client.silent:
+            client.lost = {0, 1}
+        return told
+
+    monkeypatch.setattr(client, "consume", consume_then_lose)
+    done, events = read(tmp_path, monkeypatch, client)
+    assert not done
+    assert read_to_end(events) == {2: 9, 3: 300}
+    places = [(each.partition, each.offset) for each in events if isinstance(each, Position)]
+    assert places[4:] == [(2, 4)]
+    got = [each.offset for each in events if isinstance(each, Delivered) and each.partition == 2]
+    assert got == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("kind", "create_time", "told"),
+    [(CREATED, True, 7), (CREATED, False, 7), (APPENDED, True, 7), (APPENDED, False, None)],
+)
+def test_a_brokers_timestamp_is_left_out_only_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int, create_time: bool, told: int | None
+) -> None:
+    client = Client(Clock(), {0: 1}, silent=set(), stamp=(kind, 7))
+    _, events = read(tmp_path, monkeypatch, client, create_time=create_time)
+    assert [each.timestamp for each in events if isinstance(each, Delivered)] == [told]
+    batch = build_batch([Record(value=b"p:0 ", timestamp=7 if kind == CREATED else 5)])
+    if kind == APPENDED:
+        assign_log_append_time(batch, 7)
+    with Recorder(tmp_path / "raw.jsonl", "raw") as recorder:
+        reader = RawConsumer("nowhere:1", "foo", 0, recorder, create_time=create_time)
+        reader._received(
+            PartitionData(partition_index=0, error_code=0, high_watermark=1, records=bytes(batch))
+        )
+    with (tmp_path / "raw.jsonl").open("rb") as file:
+        (raw,) = read_events(file)
+    assert isinstance(raw, Delivered)
+    assert raw.timestamp == told
+
+
+def test_a_runs_readers_are_told_whose_timestamps_they_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: dict[str, Mapping[str, object]] = {}
+    monkeypatch.setattr(Run, "_start", lambda _, name, _module, flags: told.update({name: flags}))
+    run: Any = object.__new__(Run)
+    run.topic = "foo"
+    run.allowed = SimpleNamespace(has_create_time=lambda topic: topic == "foo")
+    run.start_reader("a", until_end=True)
+    run.start_reader("b", topic="appended")
+    run.start_raw_reader("c")
+    own = {"create_time": True}
+    assert told == {"a": {"until_end": True, **own}, "b": {"topic": "appended"}, "c": own}
+
+
+def test_a_raw_reader_that_breaks_says_so_and_stops_the_others(tmp_path: Path) -> None:
+    """Method: an answer that lacks the partition that was asked for."""
+    stopping = threading.Event()
+    peer = SimpleNamespace(
+        version_of=lambda _: 12, send=lambda *_, **__: FetchResponse(responses=[])
+    )
+    with Recorder(tmp_path / "raw.jsonl", "raw") as recorder:
+        reader = RawConsumer("nowhere:1", "foo", 0, recorder)
+        reader._driver = SimpleNamespace(  # type: ignore[assignment]
+            leader=lambda *_, **__: 1, peer=lambda _: peer, close=lambda: None
+        )
+        with pytest.raises(IndexError):
+            reader.run(stopping)
+    assert stopping.is_set()
+    assert reader.failure is not None
+    assert "foo-0" in reader.failure
+
+
+def test_a_raw_producer_that_breaks_says_so_and_stops_the_others() -> None:
+    stopping, broken, closed = threading.Event(), [7], []
+
+    def send(_partition: int, _key: str) -> None:
+        raise IndexError
+
+    producer: Any = SimpleNamespace(send=send, close=lambda: closed.append(True))
+    with pytest.raises(IndexError):
+        drive(producer, 1, 1000.0, 5, stopping, broken)
+    assert (stopping.is_set(), broken, closed) == (True, [7, 1], [True])
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_no_file_of_the_folder_that_somebody_stands_in_is_taken_for_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "argparse.py").write_text("raise SystemExit('a file of my own')")
+    monkeypatch.chdir(tmp_path)
+    module = "holdfast.clients.workload.raw_producer"
+    process = Process("raw", module, ["--help"], tmp_path / "raw.log", {})
+    process.wait()
+    assert "--bootstrap-server" in process.log.read_text()
+
+
+def test_a_raw_producer_that_is_stopped_is_not_broken() -> None:
+    stopping, broken = threading.Event(), [7]
+    producer: Any = SimpleNamespace(send=lambda *_: stopping.set(), close=lambda: None)
+    drive(producer, 1, 1000.0, 5, stopping, broken)
+    assert broken == [7]

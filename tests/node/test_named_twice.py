@@ -1,0 +1,109 @@
+"""Goal: a request that names something twice costs, and gets, what it would if it named it once.
+
+Method: a cluster in memory, asked over the wire. Seen to fail: each of a few bytes a time became as
+many answers as stand behind the name, made while everybody waited; and a fetch that named one
+partition 100,000 times, and waited, was 100,000 looks for each batch that came into it.
+
+Rules: connections.md#what-is-named-twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.control.control_world import play
+
+from holdfast.testing.simulated_cluster import SimulatedCluster
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from holdfast.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from holdfast.wire.structs import ResourceType
+from holdfast.wire.well_known import LATEST
+
+TWICE = range(2)
+Ask = Callable[[Any], Awaitable[Any]]
+
+
+def played(story: Callable[[Ask, bytes], Awaitable[None]]) -> None:
+    """Play with a topic t of one partition that has a record, at the broker that leads it."""
+
+    async def whole(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        leader = await client.leader("t", 0)
+        await client.until(lambda: client.produce("t", 0, [b"a record"], acks=-1, node=leader))
+        topic_id = cluster.image.topics["t"].topic_id
+        await story(lambda request: client.ask(request, node=leader), topic_id)
+
+    play(whole)
+
+
+@pytest.mark.parametrize("topics", [[2], [1, 1]])
+def test_a_fetch_looks_at_a_partition_once_and_from_the_offset_last_named(
+    topics: list[int],
+) -> None:
+    async def story(ask: Ask, topic_id: bytes) -> None:
+        offsets = iter([5, 0])  # the first is out of range
+        answer = await ask(
+            FetchRequest(
+                max_wait_ms=0,
+                max_bytes=1000,
+                topics=[
+                    FetchTopic(
+                        topic_id=topic_id,
+                        partitions=[
+                            FetchPartition(fetch_offset=next(offsets), partition_max_bytes=1000)
+                            for _ in range(count)
+                        ],
+                    )
+                    for count in topics
+                ],
+            )
+        )
+        (topic,) = answer.responses
+        (partition,) = topic.partitions
+        assert partition.error_code == ErrorCode.NONE
+        assert partition.records
+
+    played(story)
+
+
+def test_metadata_shows_a_topic_once() -> None:
+    async def story(ask: Ask, topic_id: bytes) -> None:
+        names = [MetadataRequestTopic(name="t") for _ in TWICE]
+        names += [MetadataRequestTopic(topic_id=topic_id, name=None) for _ in TWICE]
+        answer = await ask(MetadataRequest(topics=names))
+        assert [topic.name for topic in answer.topics] == ["t", "t"], "by its name and by its id"
+
+    played(story)
+
+
+def test_a_resource_is_described_once() -> None:
+    async def story(ask: Ask, _: bytes) -> None:
+        resource = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name="t")
+        answer = await ask(DescribeConfigsRequest(resources=[resource, resource]))
+        assert [each.resource_name for each in answer.results] == ["t"]
+
+    played(story)
+
+
+def test_an_offset_that_is_asked_for_twice_is_refused_each_time() -> None:
+    async def story(ask: Ask, _: bytes) -> None:
+        partition = ListOffsetsPartition(timestamp=LATEST)
+        for count, code in ((1, ErrorCode.NONE), (2, ErrorCode.INVALID_REQUEST)):
+            topic = ListOffsetsTopic(name="t", partitions=[partition] * count)
+            answer = await ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
+            assert [each.error_code for each in answer.topics[0].partitions] == [code] * count
+
+    played(story)
