@@ -1118,6 +1118,21 @@ BAD: list[tuple[str, Callable[[], Story], dict[Anomaly, int]]] = [
         {Anomaly.LOST: 1},
     ),
     (
+        "two of one offset, and the later one of them had to give way to a third",
+        lambda: (
+            Story()
+            .retention(ms=0)
+            .send(0, 1)
+            .ack(1, 5)
+            .send(2)
+            .ack(2, 2)
+            .ack(0, 5)
+            .pause(10)
+            .final(begin=6)
+        ),
+        {Anomaly.LOST: 1},
+    ),
+    (
         "deleted by name, and what stood there later, too",
         lambda: two().delete(2).send(2).ack(2, 1).final(begin=2),
         {Anomaly.LOST: 1},

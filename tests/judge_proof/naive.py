@@ -256,17 +256,33 @@ class Naive:
 
     def is_given_again(self, name: str) -> bool:
         """Whether another that may have expired has a place that this one can't have kept."""
-        ack, begin = self.acks[name], self.end.begin
+        if self.is_passed(name):
+            return True
+        rivals = [n for n in self.excused(self.acks[name].offset) if not self.is_passed(n)]
+        return max(rivals, key=lambda n: (self.sends[n].at_ms, self.order.index(n))) != name
+
+    def excused(self, offset: int | None) -> list[str]:
+        """Who was acknowledged there, is gone, and may have expired."""
+        begin = self.end.begin
+        return [
+            name
+            for name, ack in self.acks.items()
+            if ack.offset is not None and ack.offset == offset
+            if not self.copies(name) and self.weigh(name, ack.offset, self.end, begin)
+        ]
+
+    def is_passed(self, name: str) -> bool:
+        """Whether one that was sent after its acknowledgement was acknowledged before it."""
+        ack = self.acks[name]
+        if ack.offset is None:
+            return False
         known_ms = max(self.sends[name].at_ms, ack.at_ms)
-        for other, its in self.acks.items():
-            if its.offset is None or ack.offset is None or self.copies(other):
-                continue
-            if its.offset > ack.offset or not self.weigh(other, its.offset, self.end, begin):
-                continue
-            is_behind = (its.at_ms, self.order.index(other)) > (ack.at_ms, self.order.index(name))
-            if (is_behind and its.offset == ack.offset) or self.sends[other].at_ms > known_ms:
-                return True
-        return False
+        return any(
+            self.sends[other].at_ms > known_ms
+            for other, its in self.acks.items()
+            if its.offset is not None and its.offset <= ack.offset
+            if other in self.excused(its.offset)
+        )
 
     def standing(self) -> None:
         log = [d for _, d in sorted(self.log.items())]

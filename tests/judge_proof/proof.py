@@ -129,6 +129,7 @@ def differences(case: Case) -> list[str]:
         *_otherwise_decided(case, judgement),
         *_otherwise_kept(case, judgement),
         *_other_findings(case, judgement),
+        *_too_many_blamed(case, judgement),
     ]
 
 
@@ -186,6 +187,20 @@ def _other_findings(case: Case, judgement: Judgement) -> Iterator[str]:
                 names.keys() >= must.keys() and names.keys() <= must.keys() | may
             ):
                 yield f"P{number}: {anomaly} of {dict(names)}, wanted {dict(must)}"
+
+
+def _too_many_blamed(case: Case, judgement: Judgement) -> Iterator[str]:
+    """Of those acknowledged at one offset as many may be called lost as have been lost."""
+    lost = {
+        (partition.partition, subject_of(finding))
+        for partition in judgement.partitions
+        for finding in partition.findings
+        if finding.anomaly is Anomaly.LOST
+    }
+    for number, names, most in case.truth.rivals:
+        blamed = sorted(name for name in names if (number, name) in lost)
+        if len(blamed) > most:
+            yield f"P{number}: lost of {blamed}, of which {most} can be"
 
 
 def _subjects(named: Mapping[Named, int], anomaly: Anomaly, number: int) -> dict[str, int]:

@@ -33,6 +33,9 @@ class Truth:
 
     findings: Counter[Named] = field(default_factory=Counter)
     may: set[Named] = field(default_factory=set)  # of which no history can tell
+    # Who was acknowledged at one offset where a log begins later, and how many of them are lost:
+    # which ones no history can tell.
+    rivals: list[tuple[int, frozenset[str], int]] = field(default_factory=list)
     undecided: set[int] = field(default_factory=set)  # partitions
     # Partitions of which size has taken something: whether the judge can know that it was allowed
     # hangs on what is in doubt.
@@ -58,6 +61,7 @@ def own_truth(world: World) -> Truth:
     for partition in world.partitions:
         log = log_of(partition)
         _acknowledged(world, partition, log, truth)
+        _rivals(world, partition, truth)
         _duplicated(partition, log, truth)
         for name in reordered(world, partition, log):
             truth.must(Anomaly.REORDERED, partition, name)
@@ -107,6 +111,22 @@ def _acknowledged(world: World, partition: Partition, log: list[Standing], truth
             truth.may.add((Anomaly.LOST, partition.number, name))
         else:
             truth.must(Anomaly.LOST, partition, name)
+
+
+def _rivals(world: World, partition: Partition, truth: Truth) -> None:
+    """Of two that were acknowledged at one offset either may be the one that gave way."""
+    assert partition.head is not None
+    at: dict[int, set[str]] = defaultdict(set)
+    for name, outcome in world.sending.outcomes.items():
+        if outcome.partition != partition.number or not isinstance(outcome, Acknowledged):
+            continue
+        if outcome.offset is not None and outcome.offset < partition.head.log_start:
+            at[outcome.offset].add(name)
+    for names in at.values():
+        named = {(Anomaly.LOST, partition.number, name) for name in names}
+        if lost := len(named & truth.may):
+            truth.may |= named
+            truth.rivals.append((partition.number, frozenset(names), lost))
 
 
 def expired_of(partition: Partition) -> set[tuple[str | None, int]]:

@@ -118,11 +118,15 @@ class LogRules:
         other = given_again.instead_of(row) if offset >= 0 else -1
         if other >= 0:
             if self._findings.count(Anomaly.LOST):
-                text = (
-                    f"{sends.name(row)} was acknowledged at offset {offset}, and can't have "
-                    f"expired there: {sends.name(other)}, which was sent later, was acknowledged "
-                    f"at {sends.offsets[other]}"
-                )
+                name, others = sends.name(row), sends.name(other)
+                if given_again.is_after(other, row):
+                    text = (
+                        f"{name} was acknowledged at offset {offset} and {others}, which was sent "
+                        f"after that, at {sends.offsets[other]}"
+                    )
+                else:
+                    text = f"{name} and {others} were both acknowledged at offset {offset}"
+                text += ": the log can't have kept both"
                 self._findings.tell(Anomaly.LOST, text, *sends.events(row), *sends.events(other))
             return
         allowed = self._cover.allows(row, self._stood_at(row))
