@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -77,6 +77,22 @@ def test_kill_is_interrupted(stubborn: LocalCluster) -> None:
     """Goal: it is said that the signal went out. Method: SIGINT while the node takes its time."""
     said = interrupted(["kill", "0", "--signal", "TERM"], stubborn)
     assert "Interrupted. SIGTERM has been sent" in said
+
+
+def test_kill_is_interrupted_while_it_sends(
+    run: Run, stubborn: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no signal goes out unsaid. Method: Ctrl-C right behind the first one."""
+    send = processes.send
+
+    def send_and_interrupt(*arguments: Any) -> bool:
+        send(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes, "send", send_and_interrupt)
+    said = run("kill", "0", "--signal", "TERM", "--data-dir", str(stubborn.directory))
+    assert said.status == 130
+    assert "SIGTERM has been sent to node 0;" in said.errors
 
 
 def test_producing_is_interrupted(run: Run, bootstrap: str) -> None:

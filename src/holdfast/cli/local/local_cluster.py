@@ -118,14 +118,17 @@ def kill(
     cluster = LocalCluster.open(data_dir(data_dir_option))
     suited = {"CONT": (State.STOPPED,)}.get(name, (State.RUNNING, State.STOPPED))
     nodes = addressed(cluster, who, suited)
-    for node in nodes:  # all at once, so that they go together
-        cluster.kill(node, name, wait=False)
+    reached: list[int] = []
     try:
+        for node in nodes:  # all at once, so that they go together
+            reached.append(node)
+            cluster.kill(node, name, wait=False)
         for node in nodes:
             cluster.wait_signalled(node, name)
             print(f"Node {node}: SIG{name} sent; it is {cluster.state(node)} now.")
     except KeyboardInterrupt:
-        text = f"SIG{name} has been sent; `holdfast status` shows what comes of it."
+        whom = nodes_text(reached).lower()
+        text = f"SIG{name} has been sent to {whom}; `holdfast status` shows what comes of it."
         raise InterruptedCommandError(text) from None
 
 
@@ -136,9 +139,9 @@ def start(
     """Start nodes that were killed or ended, and wait until they serve."""
     cluster = LocalCluster.open(data_dir(data_dir_option))
     nodes = addressed(cluster, who, (State.DEAD,))
-    for node in nodes:
-        cluster.start_node(node, wait=False)
     try:
+        for node in nodes:
+            cluster.start_node(node, wait=False)
         for node in nodes:
             cluster.wait_serving(node)
             started = cluster.node(node)
