@@ -308,7 +308,8 @@ def count_tree(tree: str, layers: Sequence[Sequence[frozenset[str]]]) -> Counts:
     ).stdout
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(folder, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # since 3.11.4
+            archive.extractall(folder)
         return count(Path(folder) / "src", layers)
 
 
