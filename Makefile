@@ -37,8 +37,8 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 # What every JVM of the tests would load by itself, a third of its start; they do without as well.
 $(VENV)/.classes: $(VENV)/.dev scripts/spark_classes.py tests/spark_conf/spark-defaults.conf
 	@echo "keeping Spark's classes at hand (once, half a minute)"
-	@$(BIN)/python scripts/spark_classes.py > /dev/null 2>&1 || \
-		echo "that can't be done here: Spark's tests take a little longer"
+	@$(BIN)/python scripts/spark_classes.py > /dev/null 2> $(VENV)/spark-classes.log || \
+		echo "that can't be done here ($(VENV)/spark-classes.log says why): Spark's tests take longer"
 	@touch $@
 
 demo: $(VENV)/.run ## a cluster, a crash, a Spark table, and the evidence that nothing was lost

@@ -62,7 +62,9 @@ def drive(folder: Path, properties: Path) -> None:
     with LocalCluster.create(folder / "cluster", brokers=1, port=0) as cluster:
         cluster.start()
         bootstrap = cluster.bootstrap_servers
-        topic = NewTopic("events", 2, 1, config={"min.insync.replicas": "1"})
+        # Its records are of 1970, and on a slow machine retention would look before Spark does.
+        config = {"min.insync.replicas": "1", "retention.ms": "-1"}
+        topic = NewTopic("events", 2, 1, config=config)
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([topic])["events"].result(30)
         producer = Producer({"bootstrap.servers": bootstrap})
@@ -75,10 +77,11 @@ def drive(folder: Path, properties: Path) -> None:
             *("--database", f"sqlite:///{folder}/{{query}}.db", "--once"),
             *("--checkpoint", str(folder / "checkpoint")),
         ]
-        subprocess.run(  # the JVM holds its output open, too
+        # Standard error is the caller's, who keeps it. The JVM holds its output open, too.
+        subprocess.run(
             [sys.executable, "-m", "holdfast.pipelines.stateful", *options],
             env={**os.environ, **environment(properties)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
             timeout=TIMEOUT_S,
             check=True,
         )
