@@ -19,6 +19,7 @@ from holdfast.wire.batch_records import Record, build_batch
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import create_topics, fetch, list_offsets
 from holdfast.wire.messages import produce as produce_api
+from holdfast.wire.structs import ConfigValue
 
 if TYPE_CHECKING:
     from tests.clients_conformance.conftest import Target
@@ -212,12 +213,12 @@ BAD_TOPICS: dict[str, tuple[str | None, dict[str, Any], ErrorCode]] = {
     "no copies": (None, {"replication_factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
     "unknown config": (
         None,
-        {"configs": [create_topics.CreatableTopicConfig(name="nope", value="1")]},
+        {"configs": [ConfigValue(name="nope", value="1")]},
         ErrorCode.INVALID_CONFIG,
     ),
     "bad value": (
         None,
-        {"configs": [create_topics.CreatableTopicConfig(name="retention.ms", value="soon")]},
+        {"configs": [ConfigValue(name="retention.ms", value="soon")]},
         ErrorCode.INVALID_CONFIG,
     ),
     "unknown broker": (

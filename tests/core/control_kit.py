@@ -34,12 +34,11 @@ from holdfast.wire.messages.broker_registration import (
 from holdfast.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from holdfast.wire.records import decode_record, encode_record
-from holdfast.wire.structs import RegisteredEndpoint, RegisteredFeature
+from holdfast.wire.structs import ConfigValue, RegisteredEndpoint, RegisteredFeature
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 CLUSTER_ID = "S6zsVBQdQz6WrYmHb7WaQQ"
@@ -173,7 +172,7 @@ class Cluster:
                     for index, brokers in enumerate(replicas)
                 ],
                 configs=[
-                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    ConfigValue(name=key.replace("_", "."), value=value)
                     for key, value in configs.items()
                 ],
             )

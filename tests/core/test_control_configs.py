@@ -19,7 +19,7 @@ from holdfast.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from holdfast.wire.structs import ConfigOperation, ResourceType
+from holdfast.wire.structs import ConfigOperation, ConfigValue, ResourceType
 
 E = ErrorCode
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
@@ -171,7 +171,7 @@ def test_the_older_request_replaces_everything() -> None:
     resource = legacy.AlterConfigsResource(
         resource_type=2,
         resource_name="t",
-        configs=[legacy.AlterableConfig(name="segment.bytes", value="2000000")],
+        configs=[ConfigValue(name="segment.bytes", value="2000000")],
     )
     request = legacy.AlterConfigsRequest(resources=[resource])
     assert cluster.decide(alter_configs, request).responses[0].error_code == E.NONE

@@ -22,10 +22,10 @@ from holdfast.wire.messages.create_partitions import (
 from holdfast.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from holdfast.wire.structs import ConfigValue
 from holdfast.wire.uuids import NULL_UUID
 
 E = ErrorCode
@@ -57,7 +57,7 @@ def topic(
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
             for index, brokers in zip(indexes or range(len(replicas)), replicas, strict=True)
         ],
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs],
+        configs=[ConfigValue(name=key, value=value) for key, value in configs],
     )
 
 

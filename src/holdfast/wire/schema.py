@@ -14,7 +14,7 @@ Defaults that are structs are shared and immutable: assign a new struct, never c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, dataclass_transform
+from typing import Any, ClassVar, Final, dataclass_transform
 
 from holdfast.wire.uuids import NULL_UUID
 
@@ -178,9 +178,14 @@ def struct(
     )
 
 
+def _construct_first(self: Struct, **values: object) -> None:
+    # The first construction of a class compiles its constructor and puts it in place.
+    _compile_constructor(type(self))(self, **values)
+
+
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Makes a slotted class of the fields that its body declares."""
+    """Makes a slotted class of the fields that its body declares, behind those of its bases."""
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any
@@ -192,7 +197,9 @@ class StructType(type):
                 fields.append(value)
                 del namespace[key]
         namespace["__slots__"] = tuple(field.name for field in fields)
-        namespace["FIELDS"] = tuple(fields)
+        inherited = (field for base in bases for field in getattr(base, "FIELDS", ()))
+        namespace["FIELDS"] = (*inherited, *fields)
+        namespace["__init__"] = _construct_first  # never a base's, which knows fewer fields
         namespace["ENCODERS"] = {}
         namespace["DECODERS"] = {}
         namespace["__match_args__"] = ()
@@ -205,12 +212,6 @@ class Struct(metaclass=StructType):
     FIELDS: ClassVar[tuple[Field, ...]]
     ENCODERS: ClassVar[dict[int, Callable[..., None]]]
     DECODERS: ClassVar[dict[int, Callable[..., Any]]]
-
-    if not TYPE_CHECKING:
-
-        def __init__(self, **values: object) -> None:
-            # The first construction of a class compiles its constructor and puts it in place.
-            _compile_constructor(type(self))(self, **values)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Struct) or self.FIELDS is not other.FIELDS:
@@ -256,6 +257,24 @@ class Response(Message):
     """What a broker answers."""
 
 
+class ThrottledResponse(Response):
+    """One that begins with how long its client has to hold back."""
+
+    throttle_time_ms: int = int32()
+
+
+class RefusableResponse(ThrottledResponse):
+    """One with an error of the whole request next."""
+
+    error_code: int = int16()
+
+
+class ExplainedResponse(RefusableResponse):
+    """One that has words for its error, too."""
+
+    error_message: str | None = string(nullable=0)
+
+
 class Record(Message):
     """What the metadata log holds."""
 
@@ -265,7 +284,7 @@ def default_of(cls: type[Struct]) -> Struct:
     instance = _DEFAULTS.get(cls)
     if instance is None:
         frozen: Any = StructType("Default" + cls.__name__, (cls,), {"__setattr__": _refuse})
-        # The metaclass gave the subclass an empty table; it stands for the whole one.
+        # The same table, and not an equal one: it is what structs of one class are told by.
         frozen.FIELDS = cls.FIELDS
         made: Struct = object.__new__(frozen)
         for field in cls.FIELDS:

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from holdfast.wire.schema import Struct, array, int8, int16, int32, string, uint16
+from holdfast.wire.schema import (
+    Response,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    uint16,
+)
 
 
 class QuorumEndpoint(Struct):
@@ -19,12 +29,9 @@ class QuorumEndpoint(Struct):
     port: int = uint16()
 
 
-class RegisteredEndpoint(Struct):
+class RegisteredEndpoint(QuorumEndpoint):
     """A listener, as a node registers it with the active controller."""
 
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
     security_protocol: int = int16()
 
 
@@ -83,6 +90,14 @@ class QuorumEpochTopic(Struct):
     partitions: list[QuorumEpochPartition] = array(QuorumEpochPartition)
 
 
+class QuorumEpochResponse(Response):
+    """What a voter answers when it is told of a leader's begin or end."""
+
+    error_code: int = int16()
+    topics: list[QuorumEpochTopic] = array(QuorumEpochTopic)
+    node_endpoints: list[QuorumNode] = array(QuorumNode, since=1, tag=0, ignorable=True)
+
+
 class ResourceType(IntEnum):
     """What a config belongs to."""
 
@@ -97,6 +112,21 @@ class ConfigOperation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+class ConfigValue(Struct):
+    """A config of a topic or broker; null takes it back to its default."""
+
+    name: str = string()
+    value: str | None = string(nullable=0)
+
+
+class ShownConfig(ConfigValue):
+    """A config as an answer shows it."""
+
+    read_only: bool = boolean()
+    config_source: int = int8(default=-1)
+    is_sensitive: bool = boolean()
 
 
 class AlteredResource(Struct):

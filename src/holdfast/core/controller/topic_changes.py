@@ -31,7 +31,6 @@ from holdfast.wire.messages.create_partitions import (
 )
 from holdfast.wire.messages.create_topics import (
     CreatableTopic,
-    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -48,7 +47,7 @@ from holdfast.wire.records.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from holdfast.wire.structs import ResourceType
+from holdfast.wire.structs import ResourceType, ShownConfig
 from holdfast.wire.uuids import NULL_UUID
 
 DEFAULT: Final = -1  # "the broker's default", in CreateTopics
@@ -216,7 +215,7 @@ def _creation_granted(
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
         configs=[
-            CreatableTopicConfigs(
+            ShownConfig(
                 name=entry.name,
                 value=entry.value,
                 read_only=entry.read_only,

@@ -6,11 +6,10 @@ Makes an observer of the metadata log a voter (KIP-853).
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    ExplainedResponse,
     Request,
-    Response,
     array,
     boolean,
-    int16,
     int32,
     string,
     uuid,
@@ -27,7 +26,5 @@ class AddRaftVoterRequest(Request, key=80, versions=(0, 1), flexible=0):
     ack_when_committed: bool = boolean(since=1, default=True)
 
 
-class AddRaftVoterResponse(Response, key=80, versions=(0, 1), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0, ignorable=True)
+class AddRaftVoterResponse(ExplainedResponse, key=80, versions=(0, 1), flexible=0):
+    """Says what became of it."""

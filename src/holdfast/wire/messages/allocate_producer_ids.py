@@ -5,7 +5,7 @@ A block of producer ids for one broker.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, int16, int32, int64
+from holdfast.wire.schema import RefusableResponse, Request, int32, int64
 
 
 class AllocateProducerIdsRequest(Request, key=67, versions=(0, 0), flexible=0):
@@ -13,8 +13,6 @@ class AllocateProducerIdsRequest(Request, key=67, versions=(0, 0), flexible=0):
     broker_epoch: int = int64(default=-1)
 
 
-class AllocateProducerIdsResponse(Response, key=67, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class AllocateProducerIdsResponse(RefusableResponse, key=67, versions=(0, 0), flexible=0):
     producer_id_start: int = int64()
     producer_id_len: int = int32()

@@ -7,26 +7,20 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     boolean,
     int8,
-    int32,
     string,
 )
-from holdfast.wire.structs import AlteredResource
-
-
-class AlterableConfig(Struct):
-    name: str = string()
-    value: str | None = string(nullable=0)
+from holdfast.wire.structs import AlteredResource, ConfigValue
 
 
 class AlterConfigsResource(Struct):
     resource_type: int = int8()
     resource_name: str = string()
-    configs: list[AlterableConfig] = array(AlterableConfig)
+    configs: list[ConfigValue] = array(ConfigValue)
 
 
 class AlterConfigsRequest(Request, key=33, versions=(0, 2), flexible=2):
@@ -34,6 +28,5 @@ class AlterConfigsRequest(Request, key=33, versions=(0, 2), flexible=2):
     validate_only: bool = boolean()
 
 
-class AlterConfigsResponse(Response, key=33, versions=(0, 2), flexible=2):
-    throttle_time_ms: int = int32()
+class AlterConfigsResponse(ThrottledResponse, key=33, versions=(0, 2), flexible=2):
     responses: list[AlteredResource] = array(AlteredResource)

@@ -6,7 +6,17 @@ From 3 on members of the ISR come with their broker epochs. Leader recovery stat
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, uuid
+from holdfast.wire.schema import (
+    RefusableResponse,
+    Request,
+    Struct,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    uuid,
+)
 
 
 class BrokerState(Struct):
@@ -49,7 +59,5 @@ class ResponseTopicData(Struct):
     partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
 
 
-class AlterPartitionResponse(Response, key=56, versions=(2, 3), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class AlterPartitionResponse(RefusableResponse, key=56, versions=(2, 3), flexible=0):
     topics: list[ResponseTopicData] = array(ResponseTopicData)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     boolean,
     int16,
@@ -45,8 +45,7 @@ class ReassignableTopicResponse(Struct):
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
-class AlterPartitionReassignmentsResponse(Response, key=45, versions=(0, 1), flexible=0):
-    throttle_time_ms: int = int32()
+class AlterPartitionReassignmentsResponse(ThrottledResponse, key=45, versions=(0, 1), flexible=0):
     allow_replication_factor_change: bool = boolean(since=1, default=True, ignorable=True)
     error_code: int = int16()
     error_message: str | None = string(nullable=0)

@@ -5,7 +5,16 @@ A broker says in which of its log directories its replicas lie (KIP-858).
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int16, int32, int64, uuid
+from holdfast.wire.schema import (
+    RefusableResponse,
+    Request,
+    Struct,
+    array,
+    int16,
+    int32,
+    int64,
+    uuid,
+)
 
 
 class AssignedPartition(Struct):
@@ -43,7 +52,5 @@ class DirectoryOutcome(Struct):
     topics: list[TopicOutcome] = array(TopicOutcome)
 
 
-class AssignReplicasToDirsResponse(Response, key=73, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class AssignReplicasToDirsResponse(RefusableResponse, key=73, versions=(0, 0), flexible=0):
     directories: list[DirectoryOutcome] = array(DirectoryOutcome)

@@ -5,7 +5,15 @@ A broker's sign of life, and how it asks to be unfenced or to shut down.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, array, boolean, int16, int32, int64, uuid
+from holdfast.wire.schema import (
+    RefusableResponse,
+    Request,
+    array,
+    boolean,
+    int32,
+    int64,
+    uuid,
+)
 
 
 class BrokerHeartbeatRequest(Request, key=63, versions=(0, 1), flexible=0):
@@ -17,9 +25,7 @@ class BrokerHeartbeatRequest(Request, key=63, versions=(0, 1), flexible=0):
     offline_log_dirs: list[bytes] = array(uuid, since=1, tag=0)
 
 
-class BrokerHeartbeatResponse(Response, key=63, versions=(0, 1), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class BrokerHeartbeatResponse(RefusableResponse, key=63, versions=(0, 1), flexible=0):
     is_caught_up: bool = boolean()
     is_fenced: bool = boolean(default=True)
     should_shut_down: bool = boolean()

@@ -7,11 +7,10 @@ What a broker says of itself when it starts. Security protocols: 0 PLAINTEXT, 1 
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    RefusableResponse,
     Request,
-    Response,
     array,
     boolean,
-    int16,
     int32,
     int64,
     string,
@@ -32,7 +31,5 @@ class BrokerRegistrationRequest(Request, key=62, versions=(0, 4), flexible=0):
     previous_broker_epoch: int = int64(since=3, ignorable=True, default=-1)
 
 
-class BrokerRegistrationResponse(Response, key=62, versions=(0, 4), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class BrokerRegistrationResponse(RefusableResponse, key=62, versions=(0, 4), flexible=0):
     broker_epoch: int = int64(default=-1)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    RefusableResponse,
     Request,
-    Response,
     Struct,
     array,
-    int16,
     int32,
     string,
     struct,
@@ -41,9 +40,7 @@ class ConsumerGroupHeartbeatAssignment(Struct):
     )
 
 
-class ConsumerGroupHeartbeatResponse(Response, key=68, versions=(0, 1), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class ConsumerGroupHeartbeatResponse(RefusableResponse, key=68, versions=(0, 1), flexible=0):
     error_message: str | None = string(nullable=0, default=None)
     member_id: str | None = string(nullable=0, default=None)
     member_epoch: int = int32()

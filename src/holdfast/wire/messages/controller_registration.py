@@ -6,13 +6,11 @@ What a controller says of itself to the active one.
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    ExplainedResponse,
     Request,
-    Response,
     array,
     boolean,
-    int16,
     int32,
-    string,
     uuid,
 )
 from holdfast.wire.structs import RegisteredEndpoint, RegisteredFeature
@@ -26,7 +24,5 @@ class ControllerRegistrationRequest(Request, key=70, versions=(0, 0), flexible=0
     features: list[RegisteredFeature] = array(RegisteredFeature)
 
 
-class ControllerRegistrationResponse(Response, key=70, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0)
+class ControllerRegistrationResponse(ExplainedResponse, key=70, versions=(0, 0), flexible=0):
+    """Says what became of it."""

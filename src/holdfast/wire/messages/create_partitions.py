@@ -5,7 +5,16 @@
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, boolean, int16, int32, string
+from holdfast.wire.schema import (
+    Request,
+    Struct,
+    ThrottledResponse,
+    array,
+    boolean,
+    int16,
+    int32,
+    string,
+)
 
 
 class CreatePartitionsAssignment(Struct):
@@ -32,6 +41,5 @@ class CreatePartitionsTopicResult(Struct):
     error_message: str | None = string(nullable=0, default=None)
 
 
-class CreatePartitionsResponse(Response, key=37, versions=(0, 3), flexible=2):
-    throttle_time_ms: int = int32()
+class CreatePartitionsResponse(ThrottledResponse, key=37, versions=(0, 3), flexible=2):
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

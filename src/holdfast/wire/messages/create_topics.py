@@ -11,16 +11,16 @@ from typing import Final
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     boolean,
-    int8,
     int16,
     int32,
     string,
     uuid,
 )
+from holdfast.wire.structs import ConfigValue, ShownConfig
 
 DEFAULT: Final = -1  # as many partitions or replicas as the cluster's configs say
 
@@ -30,31 +30,18 @@ class CreatableReplicaAssignment(Struct):
     broker_ids: list[int] = array(int32)
 
 
-class CreatableTopicConfig(Struct):
-    name: str = string()
-    value: str | None = string(nullable=0)
-
-
 class CreatableTopic(Struct):
     name: str = string()
     num_partitions: int = int32()
     replication_factor: int = int16()
     assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment)
-    configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
+    configs: list[ConfigValue] = array(ConfigValue)
 
 
 class CreateTopicsRequest(Request, key=19, versions=(2, 7), flexible=5):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = boolean()
-
-
-class CreatableTopicConfigs(Struct):
-    name: str = string(since=5)
-    value: str | None = string(since=5, nullable=5)
-    read_only: bool = boolean(since=5)
-    config_source: int = int8(since=5, ignorable=True, default=-1)
-    is_sensitive: bool = boolean(since=5)
 
 
 class CreatableTopicResult(Struct):
@@ -65,13 +52,10 @@ class CreatableTopicResult(Struct):
     topic_config_error_code: int = int16(since=5, tag=0, ignorable=True)
     num_partitions: int = int32(since=5, ignorable=True, default=-1)
     replication_factor: int = int16(since=5, ignorable=True, default=-1)
-    configs: list[CreatableTopicConfigs] | None = array(
-        CreatableTopicConfigs, since=5, nullable=5, ignorable=True
-    )
+    configs: list[ShownConfig] | None = array(ShownConfig, since=5, nullable=5, ignorable=True)
 
 
-class CreateTopicsResponse(Response, key=19, versions=(2, 7), flexible=5):
-    throttle_time_ms: int = int32()
+class CreateTopicsResponse(ThrottledResponse, key=19, versions=(2, 7), flexible=5):
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)
 
 
@@ -91,5 +75,5 @@ def new_topic(
             CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
             for partition, brokers in sorted((assignment or {}).items())
         ],
-        configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+        configs=[ConfigValue(name=k, value=v) for k, v in (configs or {}).items()],
     )

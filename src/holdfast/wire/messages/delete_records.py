@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from holdfast.wire.schema import (
+    Request,
+    Struct,
+    ThrottledResponse,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 
 class DeleteRecordsPartition(Struct):
@@ -31,6 +40,5 @@ class DeleteRecordsTopicResult(Struct):
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
-class DeleteRecordsResponse(Response, key=21, versions=(0, 2), flexible=2):
-    throttle_time_ms: int = int32()
+class DeleteRecordsResponse(ThrottledResponse, key=21, versions=(0, 2), flexible=2):
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

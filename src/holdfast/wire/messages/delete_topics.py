@@ -5,7 +5,16 @@ Version 6 deletes by id too: `topics` instead of `topic_names`.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int16, int32, string, uuid
+from holdfast.wire.schema import (
+    Request,
+    Struct,
+    ThrottledResponse,
+    array,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 
 class DeleteTopicState(Struct):
@@ -26,6 +35,5 @@ class DeletableTopicResult(Struct):
     error_message: str | None = string(since=5, nullable=5, ignorable=True, default=None)
 
 
-class DeleteTopicsResponse(Response, key=20, versions=(1, 6), flexible=4):
-    throttle_time_ms: int = int32()
+class DeleteTopicsResponse(ThrottledResponse, key=20, versions=(1, 6), flexible=4):
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

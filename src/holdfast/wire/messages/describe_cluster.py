@@ -6,13 +6,12 @@ Endpoint types: 1 brokers, 2 controllers.
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    RefusableResponse,
     Request,
-    Response,
     Struct,
     array,
     boolean,
     int8,
-    int16,
     int32,
     string,
 )
@@ -32,9 +31,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = boolean(since=2)
 
 
-class DescribeClusterResponse(Response, key=60, versions=(0, 2), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class DescribeClusterResponse(RefusableResponse, key=60, versions=(0, 2), flexible=0):
     error_message: str | None = string(nullable=0, default=None)
     endpoint_type: int = int8(since=1, default=1)
     cluster_id: str = string()

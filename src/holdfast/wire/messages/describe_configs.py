@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     boolean,
     int8,
-    int16,
-    int32,
     string,
 )
+from holdfast.wire.structs import AlteredResource, ConfigValue, ShownConfig
 
 
 class DescribeConfigsResource(Struct):
@@ -32,31 +31,19 @@ class DescribeConfigsRequest(Request, key=32, versions=(1, 4), flexible=4):
     include_documentation: bool = boolean(since=3)
 
 
-class DescribeConfigsSynonym(Struct):
-    name: str = string()
-    value: str | None = string(nullable=0)
+class DescribeConfigsSynonym(ConfigValue):
     source: int = int8()
 
 
-class DescribeConfigsResourceResult(Struct):
-    name: str = string()
-    value: str | None = string(nullable=0)
-    read_only: bool = boolean()
-    config_source: int = int8(default=-1)
-    is_sensitive: bool = boolean()
+class DescribeConfigsResourceResult(ShownConfig):
     synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym)
     config_type: int = int8(since=3, ignorable=True)
     documentation: str | None = string(since=3, nullable=0, ignorable=True)
 
 
-class DescribeConfigsResult(Struct):
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0)
-    resource_type: int = int8()
-    resource_name: str = string()
+class DescribeConfigsResult(AlteredResource):
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-class DescribeConfigsResponse(Response, key=32, versions=(1, 4), flexible=4):
-    throttle_time_ms: int = int32()
+class DescribeConfigsResponse(ThrottledResponse, key=32, versions=(1, 4), flexible=4):
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     boolean,
     int16,
@@ -47,7 +47,6 @@ class DescribeLogDirsResult(Struct):
     usable_bytes: int = int64(since=4, default=-1, ignorable=True)
 
 
-class DescribeLogDirsResponse(Response, key=35, versions=(1, 4), flexible=2):
-    throttle_time_ms: int = int32()
+class DescribeLogDirsResponse(ThrottledResponse, key=35, versions=(1, 4), flexible=2):
     error_code: int = int16(since=3, ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -6,7 +6,16 @@ of its own: what concerns the whole request stands beside each partition only.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from holdfast.wire.schema import (
+    Request,
+    Struct,
+    ThrottledResponse,
+    array,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 
 class TopicPartitions(Struct):
@@ -31,7 +40,6 @@ class ReplicaElectionResult(Struct):
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
-class ElectLeadersResponse(Response, key=43, versions=(0, 2), flexible=2):
-    throttle_time_ms: int = int32()
+class ElectLeadersResponse(ThrottledResponse, key=43, versions=(0, 2), flexible=2):
     error_code: int = int16(since=1, ignorable=True)
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

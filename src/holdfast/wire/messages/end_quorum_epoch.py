@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
     array,
-    int16,
     int32,
     string,
     uuid,
 )
-from holdfast.wire.structs import QuorumEndpoint, QuorumEpochTopic, QuorumNode
+from holdfast.wire.structs import QuorumEndpoint, QuorumEpochResponse
 
 
 class ReplicaInfo(Struct):
@@ -42,7 +40,5 @@ class EndQuorumEpochRequest(Request, key=54, versions=(0, 1), flexible=1):
     leader_endpoints: list[QuorumEndpoint] = array(QuorumEndpoint, since=1, ignorable=True)
 
 
-class EndQuorumEpochResponse(Response, key=54, versions=(0, 1), flexible=1):
-    error_code: int = int16()
-    topics: list[QuorumEpochTopic] = array(QuorumEpochTopic)
-    node_endpoints: list[QuorumNode] = array(QuorumNode, since=1, tag=0, ignorable=True)
+class EndQuorumEpochResponse(QuorumEpochResponse, key=54, versions=(0, 1), flexible=1):
+    """Says whom it follows now."""

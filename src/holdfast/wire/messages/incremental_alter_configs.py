@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     boolean,
     int8,
-    int32,
     string,
 )
 from holdfast.wire.structs import AlteredResource
@@ -35,6 +34,5 @@ class IncrementalAlterConfigsRequest(Request, key=44, versions=(0, 1), flexible=
     validate_only: bool = boolean()
 
 
-class IncrementalAlterConfigsResponse(Response, key=44, versions=(0, 1), flexible=1):
-    throttle_time_ms: int = int32()
+class IncrementalAlterConfigsResponse(ThrottledResponse, key=44, versions=(0, 1), flexible=1):
     responses: list[AlteredResource] = array(AlteredResource)

@@ -5,7 +5,7 @@ From 3 on a client may ask for the next epoch of a producer id that it has.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, int16, int32, int64, string
+from holdfast.wire.schema import RefusableResponse, Request, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Request, key=22, versions=(0, 5), flexible=2):
@@ -15,8 +15,6 @@ class InitProducerIdRequest(Request, key=22, versions=(0, 5), flexible=2):
     producer_epoch: int = int16(since=3, default=-1)
 
 
-class InitProducerIdResponse(Response, key=22, versions=(0, 5), flexible=2):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class InitProducerIdResponse(RefusableResponse, key=22, versions=(0, 5), flexible=2):
     producer_id: int = int64(default=-1)
     producer_epoch: int = int16()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int16, int32, string
+from holdfast.wire.schema import ExplainedResponse, Request, Struct, array, int32, string
 
 
 class ListPartitionReassignmentsTopics(Struct):
@@ -29,8 +29,5 @@ class OngoingTopicReassignment(Struct):
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
-class ListPartitionReassignmentsResponse(Response, key=46, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0)
+class ListPartitionReassignmentsResponse(ExplainedResponse, key=46, versions=(0, 0), flexible=0):
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)

@@ -19,22 +19,15 @@ from holdfast.wire.schema import (
 
 
 class OffsetFetchRequestTopic(Struct):
-    name: str = string(until=7)
-    partition_indexes: list[int] = array(int32, until=7)
-
-
-class OffsetFetchRequestTopics(Struct):
-    name: str = string(since=8)
-    partition_indexes: list[int] = array(int32, since=8)
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
 
 
 class OffsetFetchRequestGroup(Struct):
-    group_id: str = string(since=8)
+    group_id: str = string()
     member_id: str | None = string(since=9, nullable=9, default=None, ignorable=True)
     member_epoch: int = int32(since=9, default=-1, ignorable=True)
-    topics: list[OffsetFetchRequestTopics] | None = array(
-        OffsetFetchRequestTopics, since=8, nullable=8
-    )
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable=8)
 
 
 class OffsetFetchRequest(Request, key=9, versions=(1, 9), flexible=6):
@@ -47,35 +40,22 @@ class OffsetFetchRequest(Request, key=9, versions=(1, 9), flexible=6):
 
 
 class OffsetFetchResponsePartition(Struct):
-    partition_index: int = int32(until=7)
-    committed_offset: int = int64(until=7)
-    committed_leader_epoch: int = int32(since=5, until=7, default=-1, ignorable=True)
-    metadata: str | None = string(until=7, nullable=0)
-    error_code: int = int16(until=7)
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(since=5, default=-1, ignorable=True)
+    metadata: str | None = string(nullable=0)
+    error_code: int = int16()
 
 
 class OffsetFetchResponseTopic(Struct):
-    name: str = string(until=7)
-    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, until=7)
-
-
-class OffsetFetchResponsePartitions(Struct):
-    partition_index: int = int32(since=8)
-    committed_offset: int = int64(since=8)
-    committed_leader_epoch: int = int32(since=8, default=-1, ignorable=True)
-    metadata: str | None = string(since=8, nullable=8)
-    error_code: int = int16(since=8)
-
-
-class OffsetFetchResponseTopics(Struct):
-    name: str = string(since=8)
-    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, since=8)
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
 class OffsetFetchResponseGroup(Struct):
-    group_id: str = string(since=8)
-    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, since=8)
-    error_code: int = int16(since=8)
+    group_id: str = string()
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic)
+    error_code: int = int16()
 
 
 class OffsetFetchResponse(Response, key=9, versions=(1, 9), flexible=6):

@@ -5,7 +5,16 @@ Replica -2 is a debugging consumer, -1 a consumer.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from holdfast.wire.schema import (
+    Request,
+    Struct,
+    ThrottledResponse,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 
 class OffsetForLeaderPartition(Struct):
@@ -36,6 +45,5 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 
-class OffsetForLeaderEpochResponse(Response, key=23, versions=(2, 4), flexible=4):
-    throttle_time_ms: int = int32()
+class OffsetForLeaderEpochResponse(ThrottledResponse, key=23, versions=(2, 4), flexible=4):
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -5,7 +5,7 @@ Takes a voter out of the metadata log's quorum (KIP-853).
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, int16, int32, string, uuid
+from holdfast.wire.schema import ExplainedResponse, Request, int32, string, uuid
 
 
 class RemoveRaftVoterRequest(Request, key=81, versions=(0, 0), flexible=0):
@@ -14,7 +14,5 @@ class RemoveRaftVoterRequest(Request, key=81, versions=(0, 0), flexible=0):
     voter_directory_id: bytes = uuid()
 
 
-class RemoveRaftVoterResponse(Response, key=81, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0, ignorable=True)
+class RemoveRaftVoterResponse(ExplainedResponse, key=81, versions=(0, 0), flexible=0):
+    """Says what became of it."""

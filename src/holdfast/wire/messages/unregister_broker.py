@@ -5,14 +5,12 @@ Takes a broker that is gone for good out of the metadata.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, int16, int32, string
+from holdfast.wire.schema import ExplainedResponse, Request, int32
 
 
 class UnregisterBrokerRequest(Request, key=64, versions=(0, 0), flexible=0):
     broker_id: int = int32()
 
 
-class UnregisterBrokerResponse(Response, key=64, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0)
+class UnregisterBrokerResponse(ExplainedResponse, key=64, versions=(0, 0), flexible=0):
+    """Says what became of it."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from holdfast.wire.schema import (
+    ExplainedResponse,
     Request,
-    Response,
     Struct,
     array,
     boolean,
@@ -48,8 +48,5 @@ class UpdatableFeatureResult(Struct):
     error_message: str | None = string(nullable=0)
 
 
-class UpdateFeaturesResponse(Response, key=57, versions=(0, 2), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable=0)
+class UpdateFeaturesResponse(ExplainedResponse, key=57, versions=(0, 2), flexible=0):
     results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, until=1, ignorable=True)

@@ -6,17 +6,15 @@ A voter tells the leader where it listens now and which levels of kraft.version 
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    RefusableResponse,
     Request,
-    Response,
-    Struct,
     array,
-    int16,
     int32,
     string,
     struct,
     uuid,
 )
-from holdfast.wire.structs import KRaftVersionFeature, QuorumEndpoint
+from holdfast.wire.structs import KRaftVersionFeature, LeaderIdAndEpoch, QuorumEndpoint
 
 
 class UpdateRaftVoterRequest(Request, key=82, versions=(0, 0), flexible=0):
@@ -28,14 +26,10 @@ class UpdateRaftVoterRequest(Request, key=82, versions=(0, 0), flexible=0):
     k_raft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
 
 
-class CurrentLeader(Struct):
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
+class CurrentLeader(LeaderIdAndEpoch):
     host: str = string()
     port: int = int32()
 
 
-class UpdateRaftVoterResponse(Response, key=82, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
-    error_code: int = int16()
+class UpdateRaftVoterResponse(RefusableResponse, key=82, versions=(0, 0), flexible=0):
     current_leader: CurrentLeader = struct(CurrentLeader, tag=0, ignorable=True)

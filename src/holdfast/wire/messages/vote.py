@@ -18,7 +18,7 @@ from holdfast.wire.schema import (
     string,
     uuid,
 )
-from holdfast.wire.structs import QuorumNode
+from holdfast.wire.structs import QuorumEpochPartition, QuorumNode
 
 
 class RequestPartitionData(Struct):
@@ -43,11 +43,7 @@ class VoteRequest(Request, key=52, versions=(0, 2), flexible=0):
     topics: list[RequestTopicData] = array(RequestTopicData)
 
 
-class ResponsePartitionData(Struct):
-    partition_index: int = int32()
-    error_code: int = int16()
-    leader_id: int = int32()
-    leader_epoch: int = int32()
+class ResponsePartitionData(QuorumEpochPartition):
     vote_granted: bool = boolean()
 
 
