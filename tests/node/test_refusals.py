@@ -8,12 +8,13 @@ Rules: errors.md#an-answer-in-every-version.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
 
+from holdfast.core.refusal import Refusal
 from holdfast.node.door.api_table import APIS, Api, Role
+from holdfast.node.door.dispatch import refuse
 from holdfast.node.door.request_context import Buffers, Deferred
 from holdfast.wire.codec import decode, encode
 from holdfast.wire.errors import EncodeError, ErrorCode
@@ -31,9 +32,8 @@ FORWARDED = [
 @pytest.mark.parametrize(("api", "version"), FORWARDED)
 def test_what_is_forwarded_can_be_refused_in_every_version(api: Api, version: int) -> None:
     """ElectLeaders version 0 had no place for the code: the client waited for ever."""
-    module = import_module(f"holdfast.node.api.{api.module}")
     asked = _with_one_of_each(request_class(api.key), version)
-    answer = module.refuse(asked, ErrorCode.NOT_CONTROLLER, "the controller has moved")
+    answer = refuse(api, asked, Refusal(ErrorCode.NOT_CONTROLLER, "the controller has moved"))
     decoded = decode(response_class(api.key), version, encode(answer, version))
     assert ErrorCode.NOT_CONTROLLER in list(_codes(decoded))
 

@@ -5,17 +5,7 @@ Versions: 3 names each member's broker epoch (KIP-903).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.controller.isr_changes import alter_partition
-from holdfast.node.door.request_context import Deferred, RequestContext
-from holdfast.wire.messages.alter_partition import AlterPartitionRequest
+from holdfast.node.api.decided import decided_by
 
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
-
-
-def handle_on_controller(
-    controller: Controller, context: RequestContext, request: AlterPartitionRequest
-) -> Deferred:
-    return controller.decide(context, lambda state, _: alter_partition(state, request))
+handle_on_controller = decided_by(alter_partition)

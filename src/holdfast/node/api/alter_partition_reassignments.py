@@ -6,26 +6,15 @@ has begun; ListPartitionReassignments says whether it is over.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.controller.reassignment import alter_partition_reassignments
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.api.decided import decided_by
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
-
-
-def handle_on_controller(
-    controller: Controller, context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> Deferred:
-    return controller.decide(
-        context, lambda state, _: alter_partition_reassignments(state, request)
-    )
+handle_on_controller = decided_by(alter_partition_reassignments)
 
 
 def refuse(

@@ -5,10 +5,8 @@ Versions: 0 knows the preferred election only; 1 adds the unclean one and a top-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.controller.asked_elections import elect_leaders
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.api.decided import decided_by
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -17,14 +15,7 @@ from holdfast.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
-
-
-def handle_on_controller(
-    controller: Controller, context: RequestContext, request: ElectLeadersRequest
-) -> Deferred:
-    return controller.decide(context, lambda state, _: elect_leaders(state, request))
+handle_on_controller = decided_by(elect_leaders)
 
 
 def refuse(request: ElectLeadersRequest, code: ErrorCode, message: str) -> ElectLeadersResponse:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from importlib import import_module
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.core.refusal import Refusal
 from holdfast.node.broker.controller_channel import ControllerUnavailableError
 from holdfast.node.door.api_table import BROKER
+from holdfast.node.door.dispatch import refuse
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.codec import decode, encode
 from holdfast.wire.errors import ErrorCode, WireError
@@ -116,8 +117,7 @@ def _refused(deferred: Deferred, key: int, request: Any, code: int) -> None:
 
 
 def _refusal(key: int, request: Any, code: ErrorCode, message: str) -> Any:
-    module = import_module(f"holdfast.node.api.{BROKER[key].module}")
-    return module.refuse(request, code, message)
+    return refuse(BROKER[key], request, Refusal(code, message))
 
 
 def _address(host: str) -> bytes:

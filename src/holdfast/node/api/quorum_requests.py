@@ -6,9 +6,16 @@ Owns the checks before a request reaches the state machine, and where a leader l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.core.quorum.voter_events import Answer
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.structs import (
+    QuorumEpochPartition,
+    QuorumEpochResponse,
+    QuorumEpochTopic,
+    QuorumNode,
+)
 from holdfast.wire.uuids import NULL_UUID
 from holdfast.wire.well_known import METADATA_TOPIC
 
@@ -16,6 +23,8 @@ if TYPE_CHECKING:
     from holdfast.node.controller.controller import Controller
 
 ANYBODY = -1
+
+EpochResponse = TypeVar("EpochResponse", bound=QuorumEpochResponse)
 
 
 def misdirected(controller: Controller, request: Any) -> ErrorCode:
@@ -36,6 +45,22 @@ def is_meant(controller: Controller, voter_id: int, directory_id: bytes) -> bool
     """Whether the sender means this replica, and not another one that had this address."""
     key = controller.quorum.key
     return voter_id in (ANYBODY, key.node_id) and directory_id in (NULL_UUID, key.directory_id)
+
+
+def epoch_response(
+    made: type[EpochResponse], controller: Controller, answer: Answer
+) -> EpochResponse:
+    """What a voter says of its leader to the one that begins or ends an epoch."""
+    data = QuorumEpochPartition(
+        partition_index=0,
+        error_code=answer.error,
+        leader_id=answer.leader_id,
+        leader_epoch=answer.epoch,
+    )
+    return made(
+        topics=[QuorumEpochTopic(topic_name=METADATA_TOPIC, partitions=[data])],
+        node_endpoints=leader_endpoints(controller, answer.leader_id, QuorumNode),
+    )
 
 
 def leader_endpoints(controller: Controller, leader_id: int, endpoint: type[Any]) -> list[Any]:

@@ -5,22 +5,13 @@ Versions: until 1 each feature has a result of its own; 1 adds kinds of downgrad
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.controller.feature_updates import refused, update_features
 from holdfast.core.refusal import Refusal
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.api.decided import decided_by
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
-
-
-def handle_on_controller(
-    controller: Controller, context: RequestContext, request: UpdateFeaturesRequest
-) -> Deferred:
-    return controller.decide(context, lambda state, _: update_features(state, request))
+handle_on_controller = decided_by(update_features)
 
 
 def refuse(request: UpdateFeaturesRequest, code: ErrorCode, message: str) -> UpdateFeaturesResponse:

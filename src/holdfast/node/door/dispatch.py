@@ -29,15 +29,13 @@ from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.frame import API_VERSIONS, RequestHeader, decode_request_header, encode_response
 from holdfast.wire.messages import api_name, request_class, response_class
+from holdfast.wire.schema import ExplainedResponse
 
 # Handles one decoded request: a response struct, ready buffers, a Deferred, or None for no answer.
 Handler = Callable[[Any, RequestContext, Any], Any]
 
 # Decodes the body of a request of this version that begins at an offset of a frame.
 Decode = Callable[[int, memoryview | bytes, int], Any]
-
-# Refuses a whole request, with this code and reason.
-Refuse = Callable[[Any, ErrorCode, str], Any]
 
 
 class Route:
@@ -58,7 +56,7 @@ class Route:
         handler: Handler = module.handle if on_broker else module.handle_on_controller
         # Who may ask for what is forwarded, the controller says: it is told who the client is.
         if not forwards and (api.needs_cluster or self.role is Role.ACTIVE):
-            handler = partial(_guard, self, getattr(module, "refuse", None), handler)
+            handler = partial(_guard, self, handler)
         # A module may bring a decoder of its own (Produce, Fetch); forwarding decodes nothing.
         own = getattr(module, "decode_request", None)
         self.loaded = own or partial(decode, request_class(api.key)), handler
@@ -66,12 +64,7 @@ class Route:
 
 
 def _guard(
-    route: Route,
-    refuse: Refuse | None,
-    handler: Handler,
-    owner: Any,
-    context: RequestContext,
-    request: Any,
+    route: Route, handler: Handler, owner: Any, context: RequestContext, request: Any
 ) -> Any:
     """Serve whoever may do this to the cluster, and on the active controller what is for it."""
     refused = refusal(context, CLUSTER_NAME) if route.api.needs_cluster else None
@@ -79,10 +72,18 @@ def _guard(
         refused = Refusal(ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
     if refused is None:
         return handler(owner, context, request)
-    if refuse is not None:
-        return refuse(request, *refused)
-    made: Any = response_class(route.api.key)
-    return made(error_code=refused.code)
+    return refuse(route.api, request, refused)
+
+
+def refuse(api: Api, request: Any, why: Refusal) -> Any:
+    """Refuse a whole request: as its API's module does, or at the top of its response."""
+    module = import_module(f"holdfast.node.api.{api.module}")
+    if hasattr(module, "refuse"):
+        return module.refuse(request, *why)
+    made: Any = response_class(api.key)
+    if issubclass(made, ExplainedResponse):
+        return made(error_code=why.code, error_message=why.message)
+    return made(error_code=why.code)
 
 
 @cache
