@@ -44,6 +44,9 @@ def given(*rows: tuple[int, float, float]) -> GivenAgain:
         ([(5, 1.0, 2.0), (3, 2.0, 4.0)], [NONE, NONE]),
         # Who has gone for certain takes nobody's place: the first may have stood at 5 again.
         ([(5, 1.0, 9.0), (5, 2.0, 3.0), (2, 4.0, 5.0)], [NONE, 2, NONE]),
+        # The first row is one like any other.
+        ([(3, 3.0, 4.0), (5, 1.0, 2.0)], [NONE, 0]),
+        ([(2, 4.0, 5.0), (5, 1.0, 9.0), (5, 2.0, 3.0)], [NONE, NONE, 0]),
         # Of two that were sent at one moment the one with the smaller offset is named.
         ([(5, 1.0, 2.0), (3, 3.0, 4.0), (4, 3.0, 4.0)], [1, NONE, NONE]),
         # Of several the one that was sent last.
@@ -64,6 +67,12 @@ def test_which_of_two_that_were_in_flight_together_is_lost_nobody_claims() -> No
     assert finding.text == (
         "p:0 and p:1 were both acknowledged at offset 0: the log can't have kept both"
     )
+
+
+def test_the_first_that_was_sent_may_have_another_s_place() -> None:
+    story = Story().retention(ms=0).send(0, skew=1.5).send(1).ack(1, 0).ack(0, 0).pause(10)
+    (finding,) = judge(story.final(begin=1).events).judgement.findings
+    assert finding.text.startswith("p:1 and p:0 were both acknowledged at offset 0")
 
 
 def test_who_was_sent_after_an_acknowledgement_is_said_to_be() -> None:
