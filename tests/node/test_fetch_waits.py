@@ -26,6 +26,7 @@ from holdfast.runtime.ports import Runtime, never
 from holdfast.testing.ground.disk import DiskFault
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
+from holdfast.wire.structs import LeaderNode
 
 LARGE = 1 << 20
 
@@ -117,5 +118,6 @@ def test_a_client_is_sent_to_the_listener_it_came_by() -> None:
         endpoints=(Endpoint("INSIDE", "10.0.0.1", 9092), Endpoint("OUTSIDE", "example", 9192)),
     )
     broker: Any = SimpleNamespace(image=known, client_listener="INSIDE")
-    assert list(endpoints(broker, [1, 2], "OUTSIDE")) == [(1, "example", 9192, None)]
-    assert list(endpoints(broker, [1], "ELSEWHERE")) == []
+    outside = LeaderNode(node_id=1, host="example", port=9192, rack=None)
+    assert endpoints(broker, [1, 2], "OUTSIDE") == [outside]
+    assert endpoints(broker, [1], "ELSEWHERE") == []

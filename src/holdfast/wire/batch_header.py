@@ -163,11 +163,9 @@ def validate_producer_batch(
 
     Rules: batches.md#produced-batch.
     """
-    if view is None or len(view) == 0:
+    if view is None or len(view) < HEADER_SIZE:
         return ErrorCode.INVALID_RECORD
     size = len(view)
-    if size < HEADER_SIZE:
-        return ErrorCode.INVALID_RECORD
     (base_offset, batch_length, _, magic, crc, attributes, last_offset_delta,
      _, _, producer_id, _, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
     if not 0 <= magic <= MAGIC or batch_length < BATCH_LENGTH_MIN:

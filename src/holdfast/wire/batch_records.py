@@ -97,8 +97,7 @@ def build_batch(
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME
         max_timestamp = log_append_time_ms
-    batch = bytearray(HEADER_SIZE)
-    batch += packed
+    batch = bytearray(HEADER_SIZE) + packed
     fields = (
         attributes, len(records) - 1, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, len(records),

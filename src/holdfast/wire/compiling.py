@@ -91,8 +91,9 @@ class Source:
             self.scope[name] = getattr(self.layout(codes), method)
         return name
 
-    def literal(self, value: Any) -> str:
-        """Return an expression for a default."""
+    def default(self, field: Field) -> str:
+        """Return an expression for a field's default."""
+        value = default_value(field)
         if value is None or isinstance(value, (bool, int, float, str)):
             return repr(value)
         if isinstance(value, list):
@@ -117,26 +118,18 @@ def element_kind(field: Field) -> str:
 
 def size_min(field: Field, version: int, flexible: bool) -> int:
     """Return the fewest bytes that a field takes."""
-    if field.kind in FIXED:
-        return FIXED[field.kind][1]
-    if field.kind == "struct":
-        return (
-            1
-            if field.is_nullable(version)
-            else struct_size_min(struct_class(field), version, flexible)
-        )
-    return _prefix_size(field.kind, flexible)
+    if field.kind != "struct":
+        return _primitive_size_min(field.kind, flexible)
+    if field.is_nullable(version):
+        return 1
+    return struct_size_min(struct_class(field), version, flexible)
 
 
 def element_size_min(field: Field, version: int, flexible: bool) -> int:
     """Return the fewest bytes that an array's element takes; at least one, so that counts bound."""
-    kind = element_kind(field)
-    if kind == "struct":
-        size = struct_size_min(struct_class(field), version, flexible)
-    elif kind in FIXED:
-        size = FIXED[kind][1]
-    else:
-        size = _prefix_size(kind, flexible)
+    if isinstance(field.element, Kind):
+        return _primitive_size_min(field.element.name, flexible)
+    size = struct_size_min(struct_class(field), version, flexible)
     assert size > 0, "an element without bytes would let a count allocate"
     return size
 
@@ -159,26 +152,24 @@ def holds_records(cls: type[Struct]) -> bool:
     )
 
 
-def default_literal(source: Source, field: Field) -> str:
-    return source.literal(default_value(field))
-
-
 def struct_class(field: Field) -> type[Struct]:
     assert isinstance(field.element, type)
     return field.element
 
 
-def check_version(cls: type[Message], version: int) -> str | None:
-    """Return what is wrong with a version, or None."""
-    if cls.MIN_VERSION <= version <= cls.MAX_VERSION:
-        return None
-    return (
-        f"{cls.__name__} version {version} is not known here"
-        f" ({cls.MIN_VERSION} to {cls.MAX_VERSION} are)"
-    )
+def check_version(cls: type[Message], version: int, error: type[Exception]) -> None:
+    """Raise the error unless the class has that version."""
+    if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+        raise error(
+            f"{cls.__name__} version {version} is not known here"
+            f" ({cls.MIN_VERSION} to {cls.MAX_VERSION} are)"
+        )
 
 
-def _prefix_size(kind: str, flexible: bool) -> int:
+def _primitive_size_min(kind: str, flexible: bool) -> int:
+    """Return the size of a type of one size, or that of another one's length."""
+    if kind in FIXED:
+        return FIXED[kind][1]
     if flexible:
         return 1
     return 2 if kind == "string" else 4

@@ -16,7 +16,6 @@ from holdfast.wire.compiling import (
     RUN_MAX,
     Source,
     check_version,
-    default_literal,
     element_kind,
     element_size_min,
     holds_records,
@@ -33,9 +32,7 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
     It may raise IndexError, `struct.error` or UnicodeDecodeError too: `codec.decode` translates.
     WireError: the class does not have that version.
     """
-    wrong = check_version(cls, version)
-    if wrong:
-        raise WireError(wrong)
+    check_version(cls, version, WireError)
     reader = _Reader(cls, version)
     reader.struct(cls, "o")
     reader.flush()
@@ -92,7 +89,7 @@ class _Reader:
             if present and not (self.flexible and field.is_tagged(self.version)):
                 self.field(cls, field, f"{variable}.{field.name}")
                 continue
-            source.line(f"{variable}.{field.name} = {default_literal(source, field)}")
+            source.line(f"{variable}.{field.name} = {source.default(field)}")
             if present:
                 tagged.append(field)
         if self.flexible:

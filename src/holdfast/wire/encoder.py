@@ -13,7 +13,6 @@ from holdfast.wire.compiling import (
     FIXED,
     Source,
     check_version,
-    default_literal,
     element_kind,
     struct_class,
 )
@@ -28,9 +27,7 @@ def compile_encoder(cls: type[Message], version: int) -> Callable[..., None]:
     It appends buffers to `out`; `cuts` gets the positions of those that are record batches.
     EncodeError: the class does not have that version.
     """
-    wrong = check_version(cls, version)
-    if wrong:
-        raise EncodeError(wrong)
+    check_version(cls, version, EncodeError)
     writer = _Writer(cls, version)
     writer.struct(cls, "o")
     writer.flush()
@@ -86,7 +83,7 @@ class _Writer:
 
     def differs(self, field: Field, value: str) -> str:
         """Return a condition: the value is not the field's default."""
-        default = default_literal(self.source, field)
+        default = self.source.default(field)
         if default == "[]":
             return f"{value} is None or {value}" if field.nullable is not None else value
         if default in {"None", "True", "False"}:

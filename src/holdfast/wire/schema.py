@@ -97,7 +97,6 @@ class Kind:
         A field that is not `ignorable` must have its default when it is encoded in a version
         that does not carry it.
         """
-        value = self.default if default is _UNSET else default
         return Field(
             self.name,
             None,
@@ -107,7 +106,7 @@ class Kind:
             tag=tag,
             tagged_since=tagged_since,
             ignorable=ignorable,
-            default=value,
+            default=self.default if default is _UNSET else default,
         )
 
 
@@ -137,7 +136,6 @@ def array(
 ) -> Any:
     """Declare a list of primitives or structs; empty by default, or None where that is given."""
     assert default is _UNSET or default is None, "an array's default is empty or null"
-    value = () if default is _UNSET else None
     return Field(
         "array",
         element,
@@ -147,7 +145,7 @@ def array(
         tag=tag,
         tagged_since=tagged_since,
         ignorable=ignorable,
-        default=value,
+        default=() if default is _UNSET else None,
     )
 
 
@@ -164,7 +162,6 @@ def struct(
 ) -> Any:
     """Declare a nested struct; by default one with its own defaults, shared and immutable."""
     assert default is _UNSET or default is None, "a struct's default is its own or null"
-    value = _UNSET if default is _UNSET else None
     return Field(
         "struct",
         element,
@@ -174,7 +171,7 @@ def struct(
         tag=tag,
         tagged_since=tagged_since,
         ignorable=ignorable,
-        default=value,
+        default=default,
     )
 
 
@@ -251,6 +248,13 @@ class Message(Struct):
 
 class Request(Message):
     """What a client asks."""
+
+
+class BrokerRequest(Request):
+    """What a broker asks the active controller, in the life that its epoch says."""
+
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
 
 
 class Response(Message):

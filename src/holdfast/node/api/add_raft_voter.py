@@ -23,23 +23,18 @@ def handle_on_controller(
 ) -> Deferred | AddRaftVoterResponse:
     if request.cluster_id not in (None, controller.cluster_id):
         why = f"This is cluster {controller.cluster_id}."
-        return refuse(request, ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+        return AddRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, error_message=why)
     found = listener_of(controller, request.listeners)
     if found is None:
         names = ", ".join(controller.settings.controller_listener_names)
         why = f"The new voter must have one of the listeners {names}."
-        return refuse(request, ErrorCode.INVALID_REQUEST, why)
+        return AddRaftVoterResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=why)
     directory_id = bytes(request.voter_directory_id)
     voter = Voter(request.voter_id, found.host, found.port, directory_id)
     key = ReplicaKey(request.voter_id, directory_id)
     return controller.change_voters(
         context,
         lambda situation: add_voter(situation, voter, controller.seen(key)),
-        lambda code, message: refuse(request, code, message),
+        lambda code, message: AddRaftVoterResponse(error_code=code, error_message=message),
         at_once=not request.ack_when_committed,
     )
-
-
-def refuse(_: AddRaftVoterRequest, code: ErrorCode, message: str | None) -> AddRaftVoterResponse:
-    """Answer with this code; NONE says that it is done."""
-    return AddRaftVoterResponse(error_code=code, error_message=message)

@@ -67,9 +67,7 @@ def handle(
     parts: list[Part] = []
     moved: dict[LeadingReplica, DeleteRecordsPartitionResult] = {}
     for (name, index), offset in _wanted(request).items():
-        topic = results.get(name)
-        if topic is None:
-            topic = results[name] = DeleteRecordsTopicResult(name=name)
+        topic = results.setdefault(name, DeleteRecordsTopicResult(name=name))
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN)
         topic.partitions.append(result)
         result.error_code = _topic_refusal(broker, context, name)

@@ -25,13 +25,12 @@ from holdfast.node.api.fetch_readers import (
     Refused,
     Seen,
 )
-from holdfast.node.api.leader import current_leader, endpoints
+from holdfast.node.api.leader import name_leaders
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire import hot
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
-from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 
 if TYPE_CHECKING:
     from holdfast.node.broker.broker import Broker
@@ -46,15 +45,13 @@ LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 Reader: TypeAlias = ConsumerReader | FollowerReader
 
 
-def decode_request(version: int, frame: memoryview, offset: int) -> wire.FetchRequest:
-    """Decode by hand: this is the hot path."""
-    return hot.decode_fetch(version, frame, offset)
+decode_request = hot.decode_fetch  # by hand: this is the hot path
 
 
 class Fetch:
-    """One request, and what there is for it."""
+    """One request, and what there is for it: parked, it looks again each time something changed."""
 
-    __slots__ = ("_asked", "_broker", "_context", "_reader", "_request")
+    __slots__ = ("_asked", "_broker", "_context", "_deferred", "_reader", "_request")
 
     def __init__(
         self,
@@ -90,7 +87,7 @@ class Fetch:
             return True
         available = 0
         for seen, asked in zip(look, self._asked, strict=True):
-            if seen.has_news or isinstance(seen, Refused):
+            if isinstance(seen, Refused) or seen.has_news:
                 return True
             offset = asked.wanted.fetch_offset
             if offset < seen.end and seen.is_readable:
@@ -146,7 +143,18 @@ class Fetch:
             for key in self._reader.wakes(asked.found)
         ]
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
-        self._broker.waiting.park(FetchWait(self, deferred), keys, wait_ms)
+        self._deferred = deferred
+        self._broker.waiting.park(self, keys, wait_ms)
+
+    def try_complete(self) -> bool:
+        look = self.look()
+        if not self.is_enough(look):
+            return False
+        self._deferred.answer(self.answer(look))
+        return True
+
+    def expire(self) -> None:
+        self._deferred.answer(self.answer(self.look()))
 
     def _read(
         self, seen: Seen, wanted: wire.FetchPartition, budget: int, *, minimum_one: bool
@@ -184,44 +192,16 @@ class Fetch:
         """Tell whoever came to the wrong broker where the leader is (KIP-951)."""
         if self._context.version < FIRST_VERSION_WITH_DIVERGENCE:
             return
-        leaders: dict[int, None] = {}
+        refused = []
         for topic in response.responses:
             for data in topic.partitions:
                 if data.error_code in LED_ELSEWHERE:
                     name = topic.topic or _name_of(self._broker, topic.topic_id)
-                    found = current_leader(self._broker, name, data.partition_index)
-                    if found is not None:
-                        data.current_leader = LeaderIdAndEpoch(
-                            leader_id=found[0], leader_epoch=found[1]
-                        )
-                        leaders[found[0]] = None
-        if leaders and self._context.version >= FIRST_VERSION_WITH_ADDRESSES:
-            response.node_endpoints = [
-                LeaderNode(node_id=node, host=host, port=port, rack=rack)
-                for node, host, port, rack in endpoints(
-                    self._broker, leaders, self._context.listener
-                )
-            ]
-
-
-class FetchWait:
-    """A fetch until there is enough to answer: it looks again each time something changed."""
-
-    __slots__ = ("_deferred", "_fetch")
-
-    def __init__(self, fetch: Fetch, deferred: Deferred) -> None:
-        self._fetch = fetch
-        self._deferred = deferred
-
-    def try_complete(self) -> bool:
-        look = self._fetch.look()
-        if not self._fetch.is_enough(look):
-            return False
-        self._deferred.answer(self._fetch.answer(look))
-        return True
-
-    def expire(self) -> None:
-        self._deferred.answer(self._fetch.answer(self._fetch.look()))
+                    refused.append((name, data.partition_index, data))
+        if refused:
+            nodes = name_leaders(self._broker, refused, self._context.listener)
+            if self._context.version >= FIRST_VERSION_WITH_ADDRESSES:
+                response.node_endpoints = nodes
 
 
 def handle(

@@ -189,9 +189,6 @@ def _wait(
         finish(ErrorCode.NONE)
         return True
 
-    def expire() -> None:
-        finish(ErrorCode.NONE)
-
     forget = controller.observe(try_complete)
-    timer = asyncio.get_running_loop().call_later(wait_ms / 1000, expire)
+    timer = asyncio.get_running_loop().call_later(wait_ms / 1000, finish, ErrorCode.NONE)
     return deferred

@@ -47,11 +47,6 @@ class Refused(NamedTuple):
     error: ErrorCode
     log_start: int = -1
 
-    @property
-    def has_news(self) -> bool:
-        """A refusal is answered at once."""
-        return True
-
 
 @dataclass(slots=True)
 class Seen:

@@ -5,29 +5,48 @@ Rules: connections.md#leader-hints.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.core.metadata.image import NO_LEADER
+from holdfast.wire.messages.fetch import PartitionData
+from holdfast.wire.messages.produce import PartitionProduceResponse
+from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 
 if TYPE_CHECKING:
     from holdfast.node.broker.broker import Broker
 
 
-def current_leader(broker: Broker, topic: str, index: int) -> tuple[int, int] | None:
-    """Leader and leader epoch of a partition as the image has them; None when there is none."""
-    decided = broker.image.partition(topic, index)
-    if decided is None or decided.leader == NO_LEADER:
-        return None
-    return decided.leader, decided.leader_epoch
+def name_leaders(
+    broker: Broker,
+    refused: Iterable[tuple[str, int, PartitionData | PartitionProduceResponse]],
+    listener: str,
+) -> list[LeaderNode]:
+    """Put the leader that the image has into each answer (topic, partition, its answer).
+
+    Return where those leaders listen.
+    """
+    leaders: dict[int, None] = {}
+    for topic, index, answer in refused:
+        decided = broker.image.partition(topic, index)
+        if decided is not None and decided.leader != NO_LEADER:
+            answer.current_leader = LeaderIdAndEpoch(
+                leader_id=decided.leader, leader_epoch=decided.leader_epoch
+            )
+            leaders[decided.leader] = None
+    return endpoints(broker, leaders, listener)
 
 
-def endpoints(
-    broker: Broker, nodes: Iterable[int], listener: str
-) -> Iterator[tuple[int, str, int, str | None]]:
-    """Yield id, host, port and rack of each broker that has the listener the client came by."""
+def endpoints(broker: Broker, nodes: Iterable[int], listener: str) -> list[LeaderNode]:
+    """Return where each broker is that has the listener the client came by."""
+    found = []
     for node in nodes:
         registered = broker.image.brokers.get(node)
         endpoint = registered.endpoint(listener) if registered else None
         if registered is not None and endpoint is not None:
-            yield node, endpoint.host, endpoint.port, registered.rack
+            found.append(
+                LeaderNode(
+                    node_id=node, host=endpoint.host, port=endpoint.port, rack=registered.rack
+                )
+            )
+    return found

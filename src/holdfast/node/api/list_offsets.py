@@ -13,7 +13,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from holdfast.log.errors import StorageError
-from holdfast.log.log import FoundRecord
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.door.access import refusal
 from holdfast.node.door.request_context import RequestContext
@@ -104,11 +103,8 @@ def _found(
     unsure = not follower and log.high_watermark < leader.epoch_start
     if asked.timestamp == LATEST:
         return _not_yet(asked, version) if unsure else _answer(asked, end, leader.epoch)
-    found: FoundRecord | None
-    if asked.timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp()
-    else:
-        found = log.offset_for_timestamp(asked.timestamp)
+    is_for_largest = asked.timestamp == MAX_TIMESTAMP
+    found = log.max_timestamp() if is_for_largest else log.offset_for_timestamp(asked.timestamp)
     if found is not None and found.offset < end:
         return _answer(asked, found.offset, found.epoch, found.timestamp)
     return _not_yet(asked, version) if unsure and found is not None else _answer(asked, -1, -1)

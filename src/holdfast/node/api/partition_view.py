@@ -5,18 +5,8 @@ Owns the error that a partition carries in Metadata and in DescribeTopicPartitio
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from holdfast.core.metadata.image import NO_LEADER, MetadataImage, Partition
 from holdfast.wire.errors import ErrorCode
-
-
-class PartitionView(NamedTuple):
-    """What is said of one partition on one listener."""
-
-    error: ErrorCode
-    leader: int
-    offline: list[int]
 
 
 class Reachable:
@@ -30,8 +20,8 @@ class Reachable:
         }
         self._alive = {broker.broker_id for broker in image.alive_brokers()}
 
-    def view(self, partition: Partition) -> PartitionView:
-        """Say who leads, and whose broker or disk is not there (KIP-858).
+    def view(self, partition: Partition) -> tuple[ErrorCode, int, list[int]]:
+        """Return an error or NONE, who leads, and whose broker or disk is not there (KIP-858).
 
         A leader without this listener is an error of its own: waiting does not help.
         """
@@ -44,7 +34,7 @@ class Reachable:
         ]
         leader = partition.leader
         if leader == NO_LEADER or leader not in self._alive:
-            return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, offline)
+            return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, offline
         if leader not in self._reachable:
-            return PartitionView(ErrorCode.LISTENER_NOT_FOUND, NO_LEADER, offline)
-        return PartitionView(ErrorCode.NONE, leader, offline)
+            return ErrorCode.LISTENER_NOT_FOUND, NO_LEADER, offline
+        return ErrorCode.NONE, leader, offline

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
-from holdfast.node.api.leader import current_leader, endpoints
+from holdfast.node.api.leader import name_leaders
 from holdfast.node.broker.append_validation import Problem, check_and_prepare
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
@@ -23,7 +23,6 @@ from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire import hot
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
-from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 
 if TYPE_CHECKING:
     from holdfast.node.broker.broker import Broker
@@ -238,18 +237,10 @@ def _refuse(answer: Answer, error: ErrorCode) -> None:
 
 def _name_leaders(broker: Broker, response: wire.ProduceResponse, listener: str) -> None:
     """Tell whoever came to the wrong broker where the leader is (KIP-951)."""
-    leaders: dict[int, None] = {}
+    refused = []
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                found = current_leader(broker, topic.name, answer.index)
-                if found is not None:
-                    answer.current_leader = LeaderIdAndEpoch(
-                        leader_id=found[0], leader_epoch=found[1]
-                    )
-                    leaders[found[0]] = None
-    if leaders:
-        response.node_endpoints = [
-            LeaderNode(node_id=node, host=host, port=port, rack=rack)
-            for node, host, port, rack in endpoints(broker, leaders, listener)
-        ]
+                refused.append((topic.name, answer.index, answer))  # noqa: PERF401 - a call less
+    if refused:
+        response.node_endpoints = name_leaders(broker, refused, listener)

@@ -22,17 +22,12 @@ def handle_on_controller(
 ) -> Deferred | RemoveRaftVoterResponse:
     if request.cluster_id not in (None, controller.cluster_id):
         why = f"This is cluster {controller.cluster_id}."
-        return refuse(request, ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+        return RemoveRaftVoterResponse(
+            error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, error_message=why
+        )
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
     return controller.change_voters(
         context,
         lambda situation: remove_voter(situation, key),
-        lambda code, message: refuse(request, code, message),
+        lambda code, message: RemoveRaftVoterResponse(error_code=code, error_message=message),
     )
-
-
-def refuse(
-    _: RemoveRaftVoterRequest, code: ErrorCode, message: str | None
-) -> RemoveRaftVoterResponse:
-    """Answer with this code; NONE says that it is done."""
-    return RemoveRaftVoterResponse(error_code=code, error_message=message)

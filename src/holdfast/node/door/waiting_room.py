@@ -188,9 +188,7 @@ class WaitingRoom:
 
     def keep(self, wait: OffsetWait, step: int) -> None:
         """The wait was answered in time: forget its deadline."""
-        waits = self._deadlines.get(step)
-        if waits is not None:
-            waits.pop(wait, None)
+        self._deadlines.get(step, {}).pop(wait, None)
 
     def _expire_step(self, step: int) -> None:
         for wait in self._deadlines.pop(step, {}):

@@ -5,12 +5,11 @@ A block of producer ids for one broker.
 
 from __future__ import annotations
 
-from holdfast.wire.schema import RefusableResponse, Request, int32, int64
+from holdfast.wire.schema import BrokerRequest, RefusableResponse, int32, int64
 
 
-class AllocateProducerIdsRequest(Request, key=67, versions=(0, 0), flexible=0):
-    broker_id: int = int32()
-    broker_epoch: int = int64(default=-1)
+class AllocateProducerIdsRequest(BrokerRequest, key=67, versions=(0, 0), flexible=0):
+    """Asks for the next block."""
 
 
 class AllocateProducerIdsResponse(RefusableResponse, key=67, versions=(0, 0), flexible=0):

@@ -7,8 +7,8 @@ From 3 on members of the ISR come with their broker epochs. Leader recovery stat
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    BrokerRequest,
     RefusableResponse,
-    Request,
     Struct,
     array,
     int8,
@@ -38,9 +38,7 @@ class RequestTopicData(Struct):
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 
-class AlterPartitionRequest(Request, key=56, versions=(2, 3), flexible=0):
-    broker_id: int = int32()
-    broker_epoch: int = int64(default=-1)
+class AlterPartitionRequest(BrokerRequest, key=56, versions=(2, 3), flexible=0):
     topics: list[RequestTopicData] = array(RequestTopicData)
 
 

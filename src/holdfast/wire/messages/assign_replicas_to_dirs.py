@@ -6,13 +6,12 @@ A broker says in which of its log directories its replicas lie (KIP-858).
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    BrokerRequest,
     RefusableResponse,
-    Request,
     Struct,
     array,
     int16,
     int32,
-    int64,
     uuid,
 )
 
@@ -31,9 +30,7 @@ class AssignedDirectory(Struct):
     topics: list[AssignedTopic] = array(AssignedTopic)
 
 
-class AssignReplicasToDirsRequest(Request, key=73, versions=(0, 0), flexible=0):
-    broker_id: int = int32()
-    broker_epoch: int = int64(default=-1)
+class AssignReplicasToDirsRequest(BrokerRequest, key=73, versions=(0, 0), flexible=0):
     directories: list[AssignedDirectory] = array(AssignedDirectory)
 
 

@@ -6,19 +6,16 @@ A broker's sign of life, and how it asks to be unfenced or to shut down.
 from __future__ import annotations
 
 from holdfast.wire.schema import (
+    BrokerRequest,
     RefusableResponse,
-    Request,
     array,
     boolean,
-    int32,
     int64,
     uuid,
 )
 
 
-class BrokerHeartbeatRequest(Request, key=63, versions=(0, 1), flexible=0):
-    broker_id: int = int32()
-    broker_epoch: int = int64(default=-1)
+class BrokerHeartbeatRequest(BrokerRequest, key=63, versions=(0, 1), flexible=0):
     current_metadata_offset: int = int64()
     want_fence: bool = boolean()
     want_shut_down: bool = boolean()

@@ -18,29 +18,32 @@ from holdfast.wire.schema import (
 from holdfast.wire.structs import KRaftVersionFeature, QuorumEndpoint
 
 
+class ControlMessage(Message):
+    """What begins with the version of what follows."""
+
+    version: int = int16()
+
+
 class LeaderChangeVoter(Struct):
     voter_id: int = int32()
     voter_directory_id: bytes = uuid(since=1)
 
 
-class LeaderChangeMessage(Message, versions=(0, 1), flexible=0):
-    version: int = int16()
+class LeaderChangeMessage(ControlMessage, versions=(0, 1), flexible=0):
     leader_id: int = int32()
     voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
     granting_voters: list[LeaderChangeVoter] = array(LeaderChangeVoter)
 
 
-class SnapshotHeaderRecord(Message, versions=(0, 0), flexible=0):
-    version: int = int16()
+class SnapshotHeaderRecord(ControlMessage, versions=(0, 0), flexible=0):
     last_contained_log_timestamp: int = int64()
 
 
-class SnapshotFooterRecord(Message, versions=(0, 0), flexible=0):
-    version: int = int16()
+class SnapshotFooterRecord(ControlMessage, versions=(0, 0), flexible=0):
+    """No fields of its own."""
 
 
-class KRaftVersionRecord(Message, versions=(0, 0), flexible=0):
-    version: int = int16()
+class KRaftVersionRecord(ControlMessage, versions=(0, 0), flexible=0):
     k_raft_version: int = int16()
 
 
@@ -51,6 +54,5 @@ class VotersRecordVoter(Struct):
     k_raft_version_feature: KRaftVersionFeature = struct(KRaftVersionFeature)
 
 
-class VotersRecord(Message, versions=(0, 0), flexible=0):
-    version: int = int16()
+class VotersRecord(ControlMessage, versions=(0, 0), flexible=0):
     voters: list[VotersRecordVoter] = array(VotersRecordVoter)
