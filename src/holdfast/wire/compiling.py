@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from struct import Struct as Layout
 from typing import Any, Final
 
@@ -65,13 +66,6 @@ class Source:
         self.scope[name] = value
         return name
 
-    def layout(self, codes: str) -> Layout:
-        """Return one struct layout per text, so that a function holds each once."""
-        layout = _LAYOUTS.get(codes)
-        if layout is None:
-            layout = _LAYOUTS[codes] = Layout(">" + codes)
-        return layout
-
     def runs(self, code: str, method: str) -> str:
         """Return the name of the bound methods for 0 to `RUN_MAX` fields of one code.
 
@@ -80,7 +74,7 @@ class Source:
         name = f"{method}s_{code.replace('?', 'x')}"
         if name not in self.scope:
             self.scope[name] = tuple(
-                getattr(self.layout(f"{count}{code}"), method) for count in range(RUN_MAX + 1)
+                getattr(_layout(f"{count}{code}"), method) for count in range(RUN_MAX + 1)
             )
         return name
 
@@ -88,7 +82,7 @@ class Source:
         """Return the name of a layout's bound method."""
         name = f"{method}_{codes.replace('?', 'x')}"
         if name not in self.scope:
-            self.scope[name] = getattr(self.layout(codes), method)
+            self.scope[name] = getattr(_layout(codes), method)
         return name
 
     def default(self, field: Field) -> str:
@@ -108,7 +102,10 @@ class Source:
         return function
 
 
-_LAYOUTS: dict[str, Layout] = {}
+@cache
+def _layout(codes: str) -> Layout:
+    """Return one struct layout per text, so that all functions share it."""
+    return Layout(">" + codes)
 
 
 def element_kind(field: Field) -> str:
@@ -127,9 +124,11 @@ def size_min(field: Field, version: int, flexible: bool) -> int:
 
 def element_size_min(field: Field, version: int, flexible: bool) -> int:
     """Return the fewest bytes that an array's element takes; at least one, so that counts bound."""
-    if isinstance(field.element, Kind):
-        return _primitive_size_min(field.element.name, flexible)
-    size = struct_size_min(struct_class(field), version, flexible)
+    size = (
+        _primitive_size_min(field.element.name, flexible)
+        if isinstance(field.element, Kind)
+        else struct_size_min(struct_class(field), version, flexible)
+    )
     assert size > 0, "an element without bytes would let a count allocate"
     return size
 

@@ -14,6 +14,7 @@ Defaults that are structs are shared and immutable: assign a new struct, never c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, Final, dataclass_transform
 
 from holdfast.wire.uuids import NULL_UUID
@@ -283,18 +284,16 @@ class Record(Message):
     """What the metadata log holds."""
 
 
+@cache
 def default_of(cls: type[Struct]) -> Struct:
     """Return the shared, immutable struct that holds every default of `cls`."""
-    instance = _DEFAULTS.get(cls)
-    if instance is None:
-        frozen: Any = StructType("Default" + cls.__name__, (cls,), {"__setattr__": _refuse})
-        # The same table, and not an equal one: it is what structs of one class are told by.
-        frozen.FIELDS = cls.FIELDS
-        made: Struct = object.__new__(frozen)
-        for field in cls.FIELDS:
-            object.__setattr__(made, field.name, default_value(field))
-        instance = _DEFAULTS[cls] = made
-    return instance
+    frozen: Any = StructType("Default" + cls.__name__, (cls,), {"__setattr__": _refuse})
+    # The same table, and not an equal one: it is what structs of one class are told by.
+    frozen.FIELDS = cls.FIELDS
+    made: Struct = object.__new__(frozen)
+    for field in cls.FIELDS:
+        object.__setattr__(made, field.name, default_value(field))
+    return made
 
 
 def default_value(field: Field) -> Any:
@@ -305,9 +304,6 @@ def default_value(field: Field) -> Any:
         assert isinstance(field.element, StructType)
         return default_of(field.element)
     return field.default
-
-
-_DEFAULTS: dict[type[Struct], Struct] = {}
 
 
 def _refuse(self: Struct, name: str, _value: object) -> None:

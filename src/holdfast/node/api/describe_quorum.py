@@ -35,28 +35,28 @@ def handle_on_controller(
         why = f"There is one metadata log, {METADATA_TOPIC}-0: ask for that."
         return refuse(request, ErrorCode.INVALID_REQUEST, why)
     topic, partition = request.topics[0], request.topics[0].partitions[0].partition_index
-    found = ResponsePartitionData(partition_index=partition)
     view = controller.describe_quorum()
     if topic.topic_name != METADATA_TOPIC or partition != 0:
-        found.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found = ResponsePartitionData(partition_index=partition, error_code=code)
     elif view is None:
-        found.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        found = ResponsePartitionData(partition_index=partition, error_code=code)
     else:
-        _fill(found, view)
+        found = ResponsePartitionData(
+            partition_index=partition,
+            leader_id=view.leader_id,
+            leader_epoch=view.epoch,
+            high_watermark=view.high_watermark,
+            current_voters=[_state(each) for each in view.voters],
+            observers=[_state(each) for each in view.observers],
+        )
     response = DescribeQuorumResponse(
         topics=[ResponseTopicData(topic_name=topic.topic_name, partitions=[found])]
     )
     if view is not None and context.version >= NODES_SINCE:
         response.nodes = _nodes(controller, view)
     return response
-
-
-def _fill(found: ResponsePartitionData, view: QuorumView) -> None:
-    found.leader_id = view.leader_id
-    found.leader_epoch = view.epoch
-    found.high_watermark = view.high_watermark
-    found.current_voters = [_state(each) for each in view.voters]
-    found.observers = [_state(each) for each in view.observers]
 
 
 def _state(replica: ReplicaView) -> ReplicaState:

@@ -38,11 +38,11 @@ def handle_on_controller(
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
     topic, wanted = request.topics[0], request.topics[0].partitions[0]
-    found = PartitionSnapshot(index=wanted.partition, snapshot_id=wanted.snapshot_id)
-    code = _refuse(controller, topic.name, wanted)
-    found.current_leader = LeaderIdAndEpoch(
-        leader_id=controller.leader_id, leader_epoch=controller.epoch
+    leader = LeaderIdAndEpoch(leader_id=controller.leader_id, leader_epoch=controller.epoch)
+    found = PartitionSnapshot(
+        index=wanted.partition, snapshot_id=wanted.snapshot_id, current_leader=leader
     )
+    code = _refuse(controller, topic.name, wanted)
     found.error_code = code if code is not ErrorCode.NONE else _read(controller, request, found)
     return FetchSnapshotResponse(topics=[TopicSnapshot(name=topic.name, partitions=[found])])
 

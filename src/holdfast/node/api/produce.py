@@ -140,21 +140,11 @@ def handle(
             raise WireError("a produce request with acks=0 failed; closing is the only answer")
         return None
     if request.acks == -1 and parts:
-        return _answer_when_replicated(broker, context, request.timeout_ms, response, parts)
+        deferred = context.defer()
+        ProduceWait(broker, deferred, response, parts, context.listener).begin(request.timeout_ms)
+        return deferred
     _name_leaders(broker, response, context.listener)
     return response
-
-
-def _answer_when_replicated(
-    broker: Broker,
-    context: RequestContext,
-    timeout_ms: int,
-    response: wire.ProduceResponse,
-    parts: list[Part],
-) -> Deferred:
-    deferred = context.defer()
-    ProduceWait(broker, deferred, response, parts, context.listener).begin(timeout_ms)
-    return deferred
 
 
 def _topic_refusal(

@@ -6,6 +6,7 @@ few it serves first.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Final
 
@@ -104,24 +105,17 @@ FLEXIBLE_SINCE: Final[dict[int, int]] = {
 Here too, so that a header is read without importing the message; a test compares.
 """
 
-_REQUESTS: dict[int, type[Request]] = {}
-_RESPONSES: dict[int, type[Response]] = {}
 
-
+@cache
 def request_class(key: int) -> type[Request]:
     """Return the request class of an API. WireError: its messages are not known here."""
-    found = _REQUESTS.get(key)
-    if found is None:
-        found = _REQUESTS[key] = _load(key, "Request")
-    return found
+    return _load(key, "Request")
 
 
+@cache
 def response_class(key: int) -> type[Response]:
     """Return the response class of an API. WireError: its messages are not known here."""
-    found = _RESPONSES.get(key)
-    if found is None:
-        found = _RESPONSES[key] = _load(key, "Response")
-    return found
+    return _load(key, "Response")
 
 
 def api_name(key: int) -> str:
