@@ -282,8 +282,9 @@ class ClusterClient:
             rack_id=rack,
             topics=[fetching.FetchTopic(topic_id=self.topic_ids[topic], partitions=[asked])],
         )
-        asking = leader if node is None else node
-        response = await self.ask(request, node=asking, version=_FETCH_VERSION)
+        response = await self.ask(
+            request, node=leader if node is None else node, version=_FETCH_VERSION
+        )
         check(f"fetch of {topic}-{partition}", response.error_code)
         data: fetching.PartitionData = response.responses[0].partitions[0]
         check(f"fetch of {topic}-{partition} at {offset}", data.error_code)

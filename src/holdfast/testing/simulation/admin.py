@@ -49,10 +49,16 @@ async def _try(hand: Conductor, event: Event, attempt: Awaitable[object]) -> boo
 
 
 async def _with_client(
-    hand: Conductor, event: Event, attempt: Callable[[ClusterClient], Awaitable[object]]
+    hand: Conductor,
+    event: Event,
+    attempt: Callable[[ClusterClient], Awaitable[object]],
+    *,
+    informed: bool = False,
 ) -> bool:
-    """Ask through a client of its own; True when it was granted."""
+    """Ask through a client of its own, `informed` of all topics first; True when it was granted."""
     client = hand.cluster.client("admin")
+    if informed:
+        await _inform(hand, client)
     done = await _try(hand, event, attempt(client))
     client.close()
     return done
@@ -74,15 +80,13 @@ def _pick(hand: Conductor, event: Event) -> tuple[int, State | None]:
     return partition, None if key is None else hand.oracle.metadata.partitions[key]
 
 
-async def _informed_client(hand: Conductor) -> ClusterClient:
-    """Make a client that has heard, if it could, where everything is."""
-    client = hand.cluster.client("admin")
+async def _inform(hand: Conductor, client: ClusterClient) -> None:
+    """Let a client hear, if it can, where everything is."""
     for topic in hand.plan.topics:
         try:
             await asyncio.wait_for(client.refresh(topic.name), 3.0)
         except (OSError, AnswerError):
             client.forget()
-    return client
 
 
 async def _create_topic(hand: Conductor, event: Event) -> bool:
@@ -212,10 +216,9 @@ def _is_worth_an_election(state: State, kind: Election) -> bool:
 
 async def _elect(hand: Conductor, event: Event, kind: Election) -> bool:
     partition, state = _pick(hand, event)
-    give_up = asyncio.get_running_loop().time() + event.seconds
-    while state is None or not _is_worth_an_election(state, kind):
-        if asyncio.get_running_loop().time() > give_up:
-            break
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + event.seconds
+    while loop.time() <= give_up and (state is None or not _is_worth_an_election(state, kind)):
         await asyncio.sleep(0.25)
         partition, state = _pick(hand, event)
     if kind is Election.UNCLEAN:
@@ -236,10 +239,12 @@ async def _reassign(hand: Conductor, event: Event) -> bool:
     size = min(len(hand.cluster.brokers), max(1, len(state.replicas) + draw.choice((-1, 0, 0, 1))))
     size = max(size, _topic(hand, event.target).min_isr)
     target = draw.sample(list(hand.cluster.brokers), size)
-    client = await _informed_client(hand)
-    done = await _try(hand, event, client.reassign(event.target, partition, target))
-    client.close()
-    return done
+    return await _with_client(
+        hand,
+        event,
+        lambda client: client.reassign(event.target, partition, target),
+        informed=True,
+    )
 
 
 async def _cancel_reassign(hand: Conductor, event: Event) -> bool:
@@ -250,9 +255,9 @@ async def _cancel_reassign(hand: Conductor, event: Event) -> bool:
     # To somebody who is down, if there is one: else it is done before it can be cancelled.
     others = sorted(set(hand.cluster.brokers) - set(state.replicas), key=hand.is_up)
     target = [*state.replicas[:-1], *others[:1]] if others else list(state.replicas)[::-1]
-    client = await _informed_client(hand)
-    begun = state.adding or state.removing
-    if not begun:
+    client = hand.cluster.client("admin")
+    await _inform(hand, client)
+    if not (state.adding or state.removing):
         await _try(hand, event, client.reassign(event.target, partition, target))
         await asyncio.sleep(event.seconds / 20)
     done = await _try(hand, event, client.reassign(event.target, partition, None))
@@ -268,24 +273,21 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
     draw = random.Random(event.amount)
     offset = -1 if draw.random() < 0.2 else draw.randint(0, truth.committed.end)
     asked, named = hand.oracle.metadata, (event.target, partition)
-    client = await _informed_client(hand)
 
     def allow(until: int) -> None:
         asked.deletions[named] = max(until, asked.deletions.get(named, 0))
         hand.history.note(DeleteRecords, "admin", *named, offset=until)
 
-    async def delete() -> None:
+    async def delete(client: ClusterClient) -> None:
+        # From now on, for the request may be carried out at any time.
+        allow(truth.committed.end if offset < 0 else offset)
+        asked.deletions_open[named] += offset < 0
         low = await client.delete_records(event.target, partition, offset)
         if offset < 0:
             allow(low)
             asked.deletions_open[named] -= 1  # how much was committed is known now
 
-    # From now on, for the request may be carried out at any time.
-    allow(truth.committed.end if offset < 0 else offset)
-    asked.deletions_open[named] += offset < 0
-    done = await _try(hand, event, delete())
-    client.close()
-    return done
+    return await _with_client(hand, event, delete, informed=True)
 
 
 async def _change_voters(hand: Conductor, event: Event) -> bool:

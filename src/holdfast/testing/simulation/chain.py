@@ -81,7 +81,3 @@ class Chain:
         del self.entries[index:]
         del self._bases[index:]
         return dropped
-
-    def clear(self) -> None:
-        self.entries = []
-        self._bases = []

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from holdfast.testing.ground.links import Weather
 from holdfast.testing.ground.runtime import Machine
@@ -141,8 +141,7 @@ class Conductor:
     async def heal(self) -> None:
         """End every event now, mend everything, and start all but the plan's broken minority."""
         self.close()
-        outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
-        for outcome in outcomes:
+        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
         self._tasks.clear()
@@ -327,9 +326,8 @@ class Conductor:
 
     async def stop(self, node: int) -> bool:
         """Stop a node as SIGTERM does. False: it took so long that it was killed."""
-        stopping: Coroutine[Any, Any, None] = self.cluster.stop(node)
         try:
-            await asyncio.wait_for(stopping, _STOP_S)
+            await asyncio.wait_for(self.cluster.stop(node), _STOP_S)
         except TimeoutError:
             if self.is_up(node):
                 self.kill(node)

@@ -178,13 +178,8 @@ class Metadata:
             removing=tuple(record.removing_replicas),
             recovery=record.leader_recovery_state,
         )
-        before = self.partitions.get(key)
-        self.partitions[key] = state
-        self._changed_keys[key] = None
-        self._check(key, state)
-        if before is None and state.leader >= 0:
-            self.elected(key, state.leader_epoch, self._election(key, state, state))
-        self._joined += [(key, node) for node in state.isr]
+        is_new = key not in self.partitions
+        self._enter(key, state, before=state if is_new else None, joined=state.isr)
 
     def _changed(self, record: Any) -> None:
         key = (bytes(record.topic_id), record.partition_id)
@@ -210,13 +205,20 @@ class Metadata:
                 else record.leader_recovery_state
             ),
         )
+        self._count(before, state, leads)
+        joined = [node for node in state.isr if node not in before.isr]
+        self._enter(key, state, before=before if leads else None, joined=joined)
+
+    def _enter(
+        self, key: Key, state: State, *, before: State | None, joined: Iterable[int]
+    ) -> None:
+        """A partition is like this now. `before`: what it was, if its leader epoch is a new one."""
         self.partitions[key] = state
         self._changed_keys[key] = None
-        self._count(before, state, leads)
         self._check(key, state)
-        if leads and state.leader >= 0:
+        if before is not None and state.leader >= 0:
             self.elected(key, state.leader_epoch, self._election(key, before, state))
-        self._joined += [(key, node) for node in state.isr if node not in before.isr]
+        self._joined += [(key, node) for node in joined]
 
     def _election(self, key: Key, before: State, state: State) -> Election:
         name = self.topics.get(key[0], "")

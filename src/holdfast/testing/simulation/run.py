@@ -206,16 +206,15 @@ class _Stage:
     async def _settle(self, when: str, *, drained: bool) -> None:
         """Wait until nobody waits any more, within bounds."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + _SETTLE_S
-        producing_from = loop.time()
+        began = loop.time()
         while True:
             found = waiting(self._hand, drained=drained)
             if not drained and not found:
-                found = self._stuck(producing_from)
+                found = self._stuck(began)
             if not found:
                 self._hand.note(f"all is well {when}")
                 return
-            if loop.time() > give_up:
+            if loop.time() > began + _SETTLE_S:
                 self._oracle.fail(
                     Invariant.WELL_AGAIN,
                     f"{when}, after {_SETTLE_S} s:\n" + "\n".join(found),
@@ -248,12 +247,13 @@ class _Stage:
 
     def _stuck(self, since: float) -> list[str]:
         """Producers that have been waiting for an answer all the time, and should have one."""
-        found = []
-        for runner, one in zip(self._work.producers, self._plan.producers, strict=True):
-            waits = runner.waits_since is not None and runner.waits_since < since
-            if waits and can_acknowledge(self._hand, one.topic, one.partition):
-                found.append(f"{runner} has no answer since {runner.waits_since:.3f} s")
-        return found
+        return [
+            f"{runner} has no answer since {runner.waits_since:.3f} s"
+            for runner, one in zip(self._work.producers, self._plan.producers, strict=True)
+            if runner.waits_since is not None
+            and runner.waits_since < since
+            and can_acknowledge(self._hand, one.topic, one.partition)
+        ]
 
     async def _make_topic(self) -> None:
         factor = min(2, self._plan.brokers - 1)
@@ -269,13 +269,12 @@ class _Stage:
         counts["records acknowledged"] += judgement.counts.acknowledged
         counts["records in the end"] += judgement.counts.in_log
         for anomaly in ("lost", "duplicated", "vanished"):
-            seen = sum(
+            counts[f"records {anomaly}, as allowed"] += sum(
                 number
                 for each in judgement.partitions
                 for kind, number in each.anomalies.items()
                 if kind.value == anomaly
             )
-            counts[f"records {anomaly}, as allowed"] += seen
         if found:
             anomalies = sorted({one.anomaly.value for one in found})
             self._oracle.fail(JUDGE + ", ".join(anomalies), verdict.describe(found))

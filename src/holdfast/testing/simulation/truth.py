@@ -292,7 +292,7 @@ class PartitionTruth:
         if offset < replica.chain.end:
             self.truncated(replica, offset)
         self._check_start(replica, offset)
-        replica.chain.clear()
+        replica.chain = Chain()
         replica.start = replica.high_watermark = offset
         replica.kept = min(replica.kept, offset)
 
@@ -556,9 +556,7 @@ class PartitionTruth:
                 )
             return
         epoch = self.epoch_of(node, offset)
-        if epoch is None:
-            return
-        if not self.allowances.covers(epoch, offset):
+        if epoch is not None and not self.allowances.covers(epoch, offset):
             self._fail(
                 Invariant.ACKNOWLEDGED_COMMITTED,
                 f"{self.name}: node {node} acknowledged offset {offset} of epoch {epoch}\n{self}",
