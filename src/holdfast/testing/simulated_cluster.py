@@ -99,8 +99,7 @@ class SimulatedCluster:
         self._config = {**_LOCAL, **(config or {})}
         self.exits: list[str] = []  # of nodes that gave up by themselves, each with its reason
         self._serving: dict[int, asyncio.Task[None]] = {}
-        client = world.machine("client")
-        self._client_runtime = client.boot()
+        self._client_runtime = world.machine("client").boot()
         self._cluster_id = random_cluster_id(self._client_runtime.random)
 
     def machine(self, node: int) -> Machine:

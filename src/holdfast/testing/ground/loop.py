@@ -338,9 +338,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Nothing: no other thread could wake this loop."""
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
-        if self._muted:
-            return
-        self.failures.append(_describe(about, self.now))
+        if not self._muted:
+            self.failures.append(_describe(about, self.now))
 
     def _waiting(self) -> str:
         tasks = sorted(f"{task.get_name()} in {_where(task)}" for task in asyncio.all_tasks(self))

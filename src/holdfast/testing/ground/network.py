@@ -201,11 +201,10 @@ class _Attempt:
         if listener is None:
             self._in.open(accepted=False)
             return None
-        context = listener.context.copy()
         self._server = self._in.sender = MemoryTransport(
             listener.factory,
             self._in,
-            context,
+            listener.context.copy(),
             self._names(self._there, self._port, self._here, self._local_port),
             self._fabric.fold,
         )
@@ -423,10 +422,7 @@ class Fabric:
         self._ends[end] = (here, there, pipe)
 
     def link(self, source: str, target: str) -> Link:
-        found = self._links.get((source, target))
-        if found is None:
-            found = self._links[source, target] = Link()
-        return found
+        return self._links.setdefault((source, target), Link())
 
     def _release(self, link: Link) -> None:
         held, link.held = link.held, []

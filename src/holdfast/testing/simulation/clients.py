@@ -113,8 +113,7 @@ class SimulatedProducer:
     async def run(self) -> None:
         while not self.stopping:
             await self._write()
-            pause_s = self._plan.pause_ms / 1000
-            await asyncio.sleep(pause_s * 2 * self._draw.random())
+            await asyncio.sleep(self._plan.pause_ms / 1000 * 2 * self._draw.random())
 
     async def _write(self) -> None:
         plan = self._plan
@@ -179,8 +178,7 @@ class SimulatedProducer:
             except OSError as failure:
                 error = type(failure).__name__
             else:
-                found = base if base >= 0 else None
-                self._acknowledged(process, names, found, leader, sent)
+                self._acknowledged(process, names, base if base >= 0 else None, leader, sent)
                 return
             lost = out_of_order_since is not None and (
                 loop.time() - out_of_order_since > _LOST_SEQUENCE_S

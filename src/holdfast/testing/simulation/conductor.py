@@ -84,8 +84,10 @@ class Conductor:
         """Begin: each event at its time, counted from now."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        for event in self.plan.events:
-            self._tasks.append(loop.create_task(self._perform(event, began, table[event.kind])))
+        self._tasks += [
+            loop.create_task(self._perform(event, began, table[event.kind]))
+            for event in self.plan.events
+        ]
         self._keeper = loop.create_task(self._keep_running())
 
     async def _perform(self, event: Event, began: float, perform: Perform) -> None:

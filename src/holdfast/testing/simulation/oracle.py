@@ -58,12 +58,11 @@ class Oracle:
         self._faulty: dict[int, None] = {}  # nodes whose disks have failed at some time
         self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
         self.voters = Voters(voters)
-        quorum = PartitionTruth(
+        self.quorum = PartitionTruth(
             "__cluster_metadata-0", self.fail, self.counts, voters=self.voters.counting
         )
-        quorum.commits = self._committed
-        self._truths[METADATA_KEY] = quorum
-        self.quorum = quorum
+        self.quorum.commits = self._committed
+        self._truths[METADATA_KEY] = self.quorum
 
     def truth(self, key: Key) -> PartitionTruth:
         """What is known of a partition, by topic id and number."""
@@ -104,9 +103,14 @@ class Oracle:
         high_watermark: int,
     ) -> PartitionTruth:
         truth = self.truth(key)
-        cause = self._cause(replica.node)
         replica.settled = replica.node in self._running
-        truth.opened(replica, entries, start=start, high_watermark=high_watermark, cause=cause)
+        truth.opened(
+            replica,
+            entries,
+            start=start,
+            high_watermark=high_watermark,
+            cause=self._cause(replica.node),
+        )
         return truth
 
     def _cause(self, node: int) -> str:
@@ -147,6 +151,5 @@ class Oracle:
     def fail(self, invariant: str, text: str) -> None:
         """Keep the first finding, ours or somebody else's."""
         if self.violation is None:
-            now_s = asyncio.get_running_loop().time()
-            self.violation = Violation(invariant, text, now_s)
+            self.violation = Violation(invariant, text, asyncio.get_running_loop().time())
             self.broken.set()

@@ -116,17 +116,17 @@ class Plan:
         lines = [
             shape,
             "config " + " ".join(f"{key}={value}" for key, value in self.config.items()),
-        ]
-        lines += [
-            f"topic {topic.name}: {topic.partitions} partitions, RF {topic.replication_factor}, "
-            + " ".join(f"{key}={value}" for key, value in topic.configs.items())
-            for topic in self.topics
-        ]
-        lines += [
-            f"producer of {one.topic}-{one.partition}: acks={one.acks}"
-            f" {'idempotent' if one.idempotent else 'plain'}, every {one.pause_ms} ms,"
-            f" stamped {one.stamps}"
-            for one in self.producers
+            *(
+                f"topic {topic.name}: {topic.partitions} partitions, RF {topic.replication_factor},"
+                f" {' '.join(f'{key}={value}' for key, value in topic.configs.items())}"
+                for topic in self.topics
+            ),
+            *(
+                f"producer of {one.topic}-{one.partition}: acks={one.acks}"
+                f" {'idempotent' if one.idempotent else 'plain'}, every {one.pause_ms} ms,"
+                f" stamped {one.stamps}"
+                for one in self.producers
+            ),
         ]
         if self.broken:
             lines.append(f"broken to the end: {', '.join(self.broken)}")

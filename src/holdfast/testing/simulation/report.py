@@ -57,11 +57,12 @@ def totals(counts: Mapping[str, int]) -> list[str]:
         for name, number in counts.items()
         if name not in KINDS and not name.endswith(" passed over")
     )
-    lines = ["what was done:"]
-    lines += [f"  {number:9,}  {name}" for name, number in done]
-    lines.append("what came of it:")
-    lines += [f"  {number:9,}  {name}" for name, number in came]
-    return lines
+    return [
+        "what was done:",
+        *(f"  {number:9,}  {name}" for name, number in done),
+        "what came of it:",
+        *(f"  {number:9,}  {name}" for name, number in came),
+    ]
 
 
 def missing(counts: Mapping[str, int]) -> list[str]:

@@ -42,9 +42,9 @@ def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement,
         truth = oracle.named(finding.topic, finding.partition)
         allowances = Allowances() if truth is None else truth.allowances
         gone_until = 0 if truth is None else truth.deletions.gone
-        if is_deleted(finding, gone_until, history):
-            continue
-        if not _is_allowed(finding, allowances, history, producer):
+        if not is_deleted(finding, gone_until, history) and not _is_allowed(
+            finding, allowances, history, producer
+        ):
             found.append(finding)
     return judgement, found
 

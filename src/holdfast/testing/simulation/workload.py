@@ -70,8 +70,9 @@ class Workload:
             self.producers.append(SimulatedProducer(one, client, *seen, plan.seed))
         for number, each in enumerate(plan.readers):
             client = cluster.client(f"reader-{number}")
-            count = partitions[each.topic]
-            self.readers.append(SimulatedReader(number, each, count, client, *seen))
+            self.readers.append(
+                SimulatedReader(number, each, partitions[each.topic], client, *seen)
+            )
 
     def _expect(self, topic: TopicPlan) -> None:
         """Note what is to be judged, and how long it is to be kept."""
