@@ -45,9 +45,6 @@ class Chain:
         self.entries: list[Entry] = []
         self._bases: list[int] = []
 
-    def __len__(self) -> int:
-        return len(self.entries)
-
     @property
     def end(self) -> int:
         """The offset behind the last batch; 0 when there is none."""
