@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.waiting import live_brokers, wait_for_leader
 
-from holdfast.clients.blocking_driver import Driver
+from holdfast.clients.blocking_driver import Driver, UnreachableError
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
@@ -79,6 +79,14 @@ def _append(driver: Driver, topic: str, partition: int, count: int) -> tuple[int
     return answer.error_code, answer.base_offset
 
 
+def _listens(driver: Driver, node: int) -> bool:
+    try:
+        driver.peer(node)
+    except UnreachableError:
+        return False
+    return True
+
+
 def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
     often = {
         "metadata.log.max.record.bytes.between.snapshots": "500",
@@ -112,6 +120,11 @@ def test_an_apache_kafka_broker_is_one_of_us(tmp_path: Path) -> None:
             driver.perform(create_topic("mixed", assignment=placed, configs=configs))
             for partition, leader in ((0, THEIRS), (1, ours)):
                 wait_for_leader(cluster, "mixed", partition)
+                wait_until(
+                    lambda: _listens(driver, leader),  # noqa: B023 - it is called at once
+                    timeout_s=PATIENCE_S,
+                    what="the leader's door, which Kafka opens after it is unfenced",
+                )
                 assert driver.leader("mixed", partition) == leader
                 assert _append(driver, "mixed", partition, 10) == (0, 0)
                 assert _append(driver, "mixed", partition, 10) == (0, 10)
