@@ -115,11 +115,11 @@ def _check_timestamp(
         bound = f"message.timestamp.before.max.ms={settings.message_timestamp_before_max_ms}"
     else:
         return None
-    message = (
+    return Problem(
+        ErrorCode.INVALID_TIMESTAMP,
         f"Timestamps {base_timestamp} to {max_timestamp} are outside of what the "
-        f"broker takes now ({now_ms}) with {bound}."
+        f"broker takes now ({now_ms}) with {bound}.",
     )
-    return Problem(ErrorCode.INVALID_TIMESTAMP, message)
 
 
 def _recompressed(batch: memoryview, codec: Codec) -> bytearray:

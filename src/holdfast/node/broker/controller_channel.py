@@ -223,11 +223,8 @@ class ControllerChannel:
         before = len(self._waiting)
         self._waiting = deque(each for each in self._waiting if each.answer is not answer)
         if len(self._waiting) < before:
-            where = self._where()
+            where = ", ".join(f"{address.host}:{address.port}" for address in self._addresses)
             _fail(answer, f"no controller is active at {where}: a majority of them must run")
-
-    def _where(self) -> str:
-        return ", ".join(f"{address.host}:{address.port}" for address in self._addresses)
 
     # -- finding the controller ----------------------------------------------------------------
 
@@ -263,7 +260,7 @@ class ControllerChannel:
         try:
             while leader is None:
                 rounds += 1
-                for address in self._everywhere():
+                for address in [*self._addresses, *self._known.addresses.values()]:
                     if address not in pending:
                         pending[address] = loop.create_task(self._look_at(address, tell))
                 tell = False
@@ -285,9 +282,6 @@ class ControllerChannel:
             for task in pending.values():
                 _abandon(task)
         return leader, answered
-
-    def _everywhere(self) -> list[ControllerAddress]:
-        return list(dict.fromkeys([*self._addresses, *self._known.addresses.values()]))
 
     async def _look_at(self, address: ControllerAddress, tell: bool) -> _Found | None:
         """Connect to one address and ask who leads; None: it can't be had."""

@@ -103,8 +103,7 @@ class Observer:
             found = only_partition(response)
             if found is not None:
                 leader = found.current_leader
-                endpoints = response.node_endpoints
-                self._channel.learn(leader.leader_epoch, leader.leader_id, endpoints)
+                self._channel.learn(leader.leader_epoch, leader.leader_id, response.node_endpoints)
             if found is None or found.error_code != ErrorCode.NONE:
                 self._refused(error_code(found.error_code if found else response.error_code))
                 self._channel.drop()
@@ -123,18 +122,14 @@ class Observer:
         if code is self._last_refusal:
             return
         self._last_refusal = code
-        level = logging.WARNING
-        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it is just stopping
-            level = logging.INFO
-        why = ""
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            why = ": it has lost what it had committed, or it is another cluster's"
+        is_stopping = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        lost = ": it has lost what it had committed, or it is another cluster's"
         logger.log(
-            level,
+            logging.INFO if is_stopping else logging.WARNING,
             "the controller does not serve the metadata log from offset %d (%s)%s",
             self.image.offset + 1,
             code.name,
-            why,
+            lost if code is ErrorCode.OFFSET_OUT_OF_RANGE else "",
         )
 
     def _request(self) -> FetchRequest:

@@ -48,7 +48,7 @@ class ProducerIds:
 
     def take(self) -> int | None:
         """The next id, or None when the block is used up and another is on its way."""
-        if self._left() < REFILL_BELOW:
+        if sum(map(len, self._blocks)) < REFILL_BELOW:
             self._ask()
         while self._blocks:
             block = self._blocks[0]
@@ -71,9 +71,6 @@ class ProducerIds:
         self._closed = True
         self._refuse_all()
 
-    def _left(self) -> int:
-        return sum(map(len, self._blocks))
-
     def _ask(self) -> None:
         if self._asking or self._closed:
             return
@@ -87,8 +84,6 @@ class ProducerIds:
 
     def _answered(self, done: asyncio.Future[wire.AllocateProducerIdsResponse]) -> None:
         self._asking = False
-        if done.cancelled():
-            return
         failure = done.exception()  # looked at in any case, or the loop complains of it
         if failure is None and self._provoke("producer-ids.answer-lost"):
             failure = ConnectionResetError("the answer is lost, and a block of ids with it")

@@ -214,14 +214,11 @@ class Partitions:
         if self.by_name.get((partition.topic, partition.index)) is partition:
             del self.by_name[partition.topic, partition.index]
         # Also when its disk is lost: a topic of the same name must not find this log.
-        if self._directories.get(partition.topic, partition.index) is not None:
-            self._delete(partition.topic, partition.index)
-
-    def _delete(self, topic: str, index: int) -> None:
         try:
-            self._directories.delete(topic, index)
+            if self._directories.get(partition.topic, partition.index) is not None:
+                self._directories.delete(partition.topic, partition.index)
         except StorageError as error:
-            logger.error("%s-%d: %s", topic, index, error)  # noqa: TRY400 - the disk's reason
+            logger.error("%s: %s", partition, error)  # noqa: TRY400 - the disk's reason
 
     def _set_strays_aside(self) -> None:
         """Move what the image does not give to this broker out of the way; never delete it.
