@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
@@ -22,7 +22,7 @@ from holdfast.core.controller.broker_sessions import expire_sessions, next_expir
 from holdfast.core.controller.decisions import ControllerState, Decision
 from holdfast.core.controller.elections import balance, elect_leaderless
 from holdfast.core.metadata.feature_levels import bootstrap_records
-from holdfast.core.metadata.image import MetadataImage
+from holdfast.core.metadata.image import MetadataImage, MetadataRecord
 from holdfast.core.quorum.leader_view import Observers, QuorumView, ReplicaView
 from holdfast.core.quorum.voter_changes import Situation
 from holdfast.core.quorum.voter_set import ReplicaKey, VoterSet
@@ -54,6 +54,7 @@ SHUTDOWN_MS_MAX: Final = 500  # for telling the other voters that this one leave
 _OWN_DECISIONS: Final = ("balance", "unclean")  # timers that only the active controller has
 
 Decide = Callable[[ControllerState, int], Decision]
+Changes = Callable[[ControllerState], Iterable[MetadataRecord]]
 
 
 class _Pending(NamedTuple):
@@ -399,9 +400,9 @@ class Controller:
         self._graces = 0
         self._arm_sweep()
         if self.settings.auto_leader_rebalance_enable:
-            self._every("balance", self.settings.leader_imbalance_check_interval_seconds, _balance)
+            self._every("balance", self.settings.leader_imbalance_check_interval_seconds, balance)
         interval_s = self.settings.unclean_leader_election_interval_ms / 1000
-        self._every("unclean", interval_s, _elect_leaderless)
+        self._every("unclean", interval_s, elect_leaderless)
 
     def _consider_snapshot(self) -> None:
         self._maker.consider(self.state.image, self.log.committed)
@@ -460,9 +461,13 @@ class Controller:
             self.fail(error)
         return self.log.end > before
 
-    def _every(self, name: str, seconds: float, decide: Decide) -> None:
+    def _every(self, name: str, seconds: float, changes: Changes) -> None:
         assert name in _OWN_DECISIONS, "it would go on when another decides"
-        self._tick(name, seconds, lambda: self._act(decide))
+        self._tick(
+            name,
+            seconds,
+            lambda: self._act(lambda state, _now_ms: Decision(None, list(changes(state)))),
+        )
 
     def _tick(self, name: str, seconds: float, act: Callable[[], object]) -> None:
         def fire() -> None:
@@ -471,11 +476,3 @@ class Controller:
                 self._tick(name, seconds, act)
 
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, fire)
-
-
-def _balance(state: ControllerState, _now_ms: int) -> Decision:
-    return Decision(None, list(balance(state)))
-
-
-def _elect_leaderless(state: ControllerState, _now_ms: int) -> Decision:
-    return Decision(None, list(elect_leaderless(state)))

@@ -41,9 +41,8 @@ def _voter_view(quorum: QuorumMember, voter: Voter, wall_ms: int, now_ms: int) -
     progress = quorum.state.replicas.get(voter.key)
     if progress is None or progress.end_then < 0:
         return ReplicaView(voter.key, -1)
-    caught_up_ms = -1
-    if progress.caught_up_ms >= 0:
-        caught_up_ms = wall_ms - (now_ms - progress.caught_up_ms)
+    ago_ms = now_ms - progress.caught_up_ms
+    caught_up_ms = wall_ms - ago_ms if progress.caught_up_ms >= 0 else -1
     fetched_ms = wall_ms - (now_ms - progress.fetched_ms)
     return ReplicaView(voter.key, progress.acknowledged, fetched_ms, caught_up_ms)
 
