@@ -78,11 +78,9 @@ def _has_hole(data: memoryview, begin: int, end: int) -> bool:
     if len(first) >= _OFFSET_SIZE and not any(first):
         return True
     # The batch at `end` may begin with the last of these zeros: no CRC covers its offset.
-    for at in range(begin // _SECTOR + 1, (end - 1) // _SECTOR + 1):
-        sector = data[at * _SECTOR : (at + 1) * _SECTOR]
-        if len(sector) >= _OFFSET_SIZE and not any(sector):
-            return True
-    return False
+    following = range(begin // _SECTOR + 1, (end - 1) // _SECTOR + 1)
+    sectors = (data[at * _SECTOR : (at + 1) * _SECTOR] for at in following)
+    return any(len(sector) >= _OFFSET_SIZE and not any(sector) for sector in sectors)
 
 
 class _Bad(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata.image import MetadataRecord
-from holdfast.core.quorum.voter_set import Voter, VoterSet
+from holdfast.core.quorum.voter_set import VoterSet
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import EpochEnd, Log, Slice
 from holdfast.runtime.ports import Runtime
@@ -169,8 +169,12 @@ class MetadataLog:
         self._log.start_epoch(epoch)
         message = LeaderChangeMessage(
             leader_id=leader_id,
-            voters=[_change_voter(voter) for voter in voters.voters],
-            granting_voters=[_change_voter(v) for v in voters.voters if v.node_id in granting],
+            voters=[LeaderChangeVoter(voter_id=each.node_id) for each in voters.voters],
+            granting_voters=[
+                LeaderChangeVoter(voter_id=each.node_id)
+                for each in voters.voters
+                if each.node_id in granting
+            ],
         )
         # Version 1 has the voters' directories, but Kafka's own readers take version 0 for granted.
         self.append_control([(ControlType.LEADER_CHANGE, encode(message, 0))], epoch)
@@ -259,8 +263,7 @@ class MetadataLog:
     def commit(self, offset: int) -> None:
         """Take everything below `offset` for committed."""
         assert self.committed <= offset <= self._log.end, "committed what was not appended"
-        self.committed = offset
-        self._log.high_watermark = offset
+        self.committed = self._log.high_watermark = offset
 
     def read(self, offset: int, bytes_max: int, bound: int | None = None) -> Slice:
         """Read batches below `bound`: by default the committed ones."""
@@ -299,7 +302,3 @@ def _in_batches(records: Sequence[MetadataRecord], now_ms: int) -> Iterator[list
         batch.append(Record(None, value, now_ms))
         size += whole
     yield batch
-
-
-def _change_voter(voter: Voter) -> LeaderChangeVoter:
-    return LeaderChangeVoter(voter_id=voter.node_id)

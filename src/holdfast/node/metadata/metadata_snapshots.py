@@ -223,7 +223,7 @@ class SnapshotWriter:
     async def append(self, data: bytes | bytearray | memoryview) -> None:
         """Write the next bytes; they must not change meanwhile."""
         self._is_part = True
-        await self._perform(lambda: self._append(data))
+        await self._perform(lambda: self._opened().append(data))
         self.position += len(data)
 
     async def finish(self, wall_ms: int) -> None:
@@ -243,9 +243,6 @@ class SnapshotWriter:
     async def _perform(self, job: Callable[[], None]) -> None:
         with self._home.guarded():
             await self._home.submit(job)
-
-    def _append(self, data: bytes | bytearray | memoryview) -> None:
-        self._opened().append(data)
 
     def _opened(self) -> File:
         if self._file is None:

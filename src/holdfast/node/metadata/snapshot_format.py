@@ -60,7 +60,8 @@ def snapshot_batches(
     `wall_ms` is when the last record that it contains was written, as far as is known.
     """
     epoch = snapshot_id(image).epoch
-    head = [_control(ControlType.SNAPSHOT_HEADER, _header(wall_ms), wall_ms)]
+    header = SnapshotHeaderRecord(last_contained_log_timestamp=wall_ms)
+    head = [_control(ControlType.SNAPSHOT_HEADER, encode(header, 0), wall_ms)]
     if kraft_version > 0:
         version = KRaftVersionRecord(k_raft_version=kraft_version)
         head.append(_control(ControlType.KRAFT_VERSION, encode(version, 0), wall_ms))
@@ -75,10 +76,6 @@ def snapshot_batches(
         offset += len(part)
     tail = [_control(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0), wall_ms)]
     yield build_batch(tail, base_offset=offset, leader_epoch=epoch, control=True)
-
-
-def _header(wall_ms: int) -> bytes:
-    return encode(SnapshotHeaderRecord(last_contained_log_timestamp=wall_ms), 0)
 
 
 def _control(kind: ControlType, value: bytes, wall_ms: int) -> Record:

@@ -18,7 +18,7 @@ from holdfast.node.metadata.metadata_fetch import metadata_fetch
 from holdfast.node.quorum.controller_addresses import ControllerAddresses
 from holdfast.node.quorum.quorum_replica import QuorumReplica
 from holdfast.runtime.dial import dial
-from holdfast.wire.messages.fetch import FetchPartition, FetchRequest
+from holdfast.wire.messages.fetch import FetchPartition
 
 logger = logging.getLogger("holdfast.quorum")
 
@@ -92,10 +92,12 @@ class Discovery:
         """Send one Fetch that names no epoch: whoever gets it says who leads. OSError."""
         replica = self._replica
         timeout_ms = max(1, replica.settings.controller_quorum_fetch_timeout_ms)
+        wanted = FetchPartition(partition=0, fetch_offset=replica.log.end, partition_max_bytes=1)
+        question = metadata_fetch(wanted, cluster_id=replica.cluster_id)
         client_id = f"quorum-{replica.key.node_id}-discovery"
         connection = await dial(replica.runtime, host, port, client_id, timeout_ms=timeout_ms)
         try:
-            response = await connection.send(self._question(), timeout_ms=timeout_ms)
+            response = await connection.send(question, timeout_ms=timeout_ms)
         finally:
             connection.close()
         for topic in response.responses:
@@ -103,9 +105,3 @@ class Discovery:
                 leader = found.current_leader
                 self._seeker.heard(leader.leader_epoch, leader.leader_id, response.node_endpoints)
         self._seeker.follow_again()
-
-    def _question(self) -> FetchRequest:
-        wanted = FetchPartition(
-            partition=0, fetch_offset=self._replica.log.end, partition_max_bytes=1
-        )
-        return metadata_fetch(wanted, cluster_id=self._replica.cluster_id)

@@ -214,10 +214,9 @@ class QuorumMember:
         self, epoch: int, candidate: ReplicaKey, end: LogEnd, *, pre_vote: bool, reply: Reply
     ) -> None:
         token = self._expect(reply)
-        now_ms = self.now_ms()
         self.feed(
             self.state.vote_requested(
-                token, epoch, candidate, end, pre_vote=pre_vote, now_ms=now_ms
+                token, epoch, candidate, end, pre_vote=pre_vote, now_ms=self.now_ms()
             )
         )
 
@@ -469,10 +468,9 @@ class QuorumMember:
     def vote_answered(
         self, asked: AskVotes, voter: int, epoch: int, leader_id: int, *, granted: bool
     ) -> None:
-        now_ms = self.now_ms()
         self.feed(
             self.state.vote_answered(
-                asked.round, voter, epoch, leader_id, granted=granted, now_ms=now_ms
+                asked.round, voter, epoch, leader_id, granted=granted, now_ms=self.now_ms()
             )
         )
 

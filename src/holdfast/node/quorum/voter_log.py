@@ -39,9 +39,8 @@ class VoterLog:
             return
         self._seen = self._log.start
         if loaded is not None:
-            voters = None
-            if loaded.voters is not None:
-                voters = voters_of(loaded.voters, self._listeners)
+            record = loaded.voters
+            voters = None if record is None else voters_of(record, self._listeners)
             end = loaded.identity.end_offset
             self.history.loaded(end - 1, loaded.kraft_version, voters)
             self._seen = max(self._seen, end)
