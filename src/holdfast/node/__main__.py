@@ -93,7 +93,10 @@ def _settings(options: dict[str, list[str]]) -> NodeSettings:
     return settings
 
 
-async def _run(node: Node) -> None:
+async def _run(settings: NodeSettings) -> None:
+    node = Node(
+        real_runtime(), settings, machine_name=gethostname(), file_limit=_raise_file_limit()
+    )
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 
@@ -138,13 +141,6 @@ def _raise_file_limit() -> int:
     return min(LOG_FILES_MAX, limit // 2)
 
 
-async def _main(settings: NodeSettings) -> None:
-    node = Node(
-        real_runtime(), settings, machine_name=gethostname(), file_limit=_raise_file_limit()
-    )
-    await _run(node)
-
-
 def _start(arguments: list[str]) -> None:
     options = _options(
         arguments, {"--config": True, "--override": True, "--format-if-needed": True}
@@ -152,7 +148,7 @@ def _start(arguments: list[str]) -> None:
     settings = _settings(options)
     if "--format-if-needed" in options:
         _format_directories(settings, options["--format-if-needed"][-1], ignore_formatted=True)
-    asyncio.run(_main(settings))
+    asyncio.run(_run(settings))
 
 
 def _format(arguments: list[str]) -> None:

@@ -60,10 +60,6 @@ class Node:
         self._controller_server: Server | None = None
         self._authorizer = authorizer or AllowAll()
 
-    @property
-    def roles(self) -> Sequence[str]:
-        return self.settings.process_roles
-
     async def start(self) -> None:
         """Load what is on disk, bind, start the roles; then `serve`."""
         if self.settings.is_controller:
