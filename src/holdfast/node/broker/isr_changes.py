@@ -106,6 +106,8 @@ class IsrChanges:
             self._answered(sent, done)
 
     def _answered(self, sent: Sent, done: asyncio.Future[wire.AlterPartitionResponse]) -> None:
+        if done.cancelled():
+            return
         failure = done.exception()  # looked at in any case, or the loop complains of it
         if self._closed:
             return

@@ -84,6 +84,8 @@ class ProducerIds:
 
     def _answered(self, done: asyncio.Future[wire.AllocateProducerIdsResponse]) -> None:
         self._asking = False
+        if done.cancelled():
+            return
         failure = done.exception()  # looked at in any case, or the loop complains of it
         if failure is None and self._provoke("producer-ids.answer-lost"):
             failure = ConnectionResetError("the answer is lost, and a block of ids with it")

@@ -142,6 +142,8 @@ class Assignments:
     def _answered(
         self, sent: list[PartitionKey], done: asyncio.Future[wire.AssignReplicasToDirsResponse]
     ) -> None:
+        if done.cancelled():
+            return
         failure = done.exception()  # looked at in any case, or the loop complains of it
         if self._closed:
             return
