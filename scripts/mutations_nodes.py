@@ -457,4 +457,40 @@ NODES: tuple[Mutation, ...] = (
             "tests/simulation/test_sim_more_traps.py::test_a_fetch_from_before_the_restart_counts_for_nothing",
         ),
     ),
+    # -- what a client is told ------------------------------------------------------------------
+    one(
+        "latest is told before the new epoch's start is committed",
+        "KIP-207",
+        "node/api/list_offsets.py",
+        "    unsure = not follower and log.high_watermark < leader.epoch_start\n",
+        "    unsure = False\n",
+        tests=(
+            "tests/node/test_list_offsets.py::test_the_end_is_unknown_until_the_epoch_s_start_is_committed",
+        ),
+    ),
+    one(
+        "a second batch for one partition is answered with the first one's offset",
+        "another's record under an acknowledged offset",
+        "node/api/produce.py",
+        "                if part is not None:\n                    parts.append(part)\n",
+        "                if part is not None:\n"
+        "                    for earlier in parts:\n"
+        "                        if earlier[0] is part[0]:\n"
+        "                            answer.base_offset = earlier[2].base_offset\n"
+        "                    parts.append(part)\n",
+        tests=(
+            "tests/node/test_named_twice.py::test_each_append_to_one_partition_is_answered_with_its_own_offset",
+        ),
+    ),
+    one(
+        "a follower beyond the log's end counts as caught up when it names no epoch",
+        "an acknowledgement of what is not there",
+        READERS,
+        "    is_beyond = diverging is None and offset > log.end\n",
+        "    is_beyond = diverging is None and offset > log.end and"
+        " wanted.last_fetched_epoch >= 0\n",
+        tests=(
+            "tests/node/test_fetch_waits.py::test_a_follower_beyond_the_log_s_end_acknowledges_nothing",
+        ),
+    ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +20,16 @@ from tests.node.replica_kit import decided, leading, replica
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata.image import Broker, Endpoint, MetadataImage
 from holdfast.node.api.fetch import Fetch
-from holdfast.node.api.fetch_readers import Asked, ConsumerReader, FollowerReader, SeenByFollower
+from holdfast.node.api.fetch_readers import (
+    Asked,
+    ConsumerReader,
+    FollowerReader,
+    Refused,
+    SeenByFollower,
+)
 from holdfast.node.api.leader import endpoints
 from holdfast.node.broker.replica import Partition
+from holdfast.node.door.api_table import READ_TOPIC
 from holdfast.runtime.ports import Runtime, never
 from holdfast.testing.ground.disk import DiskFault
 from holdfast.wire.errors import ErrorCode
@@ -104,6 +112,37 @@ def test_a_follower_s_fetch_acknowledges_once() -> None:
         follower = leader.state.followers[1]
         assert (follower.fetched_ms, follower.leader_end_at_fetch) == (came_ms, 3)
         assert follower.told_high_watermark == 3
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_follower_beyond_the_log_s_end_acknowledges_nothing(epoch: int) -> None:
+    """What it holds there is not this leader's, and its ISR must not count with it.
+
+    Seen to fail: one that names no epoch was taken for caught up, so that the high watermark
+    counted a replica that lacks what was acknowledged.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        partition = a_leader(runtime, replicas=(0, 1))
+        wanted = wire.FetchPartition(
+            partition=0, fetch_offset=4, last_fetched_epoch=epoch, log_start_offset=0
+        )
+        broker: Any = SimpleNamespace(
+            settings=SimpleNamespace(replica_selector_class=""), runtime=runtime
+        )
+        context: Any = SimpleNamespace(version=17, need=READ_TOPIC, allows=lambda *_: True)
+        reader = FollowerReader(broker, context, node=1, broker_epoch=-1)
+        before = replace(leading(partition).state.followers[1])
+        seen = reader.look(partition, wanted)
+        reader.begin([seen])
+        assert leading(partition).state.followers[1] == before
+        if epoch == -1:
+            assert seen == Refused(ErrorCode.OFFSET_OUT_OF_RANGE, 0)
+        else:
+            assert isinstance(seen, SeenByFollower)
+            assert seen.diverging == wire.EpochEndOffset(epoch=0, end_offset=3)
 
     virtual(body)
 

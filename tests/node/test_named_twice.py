@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.control.control_world import play
+from tests.log.log_kit import make_batch
 
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.errors import ErrorCode
@@ -28,6 +29,11 @@ from holdfast.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from holdfast.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from holdfast.wire.structs import ResourceType
 from holdfast.wire.well_known import LATEST
 
@@ -105,5 +111,34 @@ def test_an_offset_that_is_asked_for_twice_is_refused_each_time() -> None:
             topic = ListOffsetsTopic(name="t", partitions=[partition] * count)
             answer = await ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
             assert [each.error_code for each in answer.topics[0].partitions] == [code] * count
+
+    played(story)
+
+
+def test_each_append_to_one_partition_is_answered_with_its_own_offset() -> None:
+    """Seen to fail: the second batch of a request was answered with the first one's offset.
+
+    A producer that keeps offsets beside its data would then find another's record there.
+    """
+
+    async def story(ask: Ask, _topic_id: bytes) -> None:
+        batches = [make_batch(count) for count in (2, 3, 1)]
+        answer = await ask(
+            ProduceRequest(
+                acks=-1,
+                timeout_ms=10_000,
+                topic_data=[
+                    TopicProduceData(
+                        name="t",
+                        partition_data=[
+                            PartitionProduceData(index=0, records=each) for each in batches
+                        ],
+                    )
+                ],
+            )
+        )
+        (topic,) = answer.responses
+        answers = [(each.error_code, each.base_offset) for each in topic.partition_responses]
+        assert answers == [(ErrorCode.NONE, offset) for offset in (1, 3, 6)]
 
     played(story)

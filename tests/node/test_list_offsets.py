@@ -1,0 +1,101 @@
+"""What ListOffsets answers while a new leader does not know yet how far its log is committed.
+
+Goal: nobody is given an end that lies before what was acknowledged to somebody else. Method: a
+leader over a real log on a disk in memory, elected with a high watermark behind its log's end.
+
+Rules: fetch.md#latest-after-an-election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.log.log_kit import TOPIC_ID, append, open_directories, virtual
+from tests.node.replica_kit import decided, leading, replica
+
+from holdfast.config.topic import TopicSettings
+from holdfast.node.api import list_offsets
+from holdfast.node.broker.replica import Partition
+from holdfast.node.door.api_table import DESCRIBE_TOPIC
+from holdfast.runtime.ports import Runtime
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import list_offsets as wire
+from holdfast.wire.well_known import EARLIEST, LATEST, MAX_TIMESTAMP
+
+FOLLOWER = 1
+NEWEST = 11
+WRITTEN = 3  # records that an earlier leader wrote, which may all have been acknowledged
+LONG_AGO = 0  # a time before all of them
+
+
+def just_elected(runtime: Runtime) -> Partition:
+    log = open_directories(runtime).create("t", 0, TOPIC_ID, TopicSettings())
+    for _ in range(WRITTEN):
+        append(log, timestamp=1_000)
+    partition = replica(runtime, log)
+    partition.lead(decided(replicas=(0, FOLLOWER), isr=(0, FOLLOWER)), {FOLLOWER: (True, 1)})
+    assert partition.high_watermark < WRITTEN
+    return partition
+
+
+def ask(
+    partition: Partition, timestamp: int, version: int = NEWEST, replica_id: int = -1
+) -> wire.ListOffsetsPartitionResponse:
+    broker: Any = SimpleNamespace(
+        partitions=SimpleNamespace(leading=lambda _topic, _index, epoch: partition.as_leader(epoch))
+    )
+    context: Any = SimpleNamespace(version=version, need=DESCRIBE_TOPIC, allows=lambda *_: True)
+    wanted = wire.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = wire.ListOffsetsTopic(name="t", partitions=[wanted])
+    request = wire.ListOffsetsRequest(replica_id=replica_id, topics=[topic])
+    return list_offsets.handle(broker, context, request).topics[0].partitions[0]
+
+
+def played(story: Callable[[Partition], None]) -> None:
+    async def body(runtime: Runtime) -> None:
+        story(just_elected(runtime))
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, MAX_TIMESTAMP, LONG_AGO])
+def test_the_end_is_unknown_until_the_epoch_s_start_is_committed(timestamp: int) -> None:
+    """Seen to fail: "latest" was the high watermark of before the election.
+
+    A consumer that begins there reads again what it was given already, or a tool that stops there
+    leaves out what was acknowledged.
+    """
+
+    def story(partition: Partition) -> None:
+        answer = ask(partition, timestamp)
+        assert (answer.error_code, answer.offset) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        leader = leading(partition)
+        leader.fetched_by(FOLLOWER, WRITTEN, 0, -1)
+        answer = ask(partition, timestamp)
+        expected = WRITTEN if timestamp == LATEST else 0
+        assert (answer.error_code, answer.offset) == (ErrorCode.NONE, expected)
+
+    played(story)
+
+
+def test_an_old_client_hears_of_it_in_its_own_words() -> None:
+    """Version 5 brought the error; before it there was one that such a client retries."""
+
+    def story(partition: Partition) -> None:
+        assert ask(partition, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert ask(partition, LATEST, version=5).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+
+    played(story)
+
+
+def test_a_follower_and_who_asks_for_the_beginning_need_not_wait() -> None:
+    """A follower wants the log's own end, and the beginning is known at any time."""
+
+    def story(partition: Partition) -> None:
+        assert ask(partition, LATEST, replica_id=FOLLOWER).offset == WRITTEN
+        assert ask(partition, EARLIEST).offset == 0
+
+    played(story)
