@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from holdfast.node.api.forward import envelope
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import CREATE_CLUSTER, CREATE_TOPIC
 from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext
@@ -23,9 +24,6 @@ from holdfast.wire.messages.create_topics import (
     CreateTopicsResponse,
     new_topic,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 logger = logging.getLogger("holdfast.auto_creation")
 

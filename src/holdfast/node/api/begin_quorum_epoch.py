@@ -5,19 +5,15 @@ Versions: 1 names the voter that is meant, and where the leader listens (KIP-853
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.quorum.voter_events import Answer
 from holdfast.node.api.quorum_requests import epoch_response, is_meant, listener_of, misdirected
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.begin_quorum_epoch import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.controller.broker_sessions import register
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(

@@ -5,18 +5,14 @@ Served: 0 and 1, and refused in both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.node.api.join_group import NO_GROUPS
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import refusal
 from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 
 def handle(

@@ -8,9 +8,8 @@ Rules: log.md#deleting-records.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
+from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica, keep_deletions
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.access import refusal
@@ -22,9 +21,6 @@ from holdfast.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 UNKNOWN = -1
 WAIT_MS_MAX = 600_000

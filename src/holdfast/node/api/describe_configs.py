@@ -7,7 +7,6 @@ defaults of all brokers (the empty name).
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from holdfast.config.describe import (
     ConfigEntry,
@@ -17,6 +16,7 @@ from holdfast.config.describe import (
 )
 from holdfast.core.metadata.topic_names import refuse_name
 from holdfast.core.refusal import Refusal
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import config_refusal
 from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
@@ -29,9 +29,6 @@ from holdfast.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from holdfast.wire.structs import ResourceType
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 
 def handle(

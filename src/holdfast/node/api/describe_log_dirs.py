@@ -5,8 +5,8 @@ Version 3 brought an error of the whole answer. The volume's sizes (version 4) a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from holdfast.log.directories import LogDirectory
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_log_dirs import (
@@ -16,10 +16,6 @@ from holdfast.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-
-if TYPE_CHECKING:
-    from holdfast.log.directories import LogDirectory
-    from holdfast.node.broker.broker import Broker
 
 
 def handle(

@@ -5,11 +5,10 @@ Topics come sorted by name; a page ends after so many partitions and says where 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.metadata.image import Topic
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
 from holdfast.node.api.partition_view import Reachable
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import authorized_operations, refusal
 from holdfast.node.door.request_context import RequestContext, ResourceType
 from holdfast.wire.errors import ErrorCode
@@ -20,9 +19,6 @@ from holdfast.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 
 def handle(

@@ -5,16 +5,12 @@ Versions: 1 names the successors with their directories (KIP-853).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.quorum.voter_events import Answer
 from holdfast.node.api.quorum_requests import epoch_response, misdirected
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(

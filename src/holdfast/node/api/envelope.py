@@ -7,18 +7,15 @@ and through the same table. Only what the table says is forwarded may travel so.
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from holdfast.node.api.forward import decode_principal
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.api_table import BROKER, ON_CONTROLLER, Role
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.node.door.request_context import Client, Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.frame import LENGTH_SIZE, decode_request_header
 from holdfast.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(

@@ -13,7 +13,7 @@ request waits until something changes, and looks again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.node.api.fetch_readers import (
@@ -26,14 +26,12 @@ from holdfast.node.api.fetch_readers import (
     Seen,
 )
 from holdfast.node.api.leader import name_leaders
+from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire import hot
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ADDRESSES = 16

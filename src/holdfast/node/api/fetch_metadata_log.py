@@ -11,11 +11,12 @@ Rules: quorum.md#synced-before-counted, metadata-log.md#where-two-metadata-logs-
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.core.quorum.voter_set import ReplicaKey
 from holdfast.log.errors import StorageError
 from holdfast.node.api.quorum_requests import leader_endpoints
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.node.metadata.metadata_log import MetadataLog
 from holdfast.node.quorum.quorum_member import QuorumMember
@@ -33,9 +34,6 @@ from holdfast.wire.messages.fetch import (
 from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
 from holdfast.wire.uuids import METADATA_TOPIC_ID, NULL_UUID
 from holdfast.wire.well_known import METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 TOPIC_IDS_SINCE: Final = 13
 WAIT_MS_MAX: Final = 30_000

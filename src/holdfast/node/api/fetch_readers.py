@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from holdfast.config.node_keys import RACK_AWARE
 from holdfast.core.replica.read_replica import preferred_read_replica
 from holdfast.log.log import Log
+from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.access import refusal
@@ -22,9 +23,6 @@ from holdfast.node.door.api_table import CLUSTER_ACTION
 from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 FIRST_VERSION_WITH_RACKS = 11
 FIRST_VERSION_WITH_DIVERGENCE = 12

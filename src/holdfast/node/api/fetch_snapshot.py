@@ -6,11 +6,12 @@ Versions: 1 carries the directory of a voter that asks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.core.metadata.image_records import SnapshotId
 from holdfast.core.quorum.voter_set import ReplicaKey
 from holdfast.log.errors import StorageError
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch_snapshot import (
@@ -23,9 +24,6 @@ from holdfast.wire.messages.fetch_snapshot import (
 )
 from holdfast.wire.uuids import NULL_UUID
 from holdfast.wire.well_known import METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 BYTES_MAX: Final = 1024 * 1024  # of one answer, whatever is asked for
 

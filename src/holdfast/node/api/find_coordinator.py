@@ -6,8 +6,9 @@ user sees. Were no coordinator named, librdkafka would ask for ever, and its use
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import DESCRIBE_GROUP, DESCRIBE_ID
 from holdfast.node.door.request_context import Need, RequestContext
@@ -17,9 +18,6 @@ from holdfast.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 FIRST_VERSION_WITH_SEVERAL_KEYS: Final = 4
 TRANSACTION: Final = 1

@@ -6,16 +6,12 @@ gets a fresh id in epoch 0. Transactional ids are refused: there are no transact
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import IDEMPOTENT_WRITE
 from holdfast.node.door.request_context import CLUSTER_NAME, Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import init_producer_id as wire
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 
 def handle(

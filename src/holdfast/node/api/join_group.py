@@ -7,16 +7,14 @@ for a coordinator, too, and would take a refusal of that for a failure of its ow
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.core.refusal import Refusal
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import refusal
 from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 NO_GROUPS: Final = Refusal(
     ErrorCode.UNSUPPORTED_VERSION,

@@ -6,15 +6,12 @@ Rules: connections.md#leader-hints.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from holdfast.core.metadata.image import NO_LEADER
+from holdfast.node.broker.broker import Broker
 from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.messages.produce import PartitionProduceResponse
 from holdfast.wire.structs import LeaderIdAndEpoch, LeaderNode
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 
 def name_leaders(

@@ -10,9 +10,9 @@ Rules: fetch.md#special-timestamps, fetch.md#latest-after-an-election, fetch.md#
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from holdfast.log.errors import StorageError
+from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.door.access import refusal
 from holdfast.node.door.request_context import RequestContext
@@ -26,9 +26,6 @@ from holdfast.wire.well_known import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 FIRST_VERSION_WITH_EPOCHS = 4

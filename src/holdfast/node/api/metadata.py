@@ -10,13 +10,14 @@ Rules: topics.md#metadata-answers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.core.metadata.image import Topic
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
 from holdfast.node.api.auto_creation import AutoCreation
 from holdfast.node.api.describe_cluster import controller_id
 from holdfast.node.api.partition_view import Reachable
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import NOT_REQUESTED, authorized_operations, refusal
 from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, ResourceType
 from holdfast.wire.codec import decode
@@ -29,9 +30,6 @@ from holdfast.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from holdfast.wire.uuids import NULL_UUID
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 EMPTY_MEANS_NONE_SINCE: Final = 1
 LISTENER_NOT_FOUND_SINCE: Final = 6

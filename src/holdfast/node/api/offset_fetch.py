@@ -8,9 +8,10 @@ version 1 has no other place for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.node.api.join_group import NO_GROUPS
+from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import refusal
 from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.messages.offset_fetch import (
@@ -20,9 +21,6 @@ from holdfast.wire.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 SEVERAL_GROUPS_SINCE: Final = 8
 NO_OFFSET: Final = -1

@@ -9,11 +9,10 @@ Rules: produce.md#acks, produce.md#no-answer, produce.md#internal-topics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
 from holdfast.node.api.leader import name_leaders
 from holdfast.node.broker.append_validation import Problem, check_and_prepare
+from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.access import refusal
@@ -23,9 +22,6 @@ from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire import hot
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 ADMIN_CLIENT = "__admin_client"
 UNCHECKED_BYTES_MAX = 1024 * 1024  # a smaller request can't be made of too many parts

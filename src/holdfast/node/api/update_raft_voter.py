@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.quorum.voter_changes import update_voter
 from holdfast.core.quorum.voter_set import Voter
 from holdfast.node.api.quorum_requests import listener_of
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.update_raft_voter import (
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(

@@ -6,19 +6,15 @@ would be voted for (KIP-996). A vote is on the disk before it is answered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.core.quorum.voter_events import Answer, LogEnd
 from holdfast.core.quorum.voter_set import ReplicaKey
 from holdfast.node.api.quorum_requests import is_meant, leader_endpoints, misdirected
+from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import vote as wire
 from holdfast.wire.structs import QuorumNode
 from holdfast.wire.well_known import METADATA_TOPIC
-
-if TYPE_CHECKING:
-    from holdfast.node.controller.controller import Controller
 
 
 def handle_on_controller(

@@ -6,14 +6,11 @@ Owns the words and the figures. It only looks; nothing is decided or changed her
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from holdfast.core.metadata.image import ImageDelta, MetadataImage
 from holdfast.core.quorum.leader_view import Observers, QuorumView, ReplicaView
 from holdfast.core.quorum.voter_set import Voter
-
-if TYPE_CHECKING:
-    from holdfast.node.quorum.quorum_member import QuorumMember
+from holdfast.node.quorum.quorum_member import QuorumMember
 
 logger = logging.getLogger("holdfast.controller")
 
