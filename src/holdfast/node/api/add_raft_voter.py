@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.quorum.voter_changes import add_voter
-from holdfast.core.quorum.voter_set import ReplicaKey, Voter
+from holdfast.core.quorum.voter_set import Voter
 from holdfast.node.api.quorum_requests import listener_of
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
@@ -22,19 +22,21 @@ def handle_on_controller(
     controller: Controller, context: RequestContext, request: AddRaftVoterRequest
 ) -> Deferred | AddRaftVoterResponse:
     if request.cluster_id not in (None, controller.cluster_id):
-        why = f"This is cluster {controller.cluster_id}."
-        return AddRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, error_message=why)
+        return AddRaftVoterResponse(
+            error_code=ErrorCode.INCONSISTENT_CLUSTER_ID,
+            error_message=f"This is cluster {controller.cluster_id}.",
+        )
     found = listener_of(controller, request.listeners)
     if found is None:
         names = ", ".join(controller.settings.controller_listener_names)
-        why = f"The new voter must have one of the listeners {names}."
-        return AddRaftVoterResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=why)
-    directory_id = bytes(request.voter_directory_id)
-    voter = Voter(request.voter_id, found.host, found.port, directory_id)
-    key = ReplicaKey(request.voter_id, directory_id)
+        return AddRaftVoterResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"The new voter must have one of the listeners {names}.",
+        )
+    voter = Voter(request.voter_id, found.host, found.port, bytes(request.voter_directory_id))
     return controller.change_voters(
         context,
-        lambda situation: add_voter(situation, voter, controller.seen(key)),
+        lambda situation: add_voter(situation, voter, controller.seen(voter.key)),
         lambda code, message: AddRaftVoterResponse(error_code=code, error_message=message),
         at_once=not request.ack_when_committed,
     )

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.controller.config_changes import alter_configs
-from holdfast.node.api.incremental_alter_configs import refuse_resources
+from holdfast.node.api.incremental_alter_configs import refuse_resources, refused
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
 )
-from holdfast.wire.structs import AlteredResource
 
 if TYPE_CHECKING:
     from holdfast.node.controller.controller import Controller
@@ -24,24 +23,12 @@ if TYPE_CHECKING:
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: AlterConfigsRequest
 ) -> Deferred:
-    refusals = refuse_resources(
-        context, [(each.resource_type, each.resource_name) for each in request.resources]
-    )
     return controller.decide(
-        context, lambda state, _: alter_configs(state, request, refusals=refusals)
+        context,
+        lambda state, _: alter_configs(state, request, refusals=refuse_resources(context, request)),
     )
 
 
 def refuse(request: AlterConfigsRequest, code: ErrorCode, message: str) -> AlterConfigsResponse:
     """Refuse the whole request."""
-    return AlterConfigsResponse(
-        responses=[
-            AlteredResource(
-                error_code=code,
-                error_message=message,
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
-            )
-            for each in request.resources
-        ]
-    )
+    return AlterConfigsResponse(responses=refused(request, code, message))

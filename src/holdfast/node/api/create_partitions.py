@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: CreatePartitionsRequest
 ) -> Deferred:
-    refusals = refused(context, [topic.name for topic in request.topics])
-    seeds = [controller.runtime.random.below(SEED_BOUND) for _ in request.topics]
     return controller.decide(
         context,
-        lambda state, _: create_partitions(state, request, seeds=seeds, refusals=refusals),
+        lambda state, _: create_partitions(
+            state,
+            request,
+            seeds=[controller.runtime.random.below(SEED_BOUND) for _ in request.topics],
+            refusals=refused(context, [topic.name for topic in request.topics]),
+        ),
     )
 
 

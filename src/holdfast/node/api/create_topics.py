@@ -31,12 +31,14 @@ def handle_on_controller(
     if refusal(context, CLUSTER_NAME, CREATE_CLUSTER) is not None:
         refusals = refused(context, names)
     random = controller.runtime.random
-    topic_ids = [random.uuid() for _ in names]
-    seeds = [random.below(SEED_BOUND) for _ in names]
     return controller.decide(
         context,
         lambda state, _: create_topics(
-            state, request, topic_ids=topic_ids, seeds=seeds, refusals=refusals
+            state,
+            request,
+            topic_ids=[random.uuid() for _ in names],
+            seeds=[random.below(SEED_BOUND) for _ in names],
+            refusals=refusals,
         ),
     )
 

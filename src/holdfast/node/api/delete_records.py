@@ -77,8 +77,9 @@ def handle(
         return response
     deferred = context.defer()
     keys = [key for partition, _, _ in parts for key in (partition.key, partition.committed_key)]
-    timeout_ms = max(0, min(request.timeout_ms, WAIT_MS_MAX))
-    broker.waiting.park(DeletionWait(deferred, response, parts), keys, timeout_ms)
+    broker.waiting.park(
+        DeletionWait(deferred, response, parts), keys, max(0, min(request.timeout_ms, WAIT_MS_MAX))
+    )
     return deferred
 
 

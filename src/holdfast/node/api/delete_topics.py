@@ -31,15 +31,14 @@ def handle_on_controller(
         name = asked.name if topic is None else topic.name
         if name is not None:
             names.append(name)
-    refusals = refused(context, names)
     return controller.decide(
-        context, lambda state, _: delete_topics(state, request, refusals=refusals)
+        context,
+        lambda state, _: delete_topics(state, request, refusals=refused(context, names)),
     )
 
 
 def refuse(request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
     """Refuse the whole request."""
-    asked = list(request.topics) or [DeleteTopicState(name=name) for name in request.topic_names]
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(
@@ -48,6 +47,7 @@ def refuse(request: DeleteTopicsRequest, code: ErrorCode, message: str) -> Delet
                 error_code=code,
                 error_message=message,
             )
-            for topic in asked
+            for topic in request.topics
+            or [DeleteTopicState(name=name) for name in request.topic_names]
         ]
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from holdfast.node.api.partition_view import reachable
 from holdfast.node.door.access import NOT_REQUESTED, authorized_operations
 from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, ResourceType
 from holdfast.wire.errors import ErrorCode
@@ -15,6 +16,7 @@ from holdfast.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from holdfast.wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from holdfast.node.broker.broker import Broker
@@ -30,26 +32,25 @@ def handle(
     if request.endpoint_type != BROKERS:
         return _wrong_endpoint(request, CONTROLLERS, "brokers")
     image = broker.image
-    shown = []
-    for broker_id in sorted(image.brokers):
-        registered = image.brokers[broker_id]
-        endpoint = registered.endpoint(context.listener)
-        if endpoint is None or (registered.fenced and not request.include_fenced_brokers):
-            continue
-        shown.append(
-            DescribeClusterBroker(
-                broker_id=broker_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=registered.rack,
-                is_fenced=registered.fenced,
-            )
-        )
+    asked = (
+        [image.brokers[broker_id] for broker_id in sorted(image.brokers)]
+        if request.include_fenced_brokers
+        else image.alive_brokers()
+    )
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=controller_id(broker),
-        brokers=shown,
-        cluster_authorized_operations=_operations(context, request),
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=each.broker_id,
+                host=found.host,
+                port=found.port,
+                rack=each.rack,
+                is_fenced=each.fenced,
+            )
+            for each, found in reachable(asked, context.listener)
+        ],
+        cluster_authorized_operations=cluster_operations(context, request),
     )
 
 
@@ -66,7 +67,7 @@ def handle_on_controller(
             DescribeClusterBroker(broker_id=voter.node_id, host=voter.host, port=voter.port)
             for voter in controller.quorum.voters.voters
         ],
-        cluster_authorized_operations=_operations(context, request),
+        cluster_authorized_operations=cluster_operations(context, request),
     )
 
 
@@ -79,7 +80,9 @@ def controller_id(broker: Broker) -> int:
     return alive[broker.runtime.random.below(len(alive))].broker_id if alive else -1
 
 
-def _operations(context: RequestContext, request: DescribeClusterRequest) -> int:
+def cluster_operations(
+    context: RequestContext, request: DescribeClusterRequest | MetadataRequest
+) -> int:
     if not request.include_cluster_authorized_operations:
         return NOT_REQUESTED
     return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -36,11 +36,14 @@ def handle(
 ) -> DescribeConfigsResponse:
     results = []
     # Rules: connections.md#what-is-named-twice. Other keys of the same one are another question.
-    resources = {}
-    for each in request.resources:
-        keys = each.configuration_keys
-        question = None if keys is None else tuple(keys)
-        resources[each.resource_type, each.resource_name, question] = each
+    resources = {
+        (
+            each.resource_type,
+            each.resource_name,
+            None if each.configuration_keys is None else tuple(each.configuration_keys),
+        ): each
+        for each in request.resources
+    }
     for asked in resources.values():
         found = _describe(broker, context, asked)
         result = DescribeConfigsResult(

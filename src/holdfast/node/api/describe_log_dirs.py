@@ -21,9 +21,11 @@ from holdfast.wire.messages.describe_log_dirs import (
 def handle(
     broker: Broker, _context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    wanted: set[tuple[str, int]] | None = None
-    if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    wanted = (
+        None
+        if request.topics is None
+        else {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    )
     return DescribeLogDirsResponse(
         results=[_result(broker, each, wanted) for each in broker.directories.directories]
     )

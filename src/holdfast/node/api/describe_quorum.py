@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.quorum.leader_view import QuorumView, ReplicaView
+from holdfast.core.quorum.leader_view import ReplicaView
 from holdfast.node.door.request_context import RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_quorum import (
@@ -32,16 +32,18 @@ def handle_on_controller(
     controller: Controller, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-        why = f"There is one metadata log, {METADATA_TOPIC}-0: ask for that."
-        return refuse(request, ErrorCode.INVALID_REQUEST, why)
+        return refuse(
+            request,
+            ErrorCode.INVALID_REQUEST,
+            f"There is one metadata log, {METADATA_TOPIC}-0: ask for that.",
+        )
     topic, partition = request.topics[0], request.topics[0].partitions[0].partition_index
     view = controller.describe_quorum()
+    found = ResponsePartitionData(partition_index=partition)
     if topic.topic_name != METADATA_TOPIC or partition != 0:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        found = ResponsePartitionData(partition_index=partition, error_code=code)
+        found.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif view is None:
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        found = ResponsePartitionData(partition_index=partition, error_code=code)
+        found.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     else:
         found = ResponsePartitionData(
             partition_index=partition,
@@ -55,7 +57,14 @@ def handle_on_controller(
         topics=[ResponseTopicData(topic_name=topic.topic_name, partitions=[found])]
     )
     if view is not None and context.version >= NODES_SINCE:
-        response.nodes = _nodes(controller, view)
+        name = controller.settings.controller_listener_names[0]  # under which all voters listen
+        response.nodes = [
+            Node(
+                node_id=voter.node_id,
+                listeners=[QuorumEndpoint(name=name, host=voter.host, port=voter.port)],
+            )
+            for voter in view.members.voters
+        ]
     return response
 
 
@@ -67,18 +76,6 @@ def _state(replica: ReplicaView) -> ReplicaState:
         last_fetch_timestamp=replica.fetched_wall_ms,
         last_caught_up_timestamp=replica.caught_up_wall_ms,
     )
-
-
-def _nodes(controller: Controller, view: QuorumView) -> list[Node]:
-    """The voters' addresses; they all listen under the name that we do."""
-    name = controller.settings.controller_listener_names[0]
-    return [
-        Node(
-            node_id=voter.node_id,
-            listeners=[QuorumEndpoint(name=name, host=voter.host, port=voter.port)],
-        )
-        for voter in view.members.voters
-    ]
 
 
 def refuse(_: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:

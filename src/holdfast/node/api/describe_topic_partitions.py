@@ -43,11 +43,10 @@ def handle(
                 response.topics.append(_refused(refused.code, name))
             continue
         if topic is None:
-            illegal = refuse_name(name) is not None
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            response.topics.append(
-                _refused(ErrorCode.INVALID_TOPIC_EXCEPTION if illegal else code, name)
-            )
+            if refuse_name(name) is not None:
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            response.topics.append(_refused(code, name))
             continue
         first = 0
         if cursor is not None and name == cursor.topic_name:
@@ -67,10 +66,11 @@ def handle(
 def _page(
     context: RequestContext, topic: Topic, first: int, last: int, reachable: Reachable
 ) -> DescribeTopicPartitionsResponseTopic:
-    partitions = []
-    for partition in topic.partitions[first:last]:
-        error, leader, offline = reachable.view(partition)
-        partitions.append(
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
             DescribeTopicPartitionsResponsePartition(
                 error_code=error,
                 partition_index=partition.index,
@@ -82,12 +82,10 @@ def _page(
                 last_known_elr=list(partition.last_known_elr),
                 offline_replicas=offline,
             )
-        )
-    return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
+            for partition, error, leader, offline in map(
+                reachable.view, topic.partitions[first:last]
+            )
+        ],
         topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
     )
 

@@ -90,17 +90,16 @@ class _Reader:
 
     def answer(self, code: ErrorCode) -> FetchResponse:
         """The answer as it is now, with all the records that there are for it."""
+        quorum = self.controller.quorum
+        leader = quorum.leader_id
         data = PartitionData(
             partition_index=self.wanted.partition,
             error_code=code,
             high_watermark=-1,
+            current_leader=LeaderIdAndEpoch(leader_id=leader, leader_epoch=quorum.epoch),
             aborted_transactions=None,
             records=b"",
         )
-        quorum = self.controller.quorum
-        leader = quorum.leader_id
-        data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=quorum.epoch)
-        endpoints = leader_endpoints(self.controller, leader, LeaderNode)
         if code is ErrorCode.NONE:
             self._fill(data, quorum)
         return FetchResponse(
@@ -109,7 +108,7 @@ class _Reader:
                     topic=self.topic.topic, topic_id=bytes(self.topic.topic_id), partitions=[data]
                 )
             ],
-            node_endpoints=endpoints,
+            node_endpoints=leader_endpoints(self.controller, leader, LeaderNode),
         )
 
     def _fill(self, data: PartitionData, quorum: QuorumMember) -> None:

@@ -40,8 +40,7 @@ def handle_on_controller(
     found = PartitionSnapshot(
         index=wanted.partition, snapshot_id=wanted.snapshot_id, current_leader=leader
     )
-    code = _refuse(controller, topic.name, wanted)
-    found.error_code = code if code is not ErrorCode.NONE else _read(controller, request, found)
+    found.error_code = _refuse(controller, topic.name, wanted) or _read(controller, request, found)
     return FetchSnapshotResponse(topics=[TopicSnapshot(name=topic.name, partitions=[found])])
 
 
@@ -73,10 +72,9 @@ def _read(
         return ErrorCode.POSITION_OUT_OF_RANGE
     bytes_max = max(1, min(request.max_bytes, BYTES_MAX))
     try:
-        data = controller.snapshots.read(identity, wanted.position, bytes_max)
+        found.unaligned_records = controller.snapshots.read(identity, wanted.position, bytes_max)
     except StorageError as error:
         controller.fail(error)
         return ErrorCode.KAFKA_STORAGE_ERROR
-    found.unaligned_records = data
     found.size, found.position = file.size, wanted.position
     return ErrorCode.NONE

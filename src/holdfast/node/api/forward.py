@@ -86,8 +86,6 @@ def _answered(
         why = "this node is shutting down" if done.cancelled() else str(error)
         deferred.answer(_refusal(key, request, ErrorCode.REQUEST_TIMED_OUT, why))
         return
-    if error is not None:
-        raise error
     outer = done.result()
     if outer.error_code != ErrorCode.NONE or outer.response_data is None:
         _refused(deferred, key, request, outer.error_code)

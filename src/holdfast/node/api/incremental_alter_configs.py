@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from holdfast.core.controller.config_changes import incremental_alter_configs
@@ -11,6 +10,7 @@ from holdfast.core.refusal import Refusal
 from holdfast.node.door.access import config_refusal
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.alter_configs import AlterConfigsRequest
 from holdfast.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -24,34 +24,39 @@ if TYPE_CHECKING:
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Deferred:
-    refusals = refuse_resources(
-        context, [(each.resource_type, each.resource_name) for each in request.resources]
-    )
     return controller.decide(
-        context, lambda state, _: incremental_alter_configs(state, request, refusals=refusals)
+        context,
+        lambda state, _: incremental_alter_configs(
+            state, request, refusals=refuse_resources(context, request)
+        ),
     )
 
 
 def refuse_resources(
-    context: RequestContext, resources: Iterable[ConfigResource]
+    context: RequestContext, request: AlterConfigsRequest | IncrementalAlterConfigsRequest
 ) -> dict[ConfigResource, Refusal]:
     """The resources whose configuration the requester may not alter."""
+    resources = ((each.resource_type, each.resource_name) for each in request.resources)
     found = ((resource, config_refusal(context, *resource)) for resource in resources)
     return {resource: why for resource, why in found if why is not None}
+
+
+def refused(
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest, code: ErrorCode, message: str
+) -> list[AlteredResource]:
+    return [
+        AlteredResource(
+            error_code=code,
+            error_message=message,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each in request.resources
+    ]
 
 
 def refuse(
     request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str
 ) -> IncrementalAlterConfigsResponse:
     """Refuse the whole request."""
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlteredResource(
-                error_code=code,
-                error_message=message,
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
-            )
-            for each in request.resources
-        ]
-    )
+    return IncrementalAlterConfigsResponse(responses=refused(request, code, message))

@@ -30,10 +30,11 @@ def handle(
     deferred = context.defer()
 
     def answer(taken: int | None) -> None:
-        if taken is None:
-            deferred.answer(_refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # retriable
-        else:
-            deferred.answer(wire.InitProducerIdResponse(producer_id=taken, producer_epoch=0))
+        deferred.answer(
+            _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # retriable
+            if taken is None
+            else wire.InitProducerIdResponse(producer_id=taken, producer_epoch=0)
+        )
 
     broker.producer_ids.take_later(answer)
     return deferred

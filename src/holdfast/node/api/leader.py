@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.core.metadata.image import NO_LEADER
+from holdfast.node.api.partition_view import reachable
 from holdfast.node.broker.broker import Broker
 from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.messages.produce import PartitionProduceResponse
@@ -36,14 +37,8 @@ def name_leaders(
 
 def endpoints(broker: Broker, nodes: Iterable[int], listener: str) -> list[LeaderNode]:
     """Return where each broker is that has the listener the client came by."""
-    found = []
-    for node in nodes:
-        registered = broker.image.brokers.get(node)
-        endpoint = registered.endpoint(listener) if registered else None
-        if registered is not None and endpoint is not None:
-            found.append(
-                LeaderNode(
-                    node_id=node, host=endpoint.host, port=endpoint.port, rack=registered.rack
-                )
-            )
-    return found
+    registered = [broker.image.brokers[node] for node in nodes if node in broker.image.brokers]
+    return [
+        LeaderNode(node_id=each.broker_id, host=found.host, port=found.port, rack=each.rack)
+        for each, found in reachable(registered, listener)
+    ]

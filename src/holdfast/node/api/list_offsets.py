@@ -27,7 +27,14 @@ from holdfast.wire.well_known import (
     MAX_TIMESTAMP,
 )
 
-SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
@@ -69,20 +76,15 @@ def _look_up(
     topic: str,
     asked: wire.ListOffsetsPartition,
 ) -> Answer:
-    epoch = asked.current_leader_epoch
-    leading = broker.partitions.leading(topic, asked.partition_index, epoch)
+    leading = broker.partitions.leading(topic, asked.partition_index, asked.current_leader_epoch)
     if isinstance(leading, ErrorCode):
         return _refused(asked, leading)
-    if asked.timestamp < 0 and not _is_known(asked.timestamp, version):
+    if asked.timestamp < 0 and SINCE.get(asked.timestamp, version + 1) > version:
         return _refused(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
         return _found(leading, version, asked, follower=request.replica_id >= 0)
     except StorageError:
         return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
-
-
-def _is_known(timestamp: int, version: int) -> bool:
-    return timestamp in {LATEST, EARLIEST} or SINCE.get(timestamp, version + 1) <= version
 
 
 def _found(

@@ -15,11 +15,11 @@ from typing import Final
 from holdfast.core.metadata.image import Topic
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
 from holdfast.node.api.auto_creation import AutoCreation
-from holdfast.node.api.describe_cluster import controller_id
-from holdfast.node.api.partition_view import Reachable
+from holdfast.node.api.describe_cluster import cluster_operations, controller_id
+from holdfast.node.api.partition_view import Reachable, reachable
 from holdfast.node.broker.broker import Broker
 from holdfast.node.door.access import NOT_REQUESTED, authorized_operations, refusal
-from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, ResourceType
+from holdfast.node.door.request_context import RequestContext, ResourceType
 from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
@@ -50,51 +50,41 @@ def decode_request(version: int, frame: memoryview | bytes, offset: int) -> Meta
 
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    image = broker.image
-    brokers = []
-    for registered in image.alive_brokers():
-        endpoint = registered.endpoint(context.listener)
-        if endpoint is not None:
-            brokers.append(
-                MetadataResponseBroker(
-                    node_id=registered.broker_id,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    rack=registered.rack,
-                )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=each.broker_id, host=found.host, port=found.port, rack=each.rack
             )
-    response = MetadataResponse(
-        brokers=brokers,
+            for each, found in reachable(broker.image.alive_brokers(), context.listener)
+        ],
         cluster_id=broker.cluster_id,
         controller_id=controller_id(broker),
         topics=list(_topics(broker, context, request)),
+        cluster_authorized_operations=cluster_operations(context, request),
     )
-    if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations(
-            context, ResourceType.CLUSTER, CLUSTER_NAME
-        )
-    return response
 
 
 def _topics(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> Iterable[MetadataResponseTopic]:
-    reachable = Reachable(broker.image, context.listener)
+    told = context.version >= LISTENER_NOT_FOUND_SINCE
+    elsewhere = ErrorCode.LISTENER_NOT_FOUND if told else ErrorCode.LEADER_NOT_AVAILABLE
+    views = Reachable(broker.image, context.listener, elsewhere)
     asked = request.topics
     if asked is None or (not asked and context.version < EMPTY_MEANS_NONE_SINCE):
         for topic in broker.image.topics.values():
             if refusal(context, topic.name) is None:
-                yield _known(context, request, topic, reachable)
+                yield _known(context, request, topic, views)
         return
     creation = AutoCreation(broker, context)
     # Rules: connections.md#what-is-named-twice.
     for each in {(bytes(each.topic_id), each.name): each for each in asked}.values():
         if bytes(each.topic_id) != NULL_UUID:
-            yield _by_id(broker, context, request, bytes(each.topic_id), reachable)
+            yield _by_id(broker, context, request, bytes(each.topic_id), views)
         elif each.name is None:
             yield _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None)
         else:
-            yield _by_name(broker, context, request, each.name, reachable, creation)
+            yield _by_name(broker, context, request, each.name, views, creation)
     creation.send()
 
 
@@ -103,7 +93,7 @@ def _by_id(
     context: RequestContext,
     request: MetadataRequest,
     topic_id: bytes,
-    reachable: Reachable,
+    views: Reachable,
 ) -> MetadataResponseTopic:
     topic = broker.image.topics_by_id.get(topic_id)
     if topic is None:
@@ -112,7 +102,7 @@ def _by_id(
     if refused is not None:
         # As Apache Kafka has it, an id is no secret, but the name that it stands for is.
         return _unknown(refused.code, None, topic_id)
-    return _known(context, request, topic, reachable)
+    return _known(context, request, topic, views)
 
 
 def _by_name(
@@ -120,7 +110,7 @@ def _by_name(
     context: RequestContext,
     request: MetadataRequest,
     name: str,
-    reachable: Reachable,
+    views: Reachable,
     creation: AutoCreation,
 ) -> MetadataResponseTopic:
     refused = refusal(context, name)
@@ -128,7 +118,7 @@ def _by_name(
         return _unknown(refused.code, name)
     topic = broker.image.topics.get(name)
     if topic is not None:
-        return _known(context, request, topic, reachable)
+        return _known(context, request, topic, views)
     if refuse_name(name) is not None:
         return _unknown(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
@@ -137,14 +127,13 @@ def _by_name(
 
 
 def _known(
-    context: RequestContext, request: MetadataRequest, topic: Topic, reachable: Reachable
+    context: RequestContext, request: MetadataRequest, topic: Topic, views: Reachable
 ) -> MetadataResponseTopic:
-    partitions = []
-    for partition in topic.partitions:
-        error, leader, offline = reachable.view(partition)
-        if error is ErrorCode.LISTENER_NOT_FOUND and context.version < LISTENER_NOT_FOUND_SINCE:
-            error = ErrorCode.LEADER_NOT_AVAILABLE
-        partitions.append(
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
             MetadataResponsePartition(
                 error_code=error,
                 partition_index=partition.index,
@@ -154,16 +143,13 @@ def _known(
                 isr_nodes=list(partition.isr),
                 offline_replicas=offline,
             )
-        )
-    operations = NOT_REQUESTED
-    if request.include_topic_authorized_operations:
-        operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
-        topic_authorized_operations=operations,
+            for partition, error, leader, offline in map(views.view, topic.partitions)
+        ],
+        topic_authorized_operations=(
+            authorized_operations(context, ResourceType.TOPIC, topic.name)
+            if request.include_topic_authorized_operations
+            else NOT_REQUESTED
+        ),
     )
 
 

@@ -74,5 +74,4 @@ def leader_endpoints(controller: Controller, leader_id: int, endpoint: type[Any]
 def listener_of(controller: Controller, listeners: Sequence[Any]) -> Any | None:
     """The one at which controllers are reached, the best first; None: it is not among them."""
     by_name = {each.name: each for each in listeners}
-    names = controller.settings.controller_listener_names
-    return next((by_name[name] for name in names if name in by_name), None)
+    return next(filter(None, map(by_name.get, controller.settings.controller_listener_names)), None)

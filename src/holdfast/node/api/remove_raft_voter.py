@@ -21,9 +21,9 @@ def handle_on_controller(
     controller: Controller, context: RequestContext, request: RemoveRaftVoterRequest
 ) -> Deferred | RemoveRaftVoterResponse:
     if request.cluster_id not in (None, controller.cluster_id):
-        why = f"This is cluster {controller.cluster_id}."
         return RemoveRaftVoterResponse(
-            error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, error_message=why
+            error_code=ErrorCode.INCONSISTENT_CLUSTER_ID,
+            error_message=f"This is cluster {controller.cluster_id}.",
         )
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
     return controller.change_voters(

@@ -18,20 +18,18 @@ def handle_on_controller(
     controller: Controller, context: RequestContext, request: UpdateRaftVoterRequest
 ) -> Deferred | UpdateRaftVoterResponse:
     if request.cluster_id not in (None, controller.cluster_id):
-        return _answer(ErrorCode.INCONSISTENT_CLUSTER_ID)
+        return UpdateRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if request.current_leader_epoch != controller.epoch:
         older = request.current_leader_epoch < controller.epoch
-        return _answer(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return UpdateRaftVoterResponse(
+            error_code=ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
     found = listener_of(controller, request.listeners)
     if found is None:
-        return _answer(ErrorCode.INVALID_REQUEST)
+        return UpdateRaftVoterResponse(error_code=ErrorCode.INVALID_REQUEST)
     voter = Voter(request.voter_id, found.host, found.port, bytes(request.voter_directory_id))
     return controller.change_voters(
         context,
         lambda situation: update_voter(situation, voter),
-        lambda code, _: _answer(code),
+        lambda code, _: UpdateRaftVoterResponse(error_code=code),
     )
-
-
-def _answer(code: ErrorCode) -> UpdateRaftVoterResponse:
-    return UpdateRaftVoterResponse(error_code=code)
