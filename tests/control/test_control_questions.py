@@ -377,7 +377,7 @@ class _Guard(AllowAll):
     ) -> bool:
         if operation is Operation.CLUSTER_ACTION:
             return True
-        self.seen.append((context.principal, context.client.host, name))
+        self.seen.append((context.client.principal, context.client.host, name))
         return kind is ResourceType.TOPIC and name.startswith("alice")
 
 

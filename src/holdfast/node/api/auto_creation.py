@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from holdfast.node.api.forward import envelope
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import CREATE_CLUSTER, CREATE_TOPIC
-from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext
+from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode, WireError, error_code
 from holdfast.wire.frame import LENGTH_SIZE, decode_response, encode_request
 from holdfast.wire.messages.create_topics import (

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from holdfast.node.api.join_group import NO_GROUPS
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import refusal
-from holdfast.node.door.request_context import RequestContext
+from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.controller.placement import SEED_BOUND
 from holdfast.core.controller.topic_changes import create_partitions
-from holdfast.node.door.access import refused
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.door.request_context import Deferred, RequestContext, refused
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.controller.placement import SEED_BOUND
 from holdfast.core.controller.topic_changes import create_topics
-from holdfast.node.door.access import refusal, refused
 from holdfast.node.door.api_table import CREATE_CLUSTER
-from holdfast.node.door.request_context import CLUSTER_NAME, Deferred, RequestContext
+from holdfast.node.door.request_context import (
+    CLUSTER_NAME,
+    Deferred,
+    RequestContext,
+    refusal,
+    refused,
+)
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_topics import (
     CreatableTopicResult,

@@ -12,8 +12,7 @@ from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica, keep_deletions
 from holdfast.node.broker.replica import Partition
-from holdfast.node.door.access import refusal
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,

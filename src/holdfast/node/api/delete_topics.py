@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.controller.topic_changes import delete_topics
-from holdfast.node.door.access import refused
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.door.request_context import Deferred, RequestContext, refused
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.delete_topics import (
     DeletableTopicResult,

@@ -8,8 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.node.api.partition_view import reachable
-from holdfast.node.door.access import NOT_REQUESTED, authorized_operations
-from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, ResourceType
+from holdfast.node.door.request_context import (
+    CLUSTER_NAME,
+    NOT_REQUESTED,
+    RequestContext,
+    ResourceType,
+    authorized_operations,
+)
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -48,7 +53,7 @@ def handle(
                 rack=each.rack,
                 is_fenced=each.fenced,
             )
-            for each, found in reachable(asked, context.listener)
+            for each, found in reachable(asked, context.client.listener)
         ],
         cluster_authorized_operations=cluster_operations(context, request),
     )

@@ -17,8 +17,7 @@ from holdfast.config.describe import (
 from holdfast.core.metadata.topic_names import refuse_name
 from holdfast.core.refusal import Refusal
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import config_refusal
-from holdfast.node.door.request_context import RequestContext
+from holdfast.node.door.request_context import RequestContext, config_refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -9,8 +9,12 @@ from holdfast.core.metadata.image import Topic
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
 from holdfast.node.api.partition_view import Reachable
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import authorized_operations, refusal
-from holdfast.node.door.request_context import RequestContext, ResourceType
+from holdfast.node.door.request_context import (
+    RequestContext,
+    ResourceType,
+    authorized_operations,
+    refusal,
+)
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -28,7 +32,7 @@ def handle(
     cursor = request.cursor
     every = not request.topics
     names = image.topics.keys() if every else {topic.name for topic in request.topics}
-    reachable = Reachable(image, context.listener)
+    reachable = Reachable(image, context.client.listener)
     limit_max = broker.settings.max_request_partition_size_limit
     left = min(request.response_partition_limit, limit_max)
     left = left if left > 0 else limit_max

@@ -40,7 +40,9 @@ def handle_on_controller(
             else:
                 outer.answer(_wrap(inner))
 
-        client = Client(principal, _host(bytes(request.client_host_address)), context.listener)
+        client = Client(
+            principal, _host(bytes(request.client_host_address)), context.client.listener
+        )
         with memoryview(frame) as view:  # which dies here, as one from a connection does
             answer = dispatcher.serve(header, body, view, client, deliver)
     except WireError:

@@ -197,7 +197,7 @@ class Fetch:
                     name = topic.topic or _name_of(self._broker, topic.topic_id)
                     refused.append((name, data.partition_index, data))
         if refused:
-            nodes = name_leaders(self._broker, refused, self._context.listener)
+            nodes = name_leaders(self._broker, refused, self._context.client.listener)
             if self._context.version >= FIRST_VERSION_WITH_ADDRESSES:
                 response.node_endpoints = nodes
 

@@ -18,9 +18,8 @@ from holdfast.log.log import Log
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
-from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import CLUSTER_ACTION
-from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext
+from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
 
@@ -171,7 +170,7 @@ class ConsumerReader:
             self._rack_of = {
                 broker.broker_id: broker.rack
                 for broker in self._broker.image.alive_brokers()
-                if broker.endpoint(self._context.listener) is not None
+                if broker.endpoint(self._context.client.listener) is not None
             }
         leader = partition.leading.state
         return preferred_read_replica(leader, wanted.fetch_offset, self._rack, self._rack_of.get)

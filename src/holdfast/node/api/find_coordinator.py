@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import DESCRIBE_GROUP, DESCRIBE_ID
-from holdfast.node.door.request_context import Need, RequestContext
+from holdfast.node.door.request_context import Need, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.find_coordinator import (
     Coordinator,
@@ -52,7 +51,7 @@ def _find(broker: Broker, context: RequestContext, key_type: int) -> dict[str, A
         message = "Transactions are not served by this cluster yet."
         return NOBODY | {"error_code": code, "error_message": message}
     own = broker.image.brokers.get(broker.settings.node_id)
-    endpoint = None if own is None else own.endpoint(context.listener)
+    endpoint = None if own is None else own.endpoint(context.client.listener)
     if endpoint is None:
         return NOBODY | {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
     return {"node_id": broker.settings.node_id, "host": endpoint.host, "port": endpoint.port}

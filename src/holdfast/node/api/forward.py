@@ -57,7 +57,7 @@ def envelope(context: RequestContext, request_data: bytes) -> EnvelopeRequest:
     """Wrap a request (header and body) that the context's client makes, or that is made for it."""
     return EnvelopeRequest(
         request_data=request_data,
-        request_principal=encode_principal(context.principal),
+        request_principal=encode_principal(context.client.principal),
         client_host_address=_address(context.client.host),
     )
 

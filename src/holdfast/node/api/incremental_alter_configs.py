@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.controller.config_changes import incremental_alter_configs
 from holdfast.core.metadata.image import ConfigResource
 from holdfast.core.refusal import Refusal
-from holdfast.node.door.access import config_refusal
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.door.request_context import Deferred, RequestContext, config_refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_configs import AlterConfigsRequest
 from holdfast.wire.messages.incremental_alter_configs import (

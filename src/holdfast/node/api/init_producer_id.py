@@ -7,9 +7,8 @@ gets a fresh id in epoch 0. Transactional ids are refused: there are no transact
 from __future__ import annotations
 
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import IDEMPOTENT_WRITE
-from holdfast.node.door.request_context import CLUSTER_NAME, Deferred, RequestContext
+from holdfast.node.door.request_context import CLUSTER_NAME, Deferred, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import init_producer_id as wire
 

@@ -11,8 +11,7 @@ from typing import Final
 
 from holdfast.core.refusal import Refusal
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import refusal
-from holdfast.node.door.request_context import RequestContext
+from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

@@ -14,8 +14,7 @@ from collections import Counter
 from holdfast.log.errors import StorageError
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
-from holdfast.node.door.access import refusal
-from holdfast.node.door.request_context import RequestContext
+from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import list_offsets as wire
 from holdfast.wire.well_known import (

@@ -18,8 +18,13 @@ from holdfast.node.api.auto_creation import AutoCreation
 from holdfast.node.api.describe_cluster import cluster_operations, controller_id
 from holdfast.node.api.partition_view import Reachable, reachable
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import NOT_REQUESTED, authorized_operations, refusal
-from holdfast.node.door.request_context import RequestContext, ResourceType
+from holdfast.node.door.request_context import (
+    NOT_REQUESTED,
+    RequestContext,
+    ResourceType,
+    authorized_operations,
+    refusal,
+)
 from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
@@ -55,7 +60,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
             MetadataResponseBroker(
                 node_id=each.broker_id, host=found.host, port=found.port, rack=each.rack
             )
-            for each, found in reachable(broker.image.alive_brokers(), context.listener)
+            for each, found in reachable(broker.image.alive_brokers(), context.client.listener)
         ],
         cluster_id=broker.cluster_id,
         controller_id=controller_id(broker),
@@ -69,7 +74,7 @@ def _topics(
 ) -> Iterable[MetadataResponseTopic]:
     told = context.version >= LISTENER_NOT_FOUND_SINCE
     elsewhere = ErrorCode.LISTENER_NOT_FOUND if told else ErrorCode.LEADER_NOT_AVAILABLE
-    views = Reachable(broker.image, context.listener, elsewhere)
+    views = Reachable(broker.image, context.client.listener, elsewhere)
     asked = request.topics
     if asked is None or (not asked and context.version < EMPTY_MEANS_NONE_SINCE):
         for topic in broker.image.topics.values():

@@ -12,8 +12,7 @@ from typing import Final
 
 from holdfast.node.api.join_group import NO_GROUPS
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import refusal
-from holdfast.node.door.request_context import RequestContext
+from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,

@@ -9,8 +9,7 @@ Rules: replication.md#look-up-by-consumers.
 from __future__ import annotations
 
 from holdfast.node.broker.broker import Broker
-from holdfast.node.door.access import refusal
-from holdfast.node.door.request_context import RequestContext
+from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import offset_for_leader_epoch as wire
 

@@ -15,10 +15,9 @@ from holdfast.node.broker.append_validation import Problem, check_and_prepare
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
-from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import WRITE_ID
 from holdfast.node.door.request_bounds import check_produce
-from holdfast.node.door.request_context import Deferred, RequestContext
+from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.wire import hot
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
@@ -137,9 +136,11 @@ def handle(
         return None
     if request.acks == -1 and parts:
         deferred = context.defer()
-        ProduceWait(broker, deferred, response, parts, context.listener).begin(request.timeout_ms)
+        ProduceWait(broker, deferred, response, parts, context.client.listener).begin(
+            request.timeout_ms
+        )
         return deferred
-    _name_leaders(broker, response, context.listener)
+    _name_leaders(broker, response, context.client.listener)
     return response
 
 

@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import Any
 
 from holdfast.core.refusal import Refusal
-from holdfast.node.door.access import refusal
 from holdfast.node.door.api_table import APIS, ON_BROKER, Api, Role
 from holdfast.node.door.connection import Connection
 from holdfast.node.door.request_context import (
@@ -24,6 +23,7 @@ from holdfast.node.door.request_context import (
     Client,
     Deferred,
     RequestContext,
+    refusal,
 )
 from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode, WireError
@@ -52,8 +52,7 @@ class Route:
         """Import the API's module and find its decoder and its handler."""
         api, forwards = self.api, self.role is Role.FORWARDING
         module = import_module(f"holdfast.node.api.{'forward' if forwards else api.module}")
-        on_broker = self.role in ON_BROKER
-        handler: Handler = module.handle if on_broker else module.handle_on_controller
+        handler: Handler = module.handle if self.role in ON_BROKER else module.handle_on_controller
         # Who may ask for what is forwarded, the controller says: it is told who the client is.
         if not forwards and (api.needs_cluster or self.role is Role.ACTIVE):
             handler = partial(_guard, self, handler)

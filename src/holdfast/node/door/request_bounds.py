@@ -38,21 +38,19 @@ def check_produce(version: int, view: memoryview, offset: int) -> None:
 
     Nothing is made of it but numbers; what else is wrong with it, the decoder says.
     """
-    flexible = version >= FLEXIBLE_SINCE[PRODUCE]
-    walk = _Walk(view, offset, flexible)
-    walk.skip_text()
+    walk = _Walk(view, offset, version >= FLEXIBLE_SINCE[PRODUCE])
+    walk.skip(2)  # the transactional id
     walk.offset += 6  # acks, time-out
     left = PRODUCED_MAX
-    topics = walk.count()
-    for _ in range(topics):
-        walk.skip_text()
-        partitions = walk.count()
+    for _ in range(walk.number(4)):
+        walk.skip(2)
+        partitions = walk.number(4)
         left -= 1 + partitions
         if left < 0:
             raise WireError(f"a produce request to more than {PRODUCED_MAX} topics and partitions")
         for _ in range(partitions):
             walk.offset += 4
-            walk.skip_records()
+            walk.skip(4)
             walk.end_struct()
         walk.end_struct()
 
@@ -67,8 +65,8 @@ class _Walk:
         self._flexible = flexible
         self.offset = offset
 
-    def _number(self, size: int) -> int:
-        """A length or a count: -1 for null."""
+    def number(self, size: int) -> int:
+        """A length or a count of `size` bytes, where they are not compact: -1 for null."""
         if self._flexible:
             value, self.offset = read_uvarint(self._view, self.offset)
             return value - 1
@@ -79,16 +77,10 @@ class _Walk:
         self.offset = end
         return value
 
-    def count(self) -> int:
-        return self._number(4)
-
-    def skip_text(self) -> None:
-        size = self._number(2)
-        self.offset += max(0, size)
-
-    def skip_records(self) -> None:
-        size = self._number(4)
-        self.offset += max(0, size)
+    def skip(self, size: int) -> None:
+        """Skip a text or records, whose length has `size` bytes."""
+        length = self.number(size)
+        self.offset += max(0, length)
 
     def end_struct(self) -> None:
         if self._flexible:

@@ -1,19 +1,25 @@
 """What a handler is told about its request, and what it may ask: who, from where, and may they.
 
 Owns the security seams: the principal that a connection's authentication gate has established, and
-the authorizer that every handler asks. It decides nothing about any API.
+the authorizer that every handler asks, in the words of one API: refusals and operation sets. So it
+has Kafka's table of which operations exist for which kind of resource; who may do what is the
+authorizer's. It decides nothing about any API.
+
+Rules: errors.md#a-right-that-is-missing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
+from holdfast.core.refusal import Refusal
 from holdfast.wire import hot
-from holdfast.wire.errors import EncodeError
+from holdfast.wire.errors import EncodeError, ErrorCode
 from holdfast.wire.frame import RequestHeader
+from holdfast.wire.structs import ResourceType as ConfigResourceType
 
 logger = logging.getLogger("holdfast.context")
 
@@ -47,6 +53,36 @@ class ResourceType(IntEnum):
 
 
 CLUSTER_NAME = "kafka-cluster"  # the one name of a CLUSTER resource
+NOT_REQUESTED: Final = -2_147_483_648  # authorized operations, when nobody asked for them
+
+OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+
+_CODES: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
 class Need(NamedTuple):
@@ -98,7 +134,7 @@ class Deferred:
     @classmethod
     def answered(cls, buffers: Buffers) -> Deferred:
         """Make an answer that is ready, and has to wait for its turn only."""
-        deferred = cls(_never_encoded, _never_delivered)
+        deferred = cls(_never, _never)
         deferred.buffers = buffers
         deferred.is_answered = True
         return deferred
@@ -131,12 +167,8 @@ class Deferred:
         self._deliver(self)
 
 
-def _never_encoded(_response: object) -> Buffers:
-    raise AssertionError("an answer that is ready is not answered again")
-
-
-def _never_delivered(_answer: Deferred) -> None:
-    raise AssertionError("an answer that is ready is not delivered again")
+def _never(_again: object) -> NoReturn:
+    raise AssertionError("an answer that is ready is neither answered nor delivered again")
 
 
 class Client(NamedTuple):
@@ -156,9 +188,7 @@ class RequestContext:
         "client",
         "frame",
         "header",
-        "listener",
         "need",
-        "principal",
         "version",
     )
 
@@ -177,8 +207,6 @@ class RequestContext:
         self.client = client
         self.authorizer = authorizer
         self.version = header.version
-        self.principal = client.principal
-        self.listener = client.listener
         self._deliver = deliver
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -195,3 +223,45 @@ class RequestContext:
     def encode(self, answer: object) -> Buffers:
         """Encode a response struct for the request's version."""
         return hot.encode_answer(answer, self.version, self.header.correlation_id)
+
+
+# -- what handlers ask the authorizer --------------------------------------------------------
+
+
+def authorized_operations(context: RequestContext, kind: ResourceType, name: str) -> int:
+    """The bit field of operations that the requester may perform."""
+    return sum(
+        1 << operation for operation in OPERATIONS[kind] if context.allows(operation, kind, name)
+    )
+
+
+def refusal(context: RequestContext, name: str, need: Need | None = None) -> Refusal | None:
+    """Return why the requester has no right to what is named so; None: it has.
+
+    What the API takes, its row in the table says; `need` is for one that takes something else too.
+    """
+    need = need or context.need
+    assert need is not None, "an API that takes nothing refuses nobody"
+    operation, kind = need
+    if context.allows(operation, kind, name):
+        return None
+    what = f"{kind.name.lower().replace('_', ' ')} '{name}'"
+    return Refusal(_CODES[kind], f"{context.client.principal} may not {operation.name} {what}.")
+
+
+def refused(
+    context: RequestContext, names: Iterable[str], need: Need | None = None
+) -> dict[str, Refusal]:
+    """Return the refusals of those names to which the requester has no right."""
+    return {name: why for name in names if (why := refusal(context, name, need)) is not None}
+
+
+def config_refusal(context: RequestContext, kind: int, name: str) -> Refusal | None:
+    """Return why the requester has no right to a resource's configuration; None: it has.
+
+    A topic's takes a right over the topic, every other one a right over the cluster.
+    """
+    if kind == ConfigResourceType.TOPIC:
+        return refusal(context, name)
+    assert context.need is not None
+    return refusal(context, CLUSTER_NAME, context.need._replace(kind=ResourceType.CLUSTER))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.runtime.ports import Clock, never
@@ -22,11 +23,9 @@ class Wait(Protocol):
 
     def try_complete(self) -> bool:
         """Answer if it can be answered now. True when it is over, and then never asked again."""
-        ...
 
     def expire(self) -> None:
         """Answer with what there is: the deadline has passed."""
-        ...
 
 
 class OffsetWait(Protocol):
@@ -37,7 +36,6 @@ class OffsetWait(Protocol):
 
         The last one answers the request.
         """
-        ...
 
     @property
     def finished(self) -> bool: ...
@@ -83,14 +81,12 @@ class OffsetQueue:
         heapq.heapify(self._heap)
 
 
+@dataclass(slots=True, eq=False)
 class _Parked:
-    __slots__ = ("is_over", "keys", "timer", "wait")
-
-    def __init__(self, wait: Wait, keys: tuple[Hashable, ...]) -> None:
-        self.wait = wait
-        self.keys = keys
-        self.is_over = False
-        self.timer: asyncio.TimerHandle | None = None
+    wait: Wait
+    keys: tuple[Hashable, ...]
+    is_over: bool = False
+    timer: asyncio.TimerHandle | None = None
 
 
 class WaitingRoom:
