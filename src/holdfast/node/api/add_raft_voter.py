@@ -36,7 +36,7 @@ def handle_on_controller(
     voter = Voter(request.voter_id, found.host, found.port, bytes(request.voter_directory_id))
     return controller.change_voters(
         context,
-        lambda situation: add_voter(situation, voter, controller.seen(voter.key)),
+        lambda situation: add_voter(situation, voter, controller.readers.get(voter.key)),
         lambda code, message: AddRaftVoterResponse(error_code=code, error_message=message),
         at_once=not request.ack_when_committed,
     )

@@ -67,7 +67,7 @@ def handle_on_controller(
     return DescribeClusterResponse(
         endpoint_type=CONTROLLERS,
         cluster_id=controller.cluster_id,
-        controller_id=controller.leader_id,
+        controller_id=controller.quorum.leader_id,
         brokers=[
             DescribeClusterBroker(broker_id=voter.node_id, host=voter.host, port=voter.port)
             for voter in controller.quorum.voters.voters

@@ -65,7 +65,7 @@ def epoch_response(
 
 def leader_endpoints(controller: Controller, leader_id: int, endpoint: type[Any]) -> list[Any]:
     """Where the leader that an answer names listens; empty when that is not known."""
-    voter = controller.quorum.address(leader_id)
+    voter = controller.quorum.addresses.find(leader_id)
     if voter is None:
         return []
     return [endpoint(node_id=voter.node_id, host=voter.host, port=voter.port)]

@@ -23,9 +23,9 @@ from holdfast.core.controller.decisions import ControllerState, Decision
 from holdfast.core.controller.elections import balance, elect_leaderless
 from holdfast.core.metadata.feature_levels import bootstrap_records
 from holdfast.core.metadata.image import MetadataImage, MetadataRecord
-from holdfast.core.quorum.leader_view import Observers, QuorumView, ReplicaView
+from holdfast.core.quorum.leader_view import Observers, QuorumView
 from holdfast.core.quorum.voter_changes import Situation
-from holdfast.core.quorum.voter_set import ReplicaKey, VoterSet
+from holdfast.core.quorum.voter_set import VoterSet
 from holdfast.core.refusal import Refusal
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
@@ -54,7 +54,6 @@ SHUTDOWN_MS_MAX: Final = 500  # for telling the other voters that this one leave
 _OWN_DECISIONS: Final = ("balance", "unclean")  # timers that only the active controller has
 
 Decide = Callable[[ControllerState, int], Decision]
-Changes = Callable[[ControllerState], Iterable[MetadataRecord]]
 
 
 class _Pending(NamedTuple):
@@ -88,7 +87,7 @@ class Controller:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Whoever starts us hears of it as an exception, and of the rest while we serve.
         self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._readers = Observers()
+        self.readers: Final = Observers()  # without a vote
         self._pending: deque[_Pending] = deque()
         self._changed_at: dict[int, int] = {}  # broker -> log end after its last change here
         self._active = False
@@ -117,8 +116,7 @@ class Controller:
 
     async def shut_down(self) -> None:
         """Hand leadership to another voter, if there is one that answers soon."""
-        if not self._closed:
-            await self.quorum.shut_down(timeout_ms=SHUTDOWN_MS_MAX)
+        await self.quorum.shut_down(timeout_ms=SHUTDOWN_MS_MAX)
 
     def close(self) -> None:
         """Stop deciding. Answers that still wait are never given: their connections close."""
@@ -131,8 +129,7 @@ class Controller:
         self._maker.close()
         self.quorum.close()
         self.wake_observers()
-        if not self.failed.done():
-            self.failed.cancel()
+        self.failed.cancel()
 
     @property
     def active(self) -> bool:
@@ -143,11 +140,6 @@ class Controller:
     def epoch(self) -> int:
         """The newest leader epoch of the quorum that this controller knows of."""
         return self.quorum.epoch
-
-    @property
-    def leader_id(self) -> int:
-        """Who is believed to lead the quorum; -1 when that is not known."""
-        return self.quorum.leader_id
 
     @property
     def kraft_version(self) -> int:
@@ -200,26 +192,11 @@ class Controller:
         self._observers[try_complete] = None
         return lambda: self._observers.pop(try_complete, None)
 
-    def wake_observers(self) -> None:
-        for try_complete in list(self._observers):
-            if try_complete():
-                self._observers.pop(try_complete, None)
-
     # -- the quorum ----------------------------------------------------------------------------
-
-    def fetched(self, key: ReplicaKey, offset: int) -> None:
-        """A replica has everything below `offset`."""
-        self._readers.fetched(key, offset, self.log.end, self.runtime.clock.wall_ms())
 
     def describe_quorum(self) -> QuorumView | None:
         """The quorum as this controller sees it while it leads; None: it does not."""
-        if not self.active:
-            return None
-        return view_of(self.quorum, self._readers)
-
-    def seen(self, key: ReplicaKey) -> ReplicaView | None:
-        """What is known of one that reads the log without a vote."""
-        return self._readers.get(key)
+        return view_of(self.quorum, self.readers) if self.active else None
 
     def change_voters(
         self,
@@ -238,8 +215,9 @@ class Controller:
             deferred.answer(answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Another controller leads."))
             return deferred
         voters, wall_ms = self._replica.voter_log, self.runtime.clock.wall_ms()
-        epoch_start = self.quorum.state.epoch_start
-        outcome = change(Situation(voters.history, self.log.committed, epoch_start, wall_ms))
+        outcome = change(
+            Situation(voters.history, self.log.committed, self.quorum.state.epoch_start, wall_ms)
+        )
         if isinstance(outcome, Refusal):
             deferred.answer(answer(outcome.code, outcome.message))
             return deferred
@@ -311,9 +289,11 @@ class Controller:
         self.wake_observers()
         self._consider_snapshot()
 
-    def appended(self) -> None:
-        """Voters read what is not committed yet, so that it can be."""
-        self.wake_observers()
+    def wake_observers(self) -> None:
+        """Look at fetches that wait: voters read what is not committed yet, so that it can be."""
+        for try_complete in list(self._observers):
+            if try_complete():
+                self._observers.pop(try_complete, None)
 
     def leading(self, epoch: int) -> None:
         """Elected. Decisions begin when all of the log is committed, our epoch's start too."""
@@ -401,8 +381,9 @@ class Controller:
         self._arm_sweep()
         if self.settings.auto_leader_rebalance_enable:
             self._every("balance", self.settings.leader_imbalance_check_interval_seconds, balance)
-        interval_s = self.settings.unclean_leader_election_interval_ms / 1000
-        self._every("unclean", interval_s, elect_leaderless)
+        self._every(
+            "unclean", self.settings.unclean_leader_election_interval_ms / 1000, elect_leaderless
+        )
 
     def _consider_snapshot(self) -> None:
         self._maker.consider(self.state.image, self.log.committed)
@@ -461,7 +442,12 @@ class Controller:
             self.fail(error)
         return self.log.end > before
 
-    def _every(self, name: str, seconds: float, changes: Changes) -> None:
+    def _every(
+        self,
+        name: str,
+        seconds: float,
+        changes: Callable[[ControllerState], Iterable[MetadataRecord]],
+    ) -> None:
         assert name in _OWN_DECISIONS, "it would go on when another decides"
         self._tick(
             name,

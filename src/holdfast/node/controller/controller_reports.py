@@ -38,10 +38,11 @@ def _voter_view(quorum: QuorumMember, voter: Voter, wall_ms: int, now_ms: int) -
     progress = quorum.state.replicas.get(voter.key)
     if progress is None or progress.end_then < 0:
         return ReplicaView(voter.key, -1)
-    ago_ms = now_ms - progress.caught_up_ms
-    caught_up_ms = wall_ms - ago_ms if progress.caught_up_ms >= 0 else -1
-    fetched_ms = wall_ms - (now_ms - progress.fetched_ms)
-    return ReplicaView(voter.key, progress.acknowledged, fetched_ms, caught_up_ms)
+    since_ms = wall_ms - now_ms  # from one clock to the other
+    caught_up_ms = since_ms + progress.caught_up_ms if progress.caught_up_ms >= 0 else -1
+    return ReplicaView(
+        voter.key, progress.acknowledged, since_ms + progress.fetched_ms, caught_up_ms
+    )
 
 
 def tell(image: MetadataImage, delta: ImageDelta) -> None:

@@ -42,11 +42,6 @@ def random_cluster_id(random: Random) -> str:
     return uuid_text(random.uuid())
 
 
-def directories_of(settings: NodeSettings) -> list[str]:
-    """Every directory of a node, the metadata log's included, each once."""
-    return list(dict.fromkeys([*settings.log_dirs, settings.metadata_log_dir]))
-
-
 class Beginning(NamedTuple):
     """What a cluster is to begin with in place of the usual.
 
@@ -107,7 +102,7 @@ def _look(
     """Return the directories to be had, with what is in those that are formatted. FormatError."""
     known: dict[str, MetaProperties | None] = {}
     unreadable: dict[str, OSError] = {}
-    for directory in directories_of(settings):
+    for directory in dict.fromkeys([*settings.log_dirs, settings.metadata_log_dir]):
         try:
             found = read_meta_properties(disk, directory) if disk.exists(directory) else None
         except OSError as error:
@@ -126,9 +121,10 @@ def _write_beginning(
 ) -> None:
     """Write what is not usual into the directory of the metadata log. OSError."""
     if beginning.features:
-        levels = {**BOOTSTRAP, **beginning.features}
-        path = f"{settings.metadata_log_dir}/{BOOTSTRAP_FILE}"
-        disk.write_atomic(path, bootstrap_file(levels))
+        disk.write_atomic(
+            f"{settings.metadata_log_dir}/{BOOTSTRAP_FILE}",
+            bootstrap_file({**BOOTSTRAP, **beginning.features}),
+        )
     voters = beginning.initial_controllers
     if beginning.standalone:
         voters = VoterSet((own_voter(settings, own_id),))

@@ -25,7 +25,7 @@ class ControllerAddresses:
         self._replica = replica
         self._state = state
         self._learnt: dict[int, Voter] = {}
-        self._leader: tuple[int, Voter] | None = None  # epoch, and what its leader says
+        self._said: dict[tuple[int, int], Voter] = {}  # epoch and its leader: what that says
         self._own = _own(replica)
 
     def learn(self, endpoints: Sequence[Any]) -> None:
@@ -40,7 +40,7 @@ class ControllerAddresses:
         Where the configuration fixes the voters, it fixes their addresses as well.
         """
         if not self._replica.voter_log.fixed:
-            self._leader = epoch, leader
+            self._said = {(epoch, leader.node_id): leader}
 
     def find(self, node_id: int) -> Voter | None:
         """Return where a controller listens; None: nobody has said that yet.
@@ -49,11 +49,8 @@ class ControllerAddresses:
         """
         if node_id == self._replica.key.node_id and self._own is not None:
             return self._own
-        if self._leader is not None:
-            epoch, leader = self._leader
-            if (epoch, leader.node_id) == (self._state.epoch, node_id):
-                return leader
-        return self._state.voters.find(node_id) or self._learnt.get(node_id)
+        said = self._said.get((self._state.epoch, node_id))
+        return said or self._state.voters.find(node_id) or self._learnt.get(node_id)
 
     @property
     def moved(self) -> bool:

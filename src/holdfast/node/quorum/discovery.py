@@ -9,31 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any, Protocol
 
 from holdfast.core.quorum.voter import Quorum
 from holdfast.core.quorum.voter_events import NOBODY
 from holdfast.node.metadata.metadata_fetch import metadata_fetch
 from holdfast.node.quorum.controller_addresses import ControllerAddresses
-from holdfast.node.quorum.quorum_replica import QuorumReplica
+from holdfast.node.quorum.quorum_replica import Member, QuorumReplica
 from holdfast.runtime.dial import dial
 from holdfast.wire.messages.fetch import FetchPartition
 
 logger = logging.getLogger("holdfast.quorum")
-
-
-class Seeker(Protocol):
-    """The one that acts on what was found."""
-
-    def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any]) -> None:
-        """An answer named the leader of an epoch, and where controllers are."""
-
-    def follow_again(self) -> None:
-        """Look again whom to follow: its address may be known now."""
-
-    def loop_ended(self, task: asyncio.Task[None]) -> None:
-        """The asking is over: cancelled, or dead by a mistake of ours."""
 
 
 class Discovery:
@@ -44,19 +29,19 @@ class Discovery:
         replica: QuorumReplica,
         state: Quorum,
         addresses: ControllerAddresses,
-        seeker: Seeker,
+        member: Member,
     ) -> None:
         self._replica = replica
         self._state = state
         self._addresses = addresses
-        self._seeker = seeker
+        self._member = member
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin, if there is anybody to ask."""
         if self._replica.settings.controller_quorum_bootstrap_servers:
             self._task = asyncio.get_running_loop().create_task(self._look())
-            self._task.add_done_callback(self._seeker.loop_ended)
+            self._task.add_done_callback(self._member.loop_ended)
 
     def close(self) -> None:
         if self._task is not None:
@@ -103,5 +88,5 @@ class Discovery:
         for topic in response.responses:
             for found in topic.partitions:
                 leader = found.current_leader
-                self._seeker.heard(leader.leader_epoch, leader.leader_id, response.node_endpoints)
-        self._seeker.follow_again()
+                self._member.heard(leader.leader_epoch, leader.leader_id, response.node_endpoints)
+        self._member.follow_again()

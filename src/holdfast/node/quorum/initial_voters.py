@@ -37,8 +37,7 @@ def parse_initial_controllers(text: str) -> VoterSet:
             ) from error
         (voter,) = parse_voters([address])
         found.append(Voter(voter.node_id, voter.host, voter.port, directory_id))
-    ids = [voter.node_id for voter in found]
-    if len(set(ids)) < len(ids):
+    if len({voter.node_id for voter in found}) < len(found):
         raise ConfigError(f"{text}: a node stands there twice")
     return VoterSet.of(found)
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, assert_never
 
 from holdfast.core.metadata.image import MetadataImage
 from holdfast.core.quorum.voter import Quorum
@@ -65,7 +65,7 @@ class QuorumListener(Protocol):
     def stopped_leading(self) -> None:
         """Forget what was appended and is not committed: it may be gone."""
 
-    def appended(self) -> None:
+    def wake_observers(self) -> None:
         """The log has grown, or the quorum has changed: look at fetches that wait."""
 
     def fail(self, error: BaseException) -> None:
@@ -96,10 +96,10 @@ class QuorumMember:
             committed=log.committed,
         )
         self.state.is_leaving = voters.history.may_return(replica.key)
-        self._addresses = ControllerAddresses(replica, self.state)
+        self.addresses: Final = ControllerAddresses(replica, self.state)
         self._fetcher = VoterFetcher(replica, self)
-        self._peers = Peers(replica, self.state, self._addresses, self)
-        self._discovery = Discovery(replica, self.state, self._addresses, self)
+        self._peers = Peers(replica, self.state, self.addresses, self)
+        self._discovery = Discovery(replica, self.state, self.addresses, self)
         self._following: Follow | None = None
         self._effects: deque[Effect] = deque()
         self._performing = False
@@ -177,7 +177,7 @@ class QuorumMember:
         """Something was appended to the log: it is counted, and synced soon."""
         if self._look_at_log():
             self._start_sync()
-            self.listener.appended()
+            self.listener.wake_observers()
 
     def log_changed(self) -> None:
         """The log was appended to, or cut: let the state machine know.
@@ -191,7 +191,7 @@ class QuorumMember:
     def set_voters(self, voters: VoterSet) -> None:
         """Another set of voters is in force from now on (KIP-853)."""
         # Should this set be rolled back, one that it lacks may turn out to lead.
-        self._addresses.learn(self.state.voters.voters)
+        self.addresses.learn(self.state.voters.voters)
         self._peers.stop()
         leaving = self.replica.voter_log.history.may_return(self.key)
         self.feed(self.state.set_voters(voters, self.now_ms(), is_leaving=leaving))
@@ -225,7 +225,7 @@ class QuorumMember:
     ) -> None:
         """`address` is where the leader says that it listens."""
         if address is not None and epoch >= self.epoch:
-            self._addresses.leader_says(epoch, Voter(leader_id, *address))
+            self.addresses.leader_says(epoch, Voter(leader_id, *address))
         self.feed(self.state.begin_requested(self._expect(reply), epoch, leader_id, self.now_ms()))
         self.follow_again()
 
@@ -264,30 +264,32 @@ class QuorumMember:
             self._effects.clear()
 
     def _perform(self, effect: Effect) -> None:
-        if isinstance(effect, SetTimer):
-            self._set_timer(effect)
-        elif isinstance(effect, Persist):
-            self._to_save = effect
-            self._save()
-        elif isinstance(effect, Commit):
-            self.log.commit(effect.offset)
-            self.replica.voter_log.committed(effect.offset)
-            self.state.is_leaving = self.replica.voter_log.history.may_return(self.key)
-            self.listener.committed()
-            self._leave_if_removed()
-        elif isinstance(effect, Answer):
-            self._replies.pop(effect.token)(effect)
-        elif isinstance(effect, AskVotes):
-            self._peers.ask_votes(effect)
-        elif isinstance(effect, Follow):
-            self._follow(effect)
-        elif isinstance(effect, Lead):
-            self._lead(effect)
-        elif isinstance(effect, EndEpoch):
-            self._peers.end_epoch(effect)
-        else:
-            assert isinstance(effect, Leave)
-            self._leave(effect)
+        match effect:
+            case SetTimer():
+                self._set_timer(effect)
+            case Persist():
+                self._to_save = effect
+                self._save()
+            case Commit():
+                self.log.commit(effect.offset)
+                self.replica.voter_log.history.committed(effect.offset)
+                self.state.is_leaving = self.replica.voter_log.history.may_return(self.key)
+                self.listener.committed()
+                self._leave_if_removed()
+            case Answer():
+                self._replies.pop(effect.token)(effect)
+            case AskVotes():
+                self._peers.ask_votes(effect)
+            case Follow():
+                self._follow(effect)
+            case Lead():
+                self._lead(effect)
+            case EndEpoch():
+                self._peers.end_epoch(effect)
+            case Leave():
+                self._leave(effect)
+            case _:
+                assert_never(effect)
 
     def _leave_if_removed(self) -> None:
         """Resign if this leader is no voter any more and its removal is committed."""
@@ -311,7 +313,7 @@ class QuorumMember:
     def _follow(self, effect: Follow) -> None:
         self._following = effect
         self._peers.stop()
-        leader = self.address(effect.leader_id)
+        leader = self.addresses.find(effect.leader_id)
         if leader is None:
             return  # nobody has said yet where it is
         logger.info(
@@ -322,8 +324,8 @@ class QuorumMember:
 
     def _tell_address(self) -> None:
         """Tell the leader our address if it has changed; the leader records it (KIP-853)."""
-        if self._following is not None and self._addresses.moved:
-            leader = self.address(self._following.leader_id)
+        if self._following is not None and self.addresses.moved:
+            leader = self.addresses.find(self._following.leader_id)
             if leader is not None:
                 self._peers.tell_address(leader, self._following.epoch)
 
@@ -345,7 +347,7 @@ class QuorumMember:
         else:
             self._following = None
             self._fetcher.stop()
-        self.listener.appended()
+        self.listener.wake_observers()
 
     def _log_end(self) -> LogEnd:
         return LogEnd(self.log.last_epoch, self.log.end)
@@ -401,15 +403,16 @@ class QuorumMember:
         error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        if isinstance(error, WorkerFullError):
-            self.listener.fail(StorageError(self._home.path, TOO_MUCH, is_offline=False))
-        elif isinstance(error, OSError):
-            self.listener.fail(self._home.fail(error))
-        elif error is not None:
-            raise error
-        else:
-            self.feed(self.state.persisted(version, self.now_ms()))
-            self._save()
+        match error:
+            case None:
+                self.feed(self.state.persisted(version, self.now_ms()))
+                self._save()
+            case WorkerFullError():
+                self.listener.fail(StorageError(self._home.path, TOO_MUCH, is_offline=False))
+            case OSError():
+                self.listener.fail(self._home.fail(error))
+            case _:
+                raise error
 
     # -- what fetcher, peers and discovery report ----------------------------------------------
 
@@ -428,15 +431,11 @@ class QuorumMember:
 
     def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any]) -> None:
         """An answer named the leader of an epoch; `endpoints` have node_id, host and port."""
-        self._addresses.learn(endpoints)
+        self.addresses.learn(endpoints)
         self.feed(self.state.heard(epoch, leader_id, self.now_ms()))
 
     def leader_gone(self, epoch: int) -> None:
         self.feed(self.state.leader_gone(epoch, self.now_ms()))
-
-    def address(self, node_id: int) -> Voter | None:
-        """Return where a controller listens; None: nobody has said that yet."""
-        return self._addresses.find(node_id)
 
     def follow_again(self) -> None:
         """Follow the leader again if a new address of it was learnt.
@@ -446,7 +445,7 @@ class QuorumMember:
         """
         if self._following is None:
             return
-        leader = self.address(self._following.leader_id)
+        leader = self.addresses.find(self._following.leader_id)
         if leader is not None and self._fetcher.address != (leader.host, leader.port):
             self.feed([self._following])
 

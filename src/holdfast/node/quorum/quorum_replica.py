@@ -6,15 +6,52 @@ so nobody has to ask whether they are. Who leads and what is committed, `QuorumM
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from holdfast.config.node import NodeSettings
+from holdfast.core.quorum.voter_events import AskVotes
 from holdfast.core.quorum.voter_set import ReplicaKey, Voter, VoterSet
 from holdfast.log.directories import LogDirectories
 from holdfast.node.metadata.metadata_log import MetadataLog, MetadataLogError
 from holdfast.node.metadata.metadata_snapshots import LoadedSnapshot, SnapshotStore
 from holdfast.node.quorum.voter_log import VoterLog
 from holdfast.runtime.ports import Runtime
+
+
+class Member(Protocol):
+    """The member of the quorum that acts on what its loops find. Each call comes at once."""
+
+    def log_changed(self) -> None:
+        """The log was appended to, cut, or synced."""
+
+    def fetched(self, epoch: int, high_watermark: int) -> None:
+        """The leader has answered; what it sent is in the log."""
+
+    def snapshot_loaded(self, loaded: LoadedSnapshot) -> None:
+        """A snapshot was fetched and is durable; the log is still as it was."""
+
+    def vote_answered(
+        self, asked: AskVotes, voter: int, epoch: int, leader_id: int, *, granted: bool
+    ) -> None:
+        """A voter has given its vote, or refused it."""
+
+    def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any]) -> None:
+        """An answer named the leader of an epoch, and where controllers are."""
+
+    def follow_again(self) -> None:
+        """Look again whom to follow: its address may be known now."""
+
+    def leader_gone(self, epoch: int) -> None:
+        """The leader's process refuses connections."""
+
+    def fail(self, error: BaseException) -> None:
+        """The disk fails, or the log can't be read."""
+
+    def loop_ended(self, task: asyncio.Task[None]) -> None:
+        """A loop is over: done, cancelled, or dead by a mistake of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

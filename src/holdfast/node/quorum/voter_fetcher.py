@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from holdfast.core.metadata.image_records import SnapshotId
 from holdfast.core.quorum.voter_set import Voter
@@ -23,7 +22,7 @@ from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.node.metadata.metadata_snapshots import LoadedSnapshot
 from holdfast.node.metadata.snapshot_fetch import SnapshotFetch, SnapshotRefusedError
 from holdfast.node.metadata.snapshot_format import SnapshotError
-from holdfast.node.quorum.quorum_replica import QuorumReplica
+from holdfast.node.quorum.quorum_replica import Member, QuorumReplica
 from holdfast.runtime.dial import Connection, dial
 from holdfast.runtime.ports import WorkerFullError
 from holdfast.wire.errors import ErrorCode, error_code
@@ -35,40 +34,14 @@ BYTES_MAX: Final = 1024 * 1024
 WAIT_MS_MAX: Final = 500
 
 
-class Follower(Protocol):
-    """The one that acts on what was fetched. Each call comes at once, and in order."""
-
-    def log_changed(self) -> None:
-        """The log was appended to, cut, or synced."""
-
-    def fetched(self, epoch: int, high_watermark: int) -> None:
-        """The leader has answered; what it sent is in the log."""
-
-    def snapshot_loaded(self, loaded: LoadedSnapshot) -> None:
-        """A snapshot was fetched and is durable; the log is still as it was."""
-
-    def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any]) -> None:
-        """A refusal named the leader of an epoch, and where controllers are."""
-
-    def leader_gone(self, epoch: int) -> None:
-        """The leader's process refuses connections."""
-
-    def fail(self, error: BaseException) -> None:
-        """The disk fails, or the log can't be read."""
-
-    def loop_ended(self, task: asyncio.Task[None]) -> None:
-        """The fetching is over: cancelled, or dead by a mistake of ours."""
-
-
 class VoterFetcher:
     """Fetches while this node follows; one task at a time."""
 
-    def __init__(self, replica: QuorumReplica, follower: Follower) -> None:
+    def __init__(self, replica: QuorumReplica, member: Member) -> None:
         self._replica = replica
-        self._follower = follower
-        settings = replica.settings
-        self._timeout_ms = max(1, settings.controller_quorum_fetch_timeout_ms)
-        self._pause_s = max(1, settings.controller_quorum_retry_backoff_ms) / 1000
+        self._member = member
+        self._timeout_ms = max(1, replica.settings.controller_quorum_fetch_timeout_ms)
+        self._pause_s = max(1, replica.settings.controller_quorum_retry_backoff_ms) / 1000
         self._task: asyncio.Task[None] | None = None
         self.address: tuple[str, int] | None = None  # of whom it fetches from
         self._client_id = f"quorum-{replica.key.node_id}-fetcher"
@@ -78,7 +51,7 @@ class VoterFetcher:
         self.stop()
         self.address = leader.host, leader.port
         self._task = asyncio.get_running_loop().create_task(self._follow(leader, epoch))
-        self._task.add_done_callback(self._follower.loop_ended)
+        self._task.add_done_callback(self._member.loop_ended)
 
     def stop(self) -> None:
         if self._task is not None:
@@ -88,15 +61,18 @@ class VoterFetcher:
     # -- the loop ------------------------------------------------------------------------------
 
     async def _follow(self, leader: Voter, epoch: int) -> None:
-        address = leader.host, leader.port
         while True:
             try:
                 connection = await dial(
-                    self._replica.runtime, *address, self._client_id, timeout_ms=self._timeout_ms
+                    self._replica.runtime,
+                    leader.host,
+                    leader.port,
+                    self._client_id,
+                    timeout_ms=self._timeout_ms,
                 )
             except OSError as error:
                 if isinstance(error, ConnectionRefusedError):
-                    self._follower.leader_gone(epoch)
+                    self._member.leader_gone(epoch)
                 logger.debug("the leader can't be reached: %s", error)
                 await asyncio.sleep(self._pause_s)
                 continue
@@ -107,14 +83,14 @@ class VoterFetcher:
             except OSError as error:
                 logger.debug("the connection to the leader is lost: %s", error)
             except (StorageError, MetadataLogError) as error:
-                self._follower.fail(error)
+                self._member.fail(error)
                 return
             finally:
                 connection.close()
 
     async def _fetch(self, connection: Connection, epoch: int) -> bool:
         """Fetch once from the end of the log, made durable. False: pause before the next."""
-        log, follower = self._replica.log, self._follower
+        log, member = self._replica.log, self._member
         await self._sync(connection, epoch)
         response = await self._ask(connection, epoch, log.end)
         found = only_partition(response)
@@ -127,7 +103,7 @@ class VoterFetcher:
             diverging = EpochEnd(found.diverging_epoch.epoch, found.diverging_epoch.end_offset)
             logger.info("the metadata log parts from the leader's: %s", diverging)
             log.truncate_at(diverging)
-            follower.log_changed()
+            member.log_changed()
         elif found.snapshot_id.end_offset >= 0:
             identity = SnapshotId(found.snapshot_id.end_offset, found.snapshot_id.epoch)
             return await self._load_snapshot(connection, epoch, identity)
@@ -136,17 +112,17 @@ class VoterFetcher:
             if code is not ErrorCode.NONE:
                 logger.error("what the leader sends can't be appended: %s", code.name)
                 return False
-            follower.log_changed()
+            member.log_changed()
         # Nothing of a response that diverges may be believed but that it does (KAFKA-14704).
         whole = found.diverging_epoch.epoch < 0
-        follower.fetched(epoch, found.high_watermark if whole else 0)
+        member.fetched(epoch, found.high_watermark if whole else 0)
         return True
 
     async def _load_snapshot(
         self, connection: Connection, epoch: int, identity: SnapshotId
     ) -> bool:
         """Take a snapshot in place of what the leader's log no longer has. False: not now."""
-        replica, follower = self._replica, self._follower
+        replica, member = self._replica, self._member
         logger.info("behind the leader's log: loading snapshot %s", identity.file_name)
         coming = SnapshotFetch(
             identity,
@@ -159,9 +135,9 @@ class VoterFetcher:
         try:
             while not coming.complete:
                 response = await connection.send(coming.request(), timeout_ms=self._timeout_ms)
-                written = writer.append(coming.take(response))
-                await self._meanwhile(connection, epoch, asyncio.ensure_future(written))
-                follower.fetched(epoch, 0)  # the leader is alive
+                written = asyncio.ensure_future(writer.append(coming.take(response)))
+                await self._meanwhile(connection, epoch, written)
+                member.fetched(epoch, 0)  # the leader is alive
             loaded = LoadedSnapshot(
                 identity, coming.finish(), coming.reader.kraft_version, coming.reader.voters
             )
@@ -172,7 +148,7 @@ class VoterFetcher:
             return False
         finally:
             writer.abandon()
-        follower.snapshot_loaded(loaded)
+        member.snapshot_loaded(loaded)
         return True
 
     async def _sync(self, connection: Connection, epoch: int) -> None:
@@ -181,16 +157,15 @@ class VoterFetcher:
         if log.durable_end == log.end:
             return
         await self._meanwhile(connection, epoch, log.sync())
-        self._follower.log_changed()
+        self._member.log_changed()
 
     async def _meanwhile(
         self, connection: Connection, epoch: int, disk: asyncio.Future[None]
     ) -> None:
         """Wait for the disk; while that takes long, ask for nothing but to be heard."""
-        patience_s = self._timeout_ms / 3000
         try:
             while not disk.done():
-                done, _ = await asyncio.wait([disk], timeout=patience_s)
+                done, _ = await asyncio.wait([disk], timeout=self._timeout_ms / 3000)
                 if not done:
                     await self._sign_of_life(connection, epoch)
         finally:
@@ -202,14 +177,14 @@ class VoterFetcher:
         response = await self._ask(connection, epoch, self._replica.log.durable_end, wait_ms=0)
         found = only_partition(response)
         if found is not None and found.error_code == ErrorCode.NONE:
-            self._follower.fetched(epoch, 0)
+            self._member.fetched(epoch, 0)
 
     def _refused(
         self, code: ErrorCode, found: PartitionData | None, response: FetchResponse
     ) -> None:
         if found is not None:
             leader = found.current_leader
-            self._follower.heard(leader.leader_epoch, leader.leader_id, response.node_endpoints)
+            self._member.heard(leader.leader_epoch, leader.leader_id, response.node_endpoints)
         if code is not self._complained:
             self._complained = code
             logger.info("the leader refuses a fetch: %s", code.name)
@@ -229,11 +204,13 @@ class VoterFetcher:
             partition_max_bytes=BYTES_MAX if wait_ms else 1,
             replica_directory_id=replica.key.directory_id,
         )
-        request = metadata_fetch(
-            wanted,
-            cluster_id=replica.cluster_id,
-            replica_id=replica.key.node_id,
-            wait_ms=min(wait_ms, self._timeout_ms // 2),
-            bytes_max=BYTES_MAX,
+        return connection.send(
+            metadata_fetch(
+                wanted,
+                cluster_id=replica.cluster_id,
+                replica_id=replica.key.node_id,
+                wait_ms=min(wait_ms, self._timeout_ms // 2),
+                bytes_max=BYTES_MAX,
+            ),
+            timeout_ms=self._timeout_ms,
         )
-        return connection.send(request, timeout_ms=self._timeout_ms)

@@ -69,10 +69,6 @@ class VoterLog:
             self._seen = part.next_offset
         return self.history.latest != before
 
-    def committed(self, offset: int) -> None:
-        """Note that nothing below `offset` is ever cut off."""
-        self.history.committed(offset)
-
     def at(self, end: int) -> tuple[int, VotersRecord | None]:
         """Return kraft.version and the voters as a snapshot up to `end` has to name them."""
         version = self.history.kraft_version

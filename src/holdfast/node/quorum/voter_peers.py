@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from holdfast.core.quorum.voter import Quorum
 from holdfast.core.quorum.voter_changes import KRAFT_VERSIONS
 from holdfast.core.quorum.voter_events import AskVotes, EndEpoch, Role
 from holdfast.core.quorum.voter_set import Voter
 from holdfast.node.quorum.controller_addresses import ControllerAddresses
-from holdfast.node.quorum.quorum_replica import QuorumReplica
+from holdfast.node.quorum.quorum_replica import Member, QuorumReplica
 from holdfast.runtime.dial import Connection, dial
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import begin_quorum_epoch as begin
@@ -32,31 +32,16 @@ logger = logging.getLogger("holdfast.quorum")
 PAUSE_MS_MAX: Final = 500
 
 
-class Asker(Protocol):
-    """The one that acts on what the others have answered."""
-
-    def vote_answered(
-        self, asked: AskVotes, voter: int, epoch: int, leader_id: int, *, granted: bool
-    ) -> None:
-        """A voter has given its vote, or refused it."""
-
-    def heard(self, epoch: int, leader_id: int, endpoints: Sequence[Any]) -> None:
-        """An answer named the leader of an epoch, and where controllers are."""
-
-    def loop_ended(self, task: asyncio.Task[None]) -> None:
-        """An asking is over: done, cancelled, or dead by a mistake of ours."""
-
-
 class Peers:
     """The other voters, as this one reaches them."""
 
     def __init__(
-        self, replica: QuorumReplica, state: Quorum, addresses: ControllerAddresses, asker: Asker
+        self, replica: QuorumReplica, state: Quorum, addresses: ControllerAddresses, member: Member
     ) -> None:
         self._replica = replica
         self._state = state
         self._addresses = addresses
-        self._asker = asker
+        self._member = member
         self._connections: dict[tuple[str, int], Connection] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._client_id = f"quorum-{replica.key.node_id}"
@@ -64,16 +49,13 @@ class Peers:
         self._silence_ms = max(1, replica.settings.controller_quorum_fetch_timeout_ms // 2)
 
     def ask_votes(self, asked: AskVotes) -> None:
-        for voter in self._others():
-            self._start(voter, self._ask_vote(voter, asked))
+        self._start_all(lambda voter: self._ask_vote(voter, asked))
 
     def begin_epoch(self, epoch: int) -> None:
-        for voter in self._others():
-            self._start(voter, self._tell_beginning(voter, epoch))
+        self._start_all(lambda voter: self._tell_beginning(voter, epoch))
 
     def end_epoch(self, ended: EndEpoch) -> None:
-        for voter in self._others():
-            self._start(voter, self._tell_end(voter, ended))
+        self._start_all(lambda voter: self._tell_end(voter, ended))
 
     def tell_address(self, leader: Voter, epoch: int) -> None:
         self._start(leader, self._tell_address(leader, epoch))
@@ -95,15 +77,16 @@ class Peers:
             connection.close()
         self._connections.clear()
 
-    def _others(self) -> tuple[Voter, ...]:
-        return self._state.voters.others(self._replica.key.node_id)
+    def _start_all(self, work: Callable[[Voter], Coroutine[Any, Any, None]]) -> None:
+        for voter in self._state.voters.others(self._replica.key.node_id):
+            self._start(voter, work(voter))
 
     def _start(self, voter: Voter, work: Coroutine[Any, Any, None]) -> None:
         before = self._tasks.pop(voter.node_id, None)
         if before is not None:
             before.cancel()
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._asker.loop_ended)
+        task.add_done_callback(self._member.loop_ended)
         self._tasks[voter.node_id] = task
 
     # -- each request --------------------------------------------------------------------------
@@ -129,7 +112,7 @@ class Peers:
         if answer is not None:
             found = answer.topics[0].partitions[0]
             self._addresses.learn(answer.node_endpoints)
-            self._asker.vote_answered(
+            self._member.vote_answered(
                 asked,
                 voter.node_id,
                 found.leader_epoch,
@@ -151,16 +134,14 @@ class Peers:
             topics=[begin.RequestTopicData(topic_name=METADATA_TOPIC, partitions=[wanted])],
             leader_endpoints=self._endpoints(),
         )
-        attempt = 0
-        while self._state.leading and self._state.epoch == epoch:
-            if not self._fetches(voter):
-                answer = await self._ask(voter, request)
-                if answer is None:
-                    attempt += 1
-                    await self._pause(attempt)
-                    continue
-                attempt = 0
-                self._heard(answer)
+
+        def leads() -> bool:
+            return self._state.leading and self._state.epoch == epoch
+
+        while leads():
+            self._heard(
+                await self._ask_while(lambda: leads() and not self._fetches(voter), voter, request)
+            )
             await asyncio.sleep(self._silence_ms / 1000)
 
     def _fetches(self, voter: Voter) -> bool:
@@ -190,11 +171,11 @@ class Peers:
             leader_endpoints=self._endpoints(),
         )
         state = self._state
-        answer = await self._ask_while(
-            lambda: state.role is Role.RESIGNED and state.epoch == ended.epoch, voter, request
+        self._heard(
+            await self._ask_while(
+                lambda: state.role is Role.RESIGNED and state.epoch == ended.epoch, voter, request
+            )
         )
-        if answer is not None:
-            self._heard(answer)
 
     async def _tell_address(self, leader: Voter, epoch: int) -> None:
         """Say where this node listens, until the voters' record says so or somebody else leads."""
@@ -228,8 +209,10 @@ class Peers:
         return [QuorumEndpoint(name=name, host=own.host, port=own.port)]
 
     def _heard(self, answer: Any) -> None:
-        found = answer.topics[0].partitions[0]
-        self._asker.heard(found.leader_epoch, found.leader_id, answer.node_endpoints)
+        """Tell whom a voter follows; None: it has not answered as long as that was wanted."""
+        if answer is not None:
+            found = answer.topics[0].partitions[0]
+            self._member.heard(found.leader_epoch, found.leader_id, answer.node_endpoints)
 
     # -- connections ---------------------------------------------------------------------------
 
