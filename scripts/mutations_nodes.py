@@ -12,7 +12,6 @@ REPLICATION = "core/replica/replication.py"
 ELECTIONS = "core/controller/elections.py"
 PARTITION = "node/broker/replica.py"
 LEADING = "node/broker/leading_replica.py"
-FOLLOWING = "node/broker/following_replica.py"
 FETCHER = "node/broker/leader_fetcher.py"
 READERS = "node/api/fetch_readers.py"
 RECOVERY = "log/recovery.py"
@@ -143,21 +142,21 @@ NODES: tuple[Mutation, ...] = (
     one(
         "followers truncate one record too far",
         "KIP-101",
-        FOLLOWING,
+        PARTITION,
         "            target = min(own.end, end)\n",
         "            target = max(0, min(own.end, end) - 1)\n",
     ),
     one(
         "followers take the leader's end for their own epoch's",
         "KIP-279",
-        FOLLOWING,
+        PARTITION,
         "            target = own.end  # an epoch that the leader lacks: ask again from there\n",
         "            target = end\n",
     ),
     one(
         "a follower's high watermark is its log end",
         "rules: replication.md#what-an-answer-brings",
-        FOLLOWING,
+        PARTITION,
         "        committed = min(leader_high_watermark, log.end)\n",
         "        committed = log.end\n",
     ),
@@ -342,7 +341,7 @@ NODES: tuple[Mutation, ...] = (
     one(
         "an empty replica begins at the leader's high watermark",
         "the loss of a log's beginning",
-        FOLLOWING,
+        PARTITION,
         "        if len(records):\n            self._make_room_for(records)\n",
         "        if not log.end and leader_high_watermark:\n"
         "            log.reset_to(leader_high_watermark)\n"

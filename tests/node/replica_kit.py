@@ -12,9 +12,8 @@ from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata import image
 from holdfast.core.replica.replication import Proposal
 from holdfast.log.log import Log
-from holdfast.node.broker.following_replica import FollowingReplica
 from holdfast.node.broker.leading_replica import LeadingReplica, Surroundings
-from holdfast.node.broker.replica import Partition
+from holdfast.node.broker.replica import FollowingReplica, Partition
 from holdfast.node.door.waiting_room import WaitingRoom
 from holdfast.runtime.ports import Runtime
 

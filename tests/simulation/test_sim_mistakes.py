@@ -36,7 +36,7 @@ def test_a_broker_without_one_of_its_loops_ends(loop: str) -> None:
         elif loop == "heartbeats":
             broker.lifecycle._heartbeat = broken  # type: ignore[assignment,method-assign]
         else:
-            for fetcher in broker.partitions._fetchers.by_source.values():
+            for fetcher in broker.partitions._fetchers.values():
                 fetcher._apply = broken  # type: ignore[method-assign]
         await client.create_topic("u", assignments=[[1, 0]])
         with pytest.raises(AssertionError, match="on purpose"):

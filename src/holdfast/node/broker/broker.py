@@ -19,7 +19,6 @@ from holdfast.node.broker.controller_channel import (
     KnownLeader,
     controller_addresses,
 )
-from holdfast.node.broker.fetchers import Fetchers
 from holdfast.node.broker.isr_changes import IsrChanges
 from holdfast.node.broker.leader_fetcher import FetcherSurroundings
 from holdfast.node.broker.leading_replica import Surroundings
@@ -101,15 +100,13 @@ class Broker:
             ),
             self.image,
             self.directories,
-            Fetchers(
-                FetcherSurroundings(
-                    runtime=self.runtime,
-                    settings=self.settings,
-                    registration=self.registration,
-                    endpoint=self._endpoint,
-                    quota=self.follower_quota,
-                    ended=self._loop_ended,
-                )
+            FetcherSurroundings(
+                runtime=self.runtime,
+                settings=self.settings,
+                registration=self.registration,
+                endpoint=self._endpoint,
+                quota=self.follower_quota,
+                ended=self._loop_ended,
             ),
             settings_of=self.topic_settings,
             taken_up=self.assignments.look,

@@ -19,9 +19,9 @@ from holdfast.config.node import NodeSettings
 from holdfast.core.metadata.image import PartitionKey
 from holdfast.core.replica.throttle import Quota
 from holdfast.log.errors import StorageError
-from holdfast.node.broker.following_replica import FollowingReplica
 from holdfast.node.broker.nudge import Nudge
 from holdfast.node.broker.registration import Registration
+from holdfast.node.broker.replica import FollowingReplica
 from holdfast.runtime.dial import Connection, dial
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.tasks import Ended
@@ -91,21 +91,13 @@ class LeaderFetcher:
     """Fetches from one broker, one request at a time."""
 
     def __init__(self, surroundings: FetcherSurroundings, source: int) -> None:
-        self._runtime = surroundings.runtime
-        self._settings = surroundings.settings
-        self._registration = surroundings.registration
-        self._endpoint = surroundings.endpoint
-        self._quota = surroundings.quota
-        self._ended = surroundings.ended
+        self._shared = surroundings
         self._source = source
         self._following: dict[PartitionKey, Following] = {}
         self._changed = Nudge()
         self._parked = False  # a fetch is at the leader
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
-
-    def __len__(self) -> int:
-        return len(self._following)
 
     def assign(self, replica: FollowingReplica, *, in_sync: bool = False) -> None:
         """Fetch for a replica from now on, in its leader epoch; `in_sync`: it is in the ISR.
@@ -121,7 +113,7 @@ class LeaderFetcher:
             self._drop_connection()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(self._shared.ended)
 
     def remove(self, key: PartitionKey) -> None:
         self._following.pop(key, None)
@@ -150,7 +142,7 @@ class LeaderFetcher:
                 self._drop_connection()
                 if not self._changed.is_set:
                     logger.info("fetching from broker %d: %s", self._source, error)
-                    await self._changed.wait(self._settings.replica_fetch_backoff_ms / 1000)
+                    await self._changed.wait(self._shared.settings.replica_fetch_backoff_ms / 1000)
 
     def _is_due(self, following: Following, now: float) -> bool:
         if following.retry_at > now or following.state not in ASKING:
@@ -158,30 +150,32 @@ class LeaderFetcher:
         if not following.replica.is_current:
             return False
         if following.replica.held.throttled.as_follower and not following.in_sync:
-            wait_ms = self._quota.wait_ms(self._runtime.clock.monotonic_ms())
+            wait_ms = self._shared.quota.wait_ms(self._shared.runtime.clock.monotonic_ms())
             if wait_ms:
                 following.retry_at = now + min(wait_ms, THROTTLED_MS_MAX) / 1000
                 return False
         return True
 
     def _until_retry(self, now: float) -> float | None:
-        waits = [
-            f.retry_at - now
-            for f in self._following.values()
-            if f.retry_at > now and f.state in ASKING
-        ]
-        return min(waits) if waits else None
+        return min(
+            (
+                f.retry_at - now
+                for f in self._following.values()
+                if f.retry_at > now and f.state in ASKING
+            ),
+            default=None,
+        )
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.is_open:
-            endpoint = self._endpoint(self._source)
+            endpoint = self._shared.endpoint(self._source)
             if endpoint is None:
                 raise ConnectionError("it is not registered")
             self._connection = await dial(
-                self._runtime,
+                self._shared.runtime,
                 *endpoint,
-                f"broker-{self._registration.node}-fetcher",
-                timeout_ms=self._settings.replica_socket_timeout_ms,
+                f"broker-{self._shared.registration.node}-fetcher",
+                timeout_ms=self._shared.settings.replica_socket_timeout_ms,
             )
         return self._connection
 
@@ -203,12 +197,12 @@ class LeaderFetcher:
             response: wire.FetchResponse = await connection.send(
                 self._request(fetching),
                 version=VERSION,
-                timeout_ms=self._settings.replica_socket_timeout_ms
-                + self._settings.replica_fetch_wait_max_ms,
+                timeout_ms=self._shared.settings.replica_socket_timeout_ms
+                + self._shared.settings.replica_fetch_wait_max_ms,
             )
         finally:
             self._parked = False
-        provoke = self._runtime.provoke
+        provoke = self._shared.runtime.provoke
         if provoke("fetcher.answer-lost"):
             raise ConnectionResetError("the answer is lost")
         if provoke("fetcher.answer-late"):
@@ -225,7 +219,7 @@ class LeaderFetcher:
     def _wait_ms(self) -> int:
         """How long the leader may hold the fetch back: not beyond the next retry of another."""
         retry_s = self._until_retry(asyncio.get_running_loop().time())
-        longest = self._settings.replica_fetch_wait_max_ms
+        longest = self._shared.settings.replica_fetch_wait_max_ms
         return longest if retry_s is None else min(longest, int(retry_s * 1000) + 1)
 
     def _request(self, fetching: list[Following]) -> wire.FetchRequest:
@@ -239,16 +233,17 @@ class LeaderFetcher:
                     fetch_offset=log.end,
                     last_fetched_epoch=log.latest_epoch,
                     log_start_offset=log.start,
-                    partition_max_bytes=self._settings.replica_fetch_max_bytes,
+                    partition_max_bytes=self._shared.settings.replica_fetch_max_bytes,
                 )
             )
         return wire.FetchRequest(
             replica_state=wire.ReplicaState(
-                replica_id=self._registration.node, replica_epoch=self._registration.epoch
+                replica_id=self._shared.registration.node,
+                replica_epoch=self._shared.registration.epoch,
             ),
             max_wait_ms=self._wait_ms(),
-            min_bytes=self._settings.replica_fetch_min_bytes,
-            max_bytes=self._settings.replica_fetch_response_max_bytes,
+            min_bytes=self._shared.settings.replica_fetch_min_bytes,
+            max_bytes=self._shared.settings.replica_fetch_response_max_bytes,
             topics=[
                 wire.FetchTopic(topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in topics.items()
@@ -292,7 +287,7 @@ class LeaderFetcher:
                 return
             following.in_sync = data.high_watermark <= replica.log.end
             if records and replica.held.throttled.as_follower:
-                self._quota.record(len(records), self._runtime.clock.monotonic_ms())
+                self._shared.quota.record(len(records), self._shared.runtime.clock.monotonic_ms())
             if records:
                 # Move it to the end of the next request. An answer is filled from its beginning,
                 # so if all have much to fetch, the last ones would never get anything.
@@ -304,7 +299,7 @@ class LeaderFetcher:
         elif error in NOT_YET_LEADING:
             # Until we ask again the high watermark stands still, and with it every acks=all.
             wait_ms = min(
-                TOO_EARLY_MS << following.too_early, self._settings.replica_fetch_backoff_ms
+                TOO_EARLY_MS << following.too_early, self._shared.settings.replica_fetch_backoff_ms
             )
             following.too_early = min(following.too_early + 1, TOO_EARLY_MAX)
             self._put_off([following], error.name, wait_ms)
@@ -313,7 +308,7 @@ class LeaderFetcher:
 
     def _put_off(self, following: list[Following], why: str, wait_ms: int | None = None) -> None:
         """Ask for these again after `wait_ms`, replica.fetch.backoff.ms when it is not given."""
-        wait_ms = self._settings.replica_fetch_backoff_ms if wait_ms is None else wait_ms
+        wait_ms = self._shared.settings.replica_fetch_backoff_ms if wait_ms is None else wait_ms
         retry_at = asyncio.get_running_loop().time() + wait_ms / 1000
         for each in following:
             each.retry_at = retry_at
@@ -370,7 +365,7 @@ class LeaderFetcher:
                 )
             )
         return list_offsets.ListOffsetsRequest(
-            replica_id=self._registration.node,
+            replica_id=self._shared.registration.node,
             topics=[
                 list_offsets.ListOffsetsTopic(name=name, partitions=partitions)
                 for name, partitions in topics.items()

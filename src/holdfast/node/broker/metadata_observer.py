@@ -18,9 +18,13 @@ from typing import Final
 from holdfast.core.metadata.image import ImageDelta, MetadataImage
 from holdfast.core.metadata.image_records import SnapshotId, replace_image
 from holdfast.node.broker.controller_channel import ControllerChannel, ControllerUnavailableError
-from holdfast.node.metadata.metadata_fetch import metadata_fetch, only_partition
+from holdfast.node.metadata.metadata_fetch import (
+    SnapshotFetch,
+    SnapshotRefusedError,
+    metadata_fetch,
+    only_partition,
+)
 from holdfast.node.metadata.metadata_log import CommittedBatch, decode_batches
-from holdfast.node.metadata.snapshot_fetch import SnapshotFetch, SnapshotRefusedError
 from holdfast.node.metadata.snapshot_format import SnapshotError
 from holdfast.runtime.tasks import Ended, report_bug
 from holdfast.wire.errors import ErrorCode, WireError, error_code

@@ -12,28 +12,24 @@ import asyncio
 class Nudge:
     """Set by anybody, waited for by one."""
 
-    __slots__ = ("_is_set", "_waiter")
+    __slots__ = ("_waiter", "is_set")
 
     def __init__(self) -> None:
-        self._is_set = False
+        self.is_set = False
         self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def is_set(self) -> bool:
-        return self._is_set
 
     def set(self) -> None:
         """Wake who waits now, or who waits next."""
-        self._is_set = True
+        self.is_set = True
         self._settle()
 
     def clear(self) -> None:
-        self._is_set = False
+        self.is_set = False
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Return once it is set, or after so many seconds. True if it is set."""
         assert self._waiter is None, "one loop waits on a nudge"
-        if self._is_set:
+        if self.is_set:
             return True
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
@@ -44,7 +40,7 @@ class Nudge:
             self._waiter = None
             if timer is not None:
                 timer.cancel()
-        return self._is_set
+        return self.is_set
 
     def _settle(self) -> None:
         if self._waiter is not None and not self._waiter.done():

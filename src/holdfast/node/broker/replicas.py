@@ -16,7 +16,7 @@ from holdfast.core.metadata.image import ImageDelta, MetadataImage, PartitionKey
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
-from holdfast.node.broker.fetchers import Fetchers
+from holdfast.node.broker.leader_fetcher import FetcherSurroundings, LeaderFetcher
 from holdfast.node.broker.leading_replica import LeadingReplica, Surroundings
 from holdfast.node.broker.replica import Partition
 from holdfast.wire.errors import ErrorCode
@@ -37,7 +37,7 @@ class Partitions:
         surroundings: Surroundings,
         metadata: MetadataImage,
         directories: LogDirectories,
-        fetchers: Fetchers,
+        fetching: FetcherSurroundings,
         *,
         settings_of: Callable[[str], TopicSettings],
         taken_up: Callable[[Iterable[PartitionKey]], None],
@@ -49,7 +49,8 @@ class Partitions:
         self._node = surroundings.node
         self._metadata = metadata
         self._directories = directories
-        self._fetchers = fetchers
+        self._fetching = fetching
+        self._fetchers: dict[int, LeaderFetcher] = {}  # by the broker that leads something of ours
         self._resolve = settings_of
         self._resolved: dict[str, TopicSettings] = {}  # of the image as it is
         self._taken_up = taken_up
@@ -151,7 +152,7 @@ class Partitions:
         partition = self.held.get(decided.key) or self._hold(decided, is_new=is_new)
         try:
             if decided.leader == self._node:
-                self._fetchers.remove(partition.key)
+                self._stop_fetching(partition.key)
                 partition.lead(decided, brokers)
             else:
                 self._follow(partition, decided)
@@ -162,16 +163,23 @@ class Partitions:
     def _follow(self, partition: Partition, decided: image.Partition) -> None:
         if partition.leading is None and partition.leader_epoch == decided.leader_epoch:
             return  # only the ISR has changed: the fetcher goes on
-        self._fetchers.remove(partition.key)
+        self._stop_fetching(partition.key)
         following = partition.follow(decided.leader, decided.leader_epoch)
         if decided.leader != image.NO_LEADER and following is not None:
-            in_sync = self._node in decided.isr
-            self._fetchers.assign(decided.leader, following, in_sync=in_sync)
+            fetcher = self._fetchers.get(decided.leader)
+            if fetcher is None:
+                fetcher = LeaderFetcher(self._fetching, decided.leader)
+                self._fetchers[decided.leader] = fetcher
+            fetcher.assign(following, in_sync=self._node in decided.isr)
+
+    def _stop_fetching(self, key: PartitionKey) -> None:
+        """Fetch for this partition no longer, from whomever it was."""
+        for fetcher in self._fetchers.values():
+            fetcher.remove(key)
 
     def _hold(self, decided: image.Partition, *, is_new: bool) -> Partition:
         log = self._open_log(decided, is_new=is_new)
-        settings = self._settings(decided.topic)
-        partition = Partition(self._surroundings, decided, log, settings)
+        partition = Partition(self._surroundings, decided, log, self._settings(decided.topic))
         self.held[partition.key] = partition
         self.by_name[partition.topic, partition.index] = partition
         return partition
@@ -209,7 +217,7 @@ class Partitions:
         if partition is None:
             return
         logger.info("%s: not held any more, deleting it", partition)
-        self._fetchers.remove(partition.key)
+        self._stop_fetching(partition.key)
         partition.stop()
         if self.by_name.get((partition.topic, partition.index)) is partition:
             del self.by_name[partition.topic, partition.index]
@@ -292,7 +300,7 @@ class Partitions:
         )
         for partition in self.held.values():
             if partition.log is not None and partition.log.offline:
-                self._fetchers.remove(partition.key)
+                self._stop_fetching(partition.key)
                 partition.fail()
 
     async def close(self) -> None:
@@ -304,7 +312,8 @@ class Partitions:
             if timer is not None:
                 timer.cancel()
         self._due.clear()
-        await self._fetchers.close()
+        for fetcher in self._fetchers.values():
+            await fetcher.close()
         for partition in self.held.values():
             partition.stop()
 

@@ -17,10 +17,14 @@ from holdfast.core.metadata.image_records import SnapshotId
 from holdfast.core.quorum.voter_set import Voter
 from holdfast.log.errors import StorageError
 from holdfast.log.log import EpochEnd
-from holdfast.node.metadata.metadata_fetch import metadata_fetch, only_partition
+from holdfast.node.metadata.metadata_fetch import (
+    SnapshotFetch,
+    SnapshotRefusedError,
+    metadata_fetch,
+    only_partition,
+)
 from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.node.metadata.metadata_snapshots import LoadedSnapshot
-from holdfast.node.metadata.snapshot_fetch import SnapshotFetch, SnapshotRefusedError
 from holdfast.node.metadata.snapshot_format import SnapshotError
 from holdfast.node.quorum.quorum_replica import Member, QuorumReplica
 from holdfast.runtime.dial import Connection, dial
