@@ -6,16 +6,15 @@ From 3 on members of the ISR come with their broker epochs. Leader recovery stat
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import AnsweredPartition, IdentifiedTopic, IndexedPartition
 from holdfast.wire.schema import (
     BrokerRequest,
     RefusableResponse,
     Struct,
     array,
     int8,
-    int16,
     int32,
     int64,
-    uuid,
 )
 
 
@@ -24,8 +23,7 @@ class BrokerState(Struct):
     broker_epoch: int = int64(since=3, default=-1)
 
 
-class RequestPartitionData(Struct):
-    partition_index: int = int32()
+class RequestPartitionData(IndexedPartition):
     leader_epoch: int = int32()
     new_isr: list[int] = array(int32, until=2)
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, since=3)
@@ -33,8 +31,7 @@ class RequestPartitionData(Struct):
     partition_epoch: int = int32()
 
 
-class RequestTopicData(Struct):
-    topic_id: bytes = uuid()
+class RequestTopicData(IdentifiedTopic):
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 
@@ -42,9 +39,7 @@ class AlterPartitionRequest(BrokerRequest, key=56, versions=(2, 3), flexible=0):
     topics: list[RequestTopicData] = array(RequestTopicData)
 
 
-class ResponsePartitionData(Struct):
-    partition_index: int = int32()
-    error_code: int = int16()
+class ResponsePartitionData(AnsweredPartition):
     leader_id: int = int32()
     leader_epoch: int = int32()
     isr: list[int] = array(int32)
@@ -52,8 +47,7 @@ class ResponsePartitionData(Struct):
     partition_epoch: int = int32()
 
 
-class ResponseTopicData(Struct):
-    topic_id: bytes = uuid()
+class ResponseTopicData(IdentifiedTopic):
     partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
 
 

@@ -6,9 +6,9 @@ of replicas changes.
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import AnsweredPartition, IndexedPartition, NamedTopic
 from holdfast.wire.schema import (
     Request,
-    Struct,
     ThrottledResponse,
     array,
     boolean,
@@ -18,13 +18,11 @@ from holdfast.wire.schema import (
 )
 
 
-class ReassignablePartition(Struct):
-    partition_index: int = int32()
+class ReassignablePartition(IndexedPartition):
     replicas: list[int] | None = array(int32, nullable=0, default=None)
 
 
-class ReassignableTopic(Struct):
-    name: str = string()
+class ReassignableTopic(NamedTopic):
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
@@ -34,14 +32,11 @@ class AlterPartitionReassignmentsRequest(Request, key=45, versions=(0, 1), flexi
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
-class ReassignablePartitionResponse(Struct):
-    partition_index: int = int32()
-    error_code: int = int16()
+class ReassignablePartitionResponse(AnsweredPartition):
     error_message: str | None = string(nullable=0)
 
 
-class ReassignableTopicResponse(Struct):
-    name: str = string()
+class ReassignableTopicResponse(NamedTopic):
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 

@@ -5,23 +5,21 @@ A broker says in which of its log directories its replicas lie (KIP-858).
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import AnsweredPartition, IdentifiedTopic, IndexedPartition
 from holdfast.wire.schema import (
     BrokerRequest,
     RefusableResponse,
     Struct,
     array,
-    int16,
-    int32,
     uuid,
 )
 
 
-class AssignedPartition(Struct):
-    partition_index: int = int32()
+class AssignedPartition(IndexedPartition):
+    """One that lies there."""
 
 
-class AssignedTopic(Struct):
-    topic_id: bytes = uuid()
+class AssignedTopic(IdentifiedTopic):
     partitions: list[AssignedPartition] = array(AssignedPartition)
 
 
@@ -34,13 +32,11 @@ class AssignReplicasToDirsRequest(BrokerRequest, key=73, versions=(0, 0), flexib
     directories: list[AssignedDirectory] = array(AssignedDirectory)
 
 
-class PartitionOutcome(Struct):
-    partition_index: int = int32()
-    error_code: int = int16()
+class PartitionOutcome(AnsweredPartition):
+    """Whether that is written down."""
 
 
-class TopicOutcome(Struct):
-    topic_id: bytes = uuid()
+class TopicOutcome(IdentifiedTopic):
     partitions: list[PartitionOutcome] = array(PartitionOutcome)
 
 

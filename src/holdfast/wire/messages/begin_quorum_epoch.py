@@ -5,9 +5,9 @@ The new leader of the metadata log tells the other voters of itself.
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import IndexedPartition, QuorumTopic
 from holdfast.wire.schema import (
     Request,
-    Struct,
     array,
     int32,
     string,
@@ -16,15 +16,13 @@ from holdfast.wire.schema import (
 from holdfast.wire.structs import QuorumEndpoint, QuorumEpochResponse
 
 
-class RequestPartitionData(Struct):
-    partition_index: int = int32()
+class RequestPartitionData(IndexedPartition):
     voter_directory_id: bytes = uuid(since=1, ignorable=True)
     leader_id: int = int32()
     leader_epoch: int = int32()
 
 
-class RequestTopicData(Struct):
-    topic_name: str = string()
+class RequestTopicData(QuorumTopic):
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import NamedTopic
 from holdfast.wire.schema import (
     Request,
     Struct,
@@ -21,8 +22,7 @@ class CreatePartitionsAssignment(Struct):
     broker_ids: list[int] = array(int32)
 
 
-class CreatePartitionsTopic(Struct):
-    name: str = string()
+class CreatePartitionsTopic(NamedTopic):
     count: int = int32()
     assignments: list[CreatePartitionsAssignment] | None = array(
         CreatePartitionsAssignment, nullable=0
@@ -35,8 +35,7 @@ class CreatePartitionsRequest(Request, key=37, versions=(0, 3), flexible=2):
     validate_only: bool = boolean()
 
 
-class CreatePartitionsTopicResult(Struct):
-    name: str = string()
+class CreatePartitionsTopicResult(NamedTopic):
     error_code: int = int16()
     error_message: str | None = string(nullable=0, default=None)
 

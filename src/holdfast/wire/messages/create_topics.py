@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from holdfast.wire.messages.parts import IndexedPartition, NamedTopic
 from holdfast.wire.schema import (
     Request,
-    Struct,
     ThrottledResponse,
     array,
     boolean,
@@ -25,13 +25,11 @@ from holdfast.wire.structs import ConfigValue, ShownConfig
 DEFAULT: Final = -1  # as many partitions or replicas as the cluster's configs say
 
 
-class CreatableReplicaAssignment(Struct):
-    partition_index: int = int32()
+class CreatableReplicaAssignment(IndexedPartition):
     broker_ids: list[int] = array(int32)
 
 
-class CreatableTopic(Struct):
-    name: str = string()
+class CreatableTopic(NamedTopic):
     num_partitions: int = int32()
     replication_factor: int = int16()
     assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment)
@@ -44,8 +42,7 @@ class CreateTopicsRequest(Request, key=19, versions=(2, 7), flexible=5):
     validate_only: bool = boolean()
 
 
-class CreatableTopicResult(Struct):
-    name: str = string()
+class CreatableTopicResult(NamedTopic):
     topic_id: bytes = uuid(since=7, ignorable=True)
     error_code: int = int16()
     error_message: str | None = string(nullable=0)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import IndexedPartition, NamedTopic
 from holdfast.wire.schema import (
     Request,
-    Struct,
     ThrottledResponse,
     array,
     int16,
     int32,
     int64,
-    string,
 )
 
 
-class DeleteRecordsPartition(Struct):
-    partition_index: int = int32()
+class DeleteRecordsPartition(IndexedPartition):
     offset: int = int64()
 
 
-class DeleteRecordsTopic(Struct):
-    name: str = string()
+class DeleteRecordsTopic(NamedTopic):
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
@@ -29,14 +26,12 @@ class DeleteRecordsRequest(Request, key=21, versions=(0, 2), flexible=2):
     timeout_ms: int = int32()
 
 
-class DeleteRecordsPartitionResult(Struct):
-    partition_index: int = int32()
+class DeleteRecordsPartitionResult(IndexedPartition):
     low_watermark: int = int64()
     error_code: int = int16()
 
 
-class DeleteRecordsTopicResult(Struct):
-    name: str = string()
+class DeleteRecordsTopicResult(NamedTopic):
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 

@@ -5,6 +5,7 @@ Null topics ask for all. Version 3 brought an error of the whole answer, 4 the v
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import IndexedPartition, NamedTopic
 from holdfast.wire.schema import (
     Request,
     Struct,
@@ -27,15 +28,13 @@ class DescribeLogDirsRequest(Request, key=35, versions=(1, 4), flexible=2):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable=0)
 
 
-class DescribeLogDirsPartition(Struct):
-    partition_index: int = int32()
+class DescribeLogDirsPartition(IndexedPartition):
     partition_size: int = int64()
     offset_lag: int = int64()
     is_future_key: bool = boolean()
 
 
-class DescribeLogDirsTopic(Struct):
-    name: str = string()
+class DescribeLogDirsTopic(NamedTopic):
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 

@@ -5,6 +5,7 @@ The state of the metadata quorum, as tools show it.
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import AnsweredPartition, IndexedPartition, QuorumTopic
 from holdfast.wire.schema import (
     Request,
     Response,
@@ -19,12 +20,11 @@ from holdfast.wire.schema import (
 from holdfast.wire.structs import QuorumEndpoint
 
 
-class RequestPartitionData(Struct):
-    partition_index: int = int32()
+class RequestPartitionData(IndexedPartition):
+    """Which one is asked for."""
 
 
-class RequestTopicData(Struct):
-    topic_name: str = string()
+class RequestTopicData(QuorumTopic):
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 
@@ -40,9 +40,7 @@ class ReplicaState(Struct):
     last_caught_up_timestamp: int = int64(since=1, ignorable=True, default=-1)
 
 
-class ResponsePartitionData(Struct):
-    partition_index: int = int32()
-    error_code: int = int16()
+class ResponsePartitionData(AnsweredPartition):
     error_message: str | None = string(since=2, nullable=2, ignorable=True)
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -51,8 +49,7 @@ class ResponsePartitionData(Struct):
     observers: list[ReplicaState] = array(ReplicaState)
 
 
-class ResponseTopicData(Struct):
-    topic_name: str = string()
+class ResponseTopicData(QuorumTopic):
     partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
 
 

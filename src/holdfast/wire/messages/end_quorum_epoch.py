@@ -5,6 +5,7 @@ A leader of the metadata log steps down, and says who should stand for election 
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import IndexedPartition, QuorumTopic
 from holdfast.wire.schema import (
     Request,
     Struct,
@@ -21,16 +22,14 @@ class ReplicaInfo(Struct):
     candidate_directory_id: bytes = uuid(since=1)
 
 
-class RequestPartitionData(Struct):
-    partition_index: int = int32()
+class RequestPartitionData(IndexedPartition):
     leader_id: int = int32()
     leader_epoch: int = int32()
     preferred_successors: list[int] = array(int32, until=0, ignorable=True)
     preferred_candidates: list[ReplicaInfo] = array(ReplicaInfo, since=1, ignorable=True)
 
 
-class RequestTopicData(Struct):
-    topic_name: str = string()
+class RequestTopicData(QuorumTopic):
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 

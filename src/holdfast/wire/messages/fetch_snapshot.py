@@ -6,6 +6,7 @@ batch does.
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import NamedTopic
 from holdfast.wire.schema import (
     Request,
     Response,
@@ -35,8 +36,7 @@ class PartitionSnapshotRequest(Struct):
     replica_directory_id: bytes = uuid(since=1, tag=0, ignorable=True)
 
 
-class TopicSnapshotRequest(Struct):
-    name: str = string()
+class TopicSnapshotRequest(NamedTopic):
     partitions: list[PartitionSnapshotRequest] = array(PartitionSnapshotRequest)
 
 
@@ -62,8 +62,7 @@ class PartitionSnapshot(Struct):
     unaligned_records: memoryview | bytes = batches(default=b"")
 
 
-class TopicSnapshot(Struct):
-    name: str = string()
+class TopicSnapshot(NamedTopic):
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
 
 

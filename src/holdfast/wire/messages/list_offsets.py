@@ -5,17 +5,16 @@ Timestamps below zero ask for the log's ends (rules: fetch.md#special-timestamps
 
 from __future__ import annotations
 
-from holdfast.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, string
+from holdfast.wire.messages.parts import AnsweredPartition, IndexedPartition, NamedTopic
+from holdfast.wire.schema import Request, Response, array, int8, int32, int64
 
 
-class ListOffsetsPartition(Struct):
-    partition_index: int = int32()
+class ListOffsetsPartition(IndexedPartition):
     current_leader_epoch: int = int32(since=4, ignorable=True, default=-1)
     timestamp: int = int64()
 
 
-class ListOffsetsTopic(Struct):
-    name: str = string()
+class ListOffsetsTopic(NamedTopic):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
@@ -26,16 +25,13 @@ class ListOffsetsRequest(Request, key=2, versions=(1, 11), flexible=6):
     timeout_ms: int = int32(since=10, ignorable=True)
 
 
-class ListOffsetsPartitionResponse(Struct):
-    partition_index: int = int32()
-    error_code: int = int16()
+class ListOffsetsPartitionResponse(AnsweredPartition):
     timestamp: int = int64(default=-1)
     offset: int = int64(default=-1)
     leader_epoch: int = int32(since=4, default=-1)
 
 
-class ListOffsetsTopicResponse(Struct):
-    name: str = string()
+class ListOffsetsTopicResponse(NamedTopic):
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.wire.schema import ExplainedResponse, Request, Struct, array, int32, string
+from holdfast.wire.messages.parts import IndexedPartition, NamedTopic
+from holdfast.wire.schema import ExplainedResponse, Request, array, int32
 
 
-class ListPartitionReassignmentsTopics(Struct):
-    name: str = string()
+class ListPartitionReassignmentsTopics(NamedTopic):
     partition_indexes: list[int] = array(int32)
 
 
@@ -17,15 +17,13 @@ class ListPartitionReassignmentsRequest(Request, key=46, versions=(0, 0), flexib
     )
 
 
-class OngoingPartitionReassignment(Struct):
-    partition_index: int = int32()
+class OngoingPartitionReassignment(IndexedPartition):
     replicas: list[int] = array(int32)
     adding_replicas: list[int] = array(int32)
     removing_replicas: list[int] = array(int32)
 
 
-class OngoingTopicReassignment(Struct):
-    name: str = string()
+class OngoingTopicReassignment(NamedTopic):
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 

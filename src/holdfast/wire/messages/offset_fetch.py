@@ -5,6 +5,7 @@ From 2 on there is an error for the whole group, from 8 on several groups at onc
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import IndexedPartition, NamedTopic
 from holdfast.wire.schema import (
     Request,
     Response,
@@ -18,8 +19,7 @@ from holdfast.wire.schema import (
 )
 
 
-class OffsetFetchRequestTopic(Struct):
-    name: str = string()
+class OffsetFetchRequestTopic(NamedTopic):
     partition_indexes: list[int] = array(int32)
 
 
@@ -39,16 +39,14 @@ class OffsetFetchRequest(Request, key=9, versions=(1, 9), flexible=6):
     require_stable: bool = boolean(since=7, default=False)
 
 
-class OffsetFetchResponsePartition(Struct):
-    partition_index: int = int32()
+class OffsetFetchResponsePartition(IndexedPartition):
     committed_offset: int = int64()
     committed_leader_epoch: int = int32(since=5, default=-1, ignorable=True)
     metadata: str | None = string(nullable=0)
     error_code: int = int16()
 
 
-class OffsetFetchResponseTopic(Struct):
-    name: str = string()
+class OffsetFetchResponseTopic(NamedTopic):
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 

@@ -6,10 +6,10 @@ From 1 on voters are told apart by their directories too (KIP-853).
 
 from __future__ import annotations
 
+from holdfast.wire.messages.parts import IndexedPartition, QuorumTopic
 from holdfast.wire.schema import (
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int16,
@@ -21,8 +21,7 @@ from holdfast.wire.schema import (
 from holdfast.wire.structs import QuorumEpochPartition, QuorumNode
 
 
-class RequestPartitionData(Struct):
-    partition_index: int = int32()
+class RequestPartitionData(IndexedPartition):
     replica_epoch: int = int32()
     replica_id: int = int32()
     replica_directory_id: bytes = uuid(since=1, ignorable=True)
@@ -32,8 +31,7 @@ class RequestPartitionData(Struct):
     pre_vote: bool = boolean(since=2)
 
 
-class RequestTopicData(Struct):
-    topic_name: str = string()
+class RequestTopicData(QuorumTopic):
     partitions: list[RequestPartitionData] = array(RequestPartitionData)
 
 
@@ -47,8 +45,7 @@ class ResponsePartitionData(QuorumEpochPartition):
     vote_granted: bool = boolean()
 
 
-class ResponseTopicData(Struct):
-    topic_name: str = string()
+class ResponseTopicData(QuorumTopic):
     partitions: list[ResponsePartitionData] = array(ResponsePartitionData)
 
 
