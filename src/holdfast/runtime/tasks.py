@@ -21,6 +21,13 @@ def report_bug(task: asyncio.Task[None]) -> None:
         logger.critical("a loop of this node has died: a bug", exc_info=task.exception())
 
 
+async def cancelled(task: asyncio.Task[None] | None) -> None:
+    """End a loop that may have been started: cancel it, and wait until it is over."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 def outcome_of(job: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """Run a job; return its result, or what it raised: that belongs to who awaits the job."""
     try:

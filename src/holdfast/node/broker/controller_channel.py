@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.config.node import NodeSettings
 from holdfast.runtime.dial import Connection, ConnectionLostError, UnsupportedApiError, dial
 from holdfast.runtime.ports import Runtime
-from holdfast.runtime.tasks import Ended, report_bug
+from holdfast.runtime.tasks import Ended, cancelled, report_bug
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.uuids import METADATA_TOPIC_ID
@@ -60,21 +60,20 @@ class KnownLeader:
         self.epoch = -1
         self.node = -1
         self.addresses: dict[int, ControllerAddress] = {}  # heard of, beside those configured
-        self._channels: list[ControllerChannel] = []
-
-    def join(self, channel: ControllerChannel) -> None:
-        self._channels.append(channel)
+        self.channels: list[ControllerChannel] = []
 
     def learn(self, epoch: int, node: int, endpoints: Sequence[Any] = ()) -> None:
-        """An answer named the leader of an epoch; `endpoints` have node_id, host and port."""
+        """An answer named the leader of an epoch: all channels of this broker go there.
+
+        `endpoints` have node_id, host and port.
+        """
         for each in endpoints:
             if len(self.addresses) < ADDRESSES_MAX or each.node_id in self.addresses:
-                address = ControllerAddress(each.node_id, each.host, each.port)
-                self.addresses[each.node_id] = address
+                self.addresses[each.node_id] = ControllerAddress(each.node_id, each.host, each.port)
         if node < 0 or (epoch, node) == (self.epoch, self.node) or epoch < self.epoch:
             return
         self.epoch, self.node = epoch, node
-        for channel in self._channels:
+        for channel in self.channels:
             channel.leader_is(epoch)
 
 
@@ -116,8 +115,8 @@ class ControllerChannel:
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = max(1, connect_timeout_ms)
-        self._known = known or KnownLeader()
-        self._known.join(self)
+        self.known = known or KnownLeader()
+        self.known.channels.append(self)
         self._connection: Connection | None = None
         self._epoch = -1  # in which the other end of the connection leads
         self._moved: asyncio.Future[None] | None = None  # done: look for the controller again
@@ -139,9 +138,7 @@ class ControllerChannel:
         self._closed = True
         if self._connection is not None:
             self._connection.close()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
         while self._waiting:
             _fail(self._waiting.popleft().answer, "this node is shutting down")
 
@@ -153,10 +150,6 @@ class ControllerChannel:
         """Break the connection: what answered was not the active controller."""
         if self._connection is not None:
             self._connection.close()
-
-    def learn(self, epoch: int, leader: int, endpoints: Sequence[Any] = ()) -> None:
-        """An answer named the quorum's leader: all channels of this broker go there."""
-        self._known.learn(epoch, leader, endpoints)
 
     def leader_is(self, epoch: int) -> None:
         """Somebody leads in this epoch: whoever led in an earlier one no longer counts."""
@@ -188,25 +181,29 @@ class ControllerChannel:
                 answer, "this node is shutting down" if self._closed else "too many requests wait"
             )
         elif connection is not None and connection.is_open:
-            self._write(connection, request, max(1, left_ms))
+            sent = connection.send(
+                request.message, version=request.version, timeout_ms=max(1, left_ms)
+            )
+            sent.add_done_callback(lambda done: self._answered(connection, request, done))
         else:
             self._waiting.append(request)
-            delay = max(0, left_ms) / 1000
-            timer = asyncio.get_running_loop().call_later(delay, self._expire, answer)
+            timer = asyncio.get_running_loop().call_later(
+                max(0, left_ms) / 1000, self._expire, answer
+            )
             answer.add_done_callback(lambda _: timer.cancel())
-
-    def _write(self, connection: Connection, request: _Waiting, timeout_ms: int) -> None:
-        sent = connection.send(request.message, version=request.version, timeout_ms=timeout_ms)
-        sent.add_done_callback(lambda done: self._answered(connection, request, done))
 
     def _answered(
         self, connection: Connection, request: _Waiting, done: asyncio.Future[Any]
     ) -> None:
-        refused = not done.cancelled() and done.exception() is None and _not_active(done.result())
+        refused = (
+            not done.cancelled()
+            and done.exception() is None
+            and getattr(done.result(), "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
+        )
         if not refused or request.answer.done() or self._closed:
             _hand_over(done, request.answer)
             return
-        # It was not carried out: whoever is active now gets it.
+        # It follows, so it carried nothing out: whoever is active now gets it.
         self._move(connection)
         self._post(request)
 
@@ -260,7 +257,7 @@ class ControllerChannel:
         try:
             while leader is None:
                 rounds += 1
-                for address in [*self._addresses, *self._known.addresses.values()]:
+                for address in [*self._addresses, *self.known.addresses.values()]:
                     if address not in pending:
                         pending[address] = loop.create_task(self._look_at(address, tell))
                 tell = False
@@ -272,7 +269,7 @@ class ControllerChannel:
                     )
                     for found in _taken(pending):
                         answered = True
-                        if leader is None and found.leads and found.epoch >= self._known.epoch:
+                        if leader is None and found.leads and found.epoch >= self.known.epoch:
                             leader = found
                         else:
                             found.connection.close()
@@ -313,20 +310,23 @@ class ControllerChannel:
         if not partitions:
             return _Found(connection, leads=response.error_code != ErrorCode.NONE, epoch=-1)
         leader = partitions[0].current_leader
-        self._known.learn(leader.leader_epoch, leader.leader_id, response.node_endpoints)
-        leads = partitions[0].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return _Found(connection, leads, leader.leader_epoch)
-
-    def _pause_ms(self, attempt: int, answered: bool) -> int:
-        longest = BACKOFF_MS_ANSWERED_MAX if answered else BACKOFF_MS_MAX
-        pause = min(longest, BACKOFF_MS << min(attempt - 1, 10))
-        return pause // 2 + self._runtime.random.below(pause // 2 + 1)
+        self.known.learn(leader.leader_epoch, leader.leader_id, response.node_endpoints)
+        return _Found(
+            connection,
+            leads=partitions[0].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            epoch=leader.leader_epoch,
+        )
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             if not each.answer.done():
                 self._post(each)
+
+    def _pause_ms(self, attempt: int, answered: bool) -> int:
+        longest = BACKOFF_MS_ANSWERED_MAX if answered else BACKOFF_MS_MAX
+        pause = min(longest, BACKOFF_MS << min(attempt - 1, 10))
+        return pause // 2 + self._runtime.random.below(pause // 2 + 1)
 
 
 # Asks who leads and for nothing else: epoch 0 is always over, so that no records come.
@@ -342,16 +342,10 @@ _PROBE: Final = FetchRequest(
 )
 
 
-def _not_active(response: Any) -> bool:
-    """Whether this is the answer of a controller that carried nothing out because it follows."""
-    return getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
-
-
 def _taken(pending: dict[ControllerAddress, asyncio.Task[_Found | None]]) -> list[_Found]:
     """Take what has come out of those that have been asked."""
     done = [address for address, task in pending.items() if task.done()]
-    outcomes = [pending.pop(address).result() for address in done]
-    return [found for found in outcomes if found is not None]
+    return [found for each in done if (found := pending.pop(each).result()) is not None]
 
 
 def _abandon(task: asyncio.Task[_Found | None]) -> None:

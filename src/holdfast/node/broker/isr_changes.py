@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
 
 from holdfast.core.metadata.image import PartitionKey
 from holdfast.core.replica.replication import Change, Proposal, Reaction
+from holdfast.node.broker.controller_channel import ControllerChannel
 from holdfast.node.broker.leading_replica import LeadingReplica
-from holdfast.node.broker.registration import Registration
+from holdfast.node.broker.registration import Asking, Registration
 from holdfast.runtime.ports import never
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import alter_partition as wire
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.controller_channel import ControllerChannel
 
 logger = logging.getLogger("holdfast.isr")
 
@@ -30,7 +28,7 @@ LATE_SECONDS = 1.0  # of an answer that is late on purpose, in a simulation
 Sent = dict[PartitionKey, tuple[LeadingReplica, Proposal]]
 
 
-class IsrChanges:
+class IsrChanges(Asking):
     """Sends proposals to the controller, batched, one request at a time."""
 
     def __init__(
@@ -39,22 +37,15 @@ class IsrChanges:
         registration: Registration,
         provoke: Callable[[str], bool] = never,
     ) -> None:
-        self._channel = channel
-        self._registration = registration
+        super().__init__(channel, registration)
         self._provoke = provoke
         self._waiting: Sent = {}
-        self._in_flight = False
-        self._closed = False
-
-    def close(self) -> None:
-        """Ask for nothing more: the broker stops."""
-        self._closed = True
 
     def propose(self, leading: LeadingReplica, proposal: Proposal) -> None:
         """Ask for an ISR; what else is proposed in this turn of the loop goes along."""
         self._waiting[leading.key] = (leading, proposal)
-        if not self._in_flight:
-            self._in_flight = True
+        if not self._busy:
+            self._busy = True
             asyncio.get_running_loop().call_soon(self._send)
 
     def _send(self) -> None:
@@ -65,10 +56,9 @@ class IsrChanges:
         }
         self._waiting = {}
         if not sent or self._closed:
-            self._in_flight = False
+            self._busy = False
             return
-        future = self._channel.send(self._request(sent))
-        future.add_done_callback(lambda done: self._came(sent, done))
+        self._ask(self._request(sent), partial(self._came, sent))
 
     def _request(self, sent: Sent) -> wire.AlterPartitionRequest:
         topics: dict[bytes, list[wire.RequestPartitionData]] = {}
@@ -98,25 +88,22 @@ class IsrChanges:
             ],
         )
 
-    def _came(self, sent: Sent, done: asyncio.Future[wire.AlterPartitionResponse]) -> None:
+    def _came(self, sent: Sent, response: wire.AlterPartitionResponse | None, why: object) -> None:
         if self._provoke("isr.answer-late"):
             # Meanwhile the metadata log may say the same, or more.
-            asyncio.get_running_loop().call_later(LATE_SECONDS, self._answered, sent, done)
+            asyncio.get_running_loop().call_later(LATE_SECONDS, self._answered, sent, response, why)
         else:
-            self._answered(sent, done)
+            self._answered(sent, response, why)
 
-    def _answered(self, sent: Sent, done: asyncio.Future[wire.AlterPartitionResponse]) -> None:
-        if done.cancelled():
-            return
-        failure = done.exception()  # looked at in any case, or the loop complains of it
+    def _answered(
+        self, sent: Sent, response: wire.AlterPartitionResponse | None, why: object
+    ) -> None:
         if self._closed:
             return
-        response = None if failure is not None else done.result()
         if self._provoke("isr.answer-lost"):
-            failure, response = ConnectionResetError("the answer is lost"), None
-        if response is None or response.error_code != ErrorCode.NONE:
-            reason = failure if response is None else error_code(response.error_code).name
-            logger.warning("AlterPartition failed, trying again: %s", reason)
+            why = "the answer is lost"
+        if response is None or why is not None:
+            logger.warning("AlterPartition failed, trying again: %s", why)
             self._again(sent)
             return
         retry: Sent = {}

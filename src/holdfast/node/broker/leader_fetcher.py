@@ -24,7 +24,7 @@ from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica import FollowingReplica
 from holdfast.runtime.dial import Connection, dial
 from holdfast.runtime.ports import Runtime
-from holdfast.runtime.tasks import Ended
+from holdfast.runtime.tasks import Ended, cancelled
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import fetch as wire
 from holdfast.wire.messages import list_offsets
@@ -120,9 +120,7 @@ class LeaderFetcher:
 
     async def close(self) -> None:
         """Stop fetching."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
         if self._connection is not None:
             self._connection.close()
 

@@ -22,7 +22,7 @@ from holdfast.node.broker.metadata_observer import Observer
 from holdfast.node.broker.nudge import Nudge
 from holdfast.node.broker.registration import NOT_REGISTERED, Registration
 from holdfast.runtime.ports import Runtime
-from holdfast.runtime.tasks import Ended
+from holdfast.runtime.tasks import Ended, cancelled
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -209,9 +209,7 @@ class Lifecycle:
 
     async def close(self) -> None:
         """Stop beating, without a word to the controller."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
         for waiter in (self._unfenced, self._left):
             if waiter is not None and not waiter.done():
                 waiter.cancel()
@@ -222,8 +220,9 @@ class Lifecycle:
             if self.fenced and self._ready and not self._leaving:
                 # It is unfenced once it has read its own registration: beat just then.
                 applied = self._observer.applied(self._registration.epoch)
-                interval_ms = self._settings.broker_heartbeat_interval_ms
-                await asyncio.wait([applied], timeout=interval_ms / 1000)
+                await asyncio.wait(
+                    [applied], timeout=self._settings.broker_heartbeat_interval_ms / 1000
+                )
                 applied.cancel()
             self._nudge.clear()
             # Half a session, as in Kafka: of a controller that was frozen another one takes over,
@@ -264,7 +263,11 @@ class Lifecycle:
             logger.warning("the controller no longer knows this broker (%s)", code.name)
             # A registration of its own, as after a restart: what it missed, it must not guess.
             self.incarnation_id = self._runtime.random.uuid()
-            await self._register_again()
+            try:
+                await self.register()
+            except RegistrationError as error:
+                logger.critical("%s", error)
+                await asyncio.sleep(RETRY_MS_MAX / 1000)
             return
         if code is not ErrorCode.NONE:
             logger.warning("the controller refuses the heartbeat: %s", code.name)
@@ -277,13 +280,6 @@ class Lifecycle:
             self._unfenced.set_result(None)
         if response.should_shut_down and self._leaving:
             self._leave()
-
-    async def _register_again(self) -> None:
-        try:
-            await self.register()
-        except RegistrationError as error:
-            logger.critical("%s", error)
-            await asyncio.sleep(RETRY_MS_MAX / 1000)
 
     # -- leaving -------------------------------------------------------------------------------
 

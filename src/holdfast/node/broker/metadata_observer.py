@@ -26,7 +26,7 @@ from holdfast.node.metadata.metadata_fetch import (
 )
 from holdfast.node.metadata.metadata_log import CommittedBatch, decode_batches
 from holdfast.node.metadata.snapshot_format import SnapshotError
-from holdfast.runtime.tasks import Ended, report_bug
+from holdfast.runtime.tasks import Ended, cancelled, report_bug
 from holdfast.wire.errors import ErrorCode, WireError, error_code
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
@@ -74,9 +74,7 @@ class Observer:
 
     async def close(self) -> None:
         """Stop reading; the image stays as it is."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(self._task)
         await self._channel.close()
         for _, waiter in self._waiting:
             waiter.cancel()
@@ -107,7 +105,9 @@ class Observer:
             found = only_partition(response)
             if found is not None:
                 leader = found.current_leader
-                self._channel.learn(leader.leader_epoch, leader.leader_id, response.node_endpoints)
+                self._channel.known.learn(
+                    leader.leader_epoch, leader.leader_id, response.node_endpoints
+                )
             if found is None or found.error_code != ErrorCode.NONE:
                 self._refused(error_code(found.error_code if found else response.error_code))
                 self._channel.drop()
@@ -115,9 +115,10 @@ class Observer:
                 continue
             self._last_refusal = ErrorCode.NONE
             if found.snapshot_id.end_offset >= 0:
-                wanted = found.snapshot_id
-                identity = SnapshotId(wanted.end_offset, wanted.epoch)
-                await self._load(identity, found.current_leader.leader_epoch)
+                await self._load(
+                    SnapshotId(found.snapshot_id.end_offset, found.snapshot_id.epoch),
+                    found.current_leader.leader_epoch,
+                )
             else:
                 await self._apply(found)
 
@@ -126,10 +127,9 @@ class Observer:
         if code is self._last_refusal:
             return
         self._last_refusal = code
-        is_stopping = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         lost = ": it has lost what it had committed, or it is another cluster's"
         logger.log(
-            logging.INFO if is_stopping else logging.WARNING,
+            logging.INFO if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else logging.WARNING,
             "the controller does not serve the metadata log from offset %d (%s)%s",
             self.image.offset + 1,
             code.name,
@@ -180,10 +180,7 @@ class Observer:
         logger.info("the metadata log is read from a snapshot, up to offset %d", loaded.offset)
         self.snapshots_loaded += 1
         self.kraft_version = kraft_version
-        delta = replace_image(self.image, loaded)
-        if delta:
-            self._changed(delta)
-        self._notice_departures(delta)
+        self._tell(replace_image(self.image, loaded))
         self._wake()
 
     async def _apply(self, found: PartitionData) -> None:
@@ -206,17 +203,17 @@ class Observer:
 
     def _apply_batch(self, batch: CommittedBatch) -> None:
         if batch.records:
-            delta = self.image.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch)
-            if delta:
-                self._changed(delta)
-            self._notice_departures(delta)
+            self._tell(self.image.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch))
         else:
             if batch.kraft_version is not None:
                 self.kraft_version = batch.kraft_version
             self.image.advance(batch.last_offset, batch.epoch)
         self._wake()
 
-    def _notice_departures(self, delta: ImageDelta) -> None:
+    def _tell(self, delta: ImageDelta) -> None:
+        """Tell who cares what has changed, and who waits for others to leave that one begins to."""
+        if delta:
+            self._changed(delta)
         for broker_id in delta.brokers_changed:
             broker = self.image.brokers.get(broker_id)
             if broker is not None and broker.in_controlled_shutdown and self.someone_leaves:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holdfast.core.metadata.image import (
@@ -21,14 +22,14 @@ from holdfast.core.metadata.image import (
     PartitionKey,
 )
 from holdfast.log.errors import StorageError
-from holdfast.node.broker.registration import Registration
-from holdfast.wire.errors import ErrorCode, error_code
+from holdfast.node.broker.controller_channel import ControllerChannel
+from holdfast.node.broker.registration import Asking, Registration
+from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import assign_replicas_to_dirs as wire
 
 if TYPE_CHECKING:
     from holdfast.log.directories import LogDirectories
     from holdfast.log.log import Log
-    from holdfast.node.broker.controller_channel import ControllerChannel
 
 logger = logging.getLogger("holdfast.assignments")
 
@@ -39,7 +40,7 @@ NO_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTO
 _Wanted: TypeAlias = dict[bytes, dict[bytes, list[int]]]  # directory -> topic id -> partitions
 
 
-class Assignments:
+class Assignments(Asking):
     """Tells the controller where replicas lie, as long as it does not know."""
 
     def __init__(
@@ -49,18 +50,11 @@ class Assignments:
         image: MetadataImage,
         directories: LogDirectories,
     ) -> None:
-        self._channel = channel
+        super().__init__(channel, registration)
         self._image = image
         self._directories = directories
         self._node = registration.node
-        self._registration = registration
         self._due: dict[PartitionKey, None] = {}
-        self._busy = False
-        self._closed = False
-
-    def close(self) -> None:
-        """Say nothing more: the broker stops."""
-        self._closed = True
 
     def look(self, keys: Iterable[PartitionKey]) -> None:
         """See whether the controller knows where these replicas lie; tell it if it doesn't."""
@@ -82,8 +76,7 @@ class Assignments:
         if not sent or self._closed:
             self._busy = False
             return
-        future = self._channel.send(self._request(wanted))
-        future.add_done_callback(lambda done: self._answered(sent, done))
+        self._ask(self._request(wanted), partial(self._answered, sent))
 
     def _untold(self, key: PartitionKey) -> bytes | None:
         """Where this broker has the replica; None when that is recorded, or isn't known."""
@@ -140,22 +133,21 @@ class Assignments:
         )
 
     def _answered(
-        self, sent: list[PartitionKey], done: asyncio.Future[wire.AssignReplicasToDirsResponse]
+        self,
+        sent: list[PartitionKey],
+        response: wire.AssignReplicasToDirsResponse | None,
+        why: object,
     ) -> None:
-        if done.cancelled():
-            return
-        failure = done.exception()  # looked at in any case, or the loop complains of it
         if self._closed:
             return
         loop = asyncio.get_running_loop()
-        if failure is not None or done.result().error_code != ErrorCode.NONE:
-            reason = failure or error_code(done.result().error_code).name
-            logger.warning("the controller can't be told where replicas lie: %s", reason)
+        if response is None or why is not None:
+            logger.warning("the controller can't be told where replicas lie: %s", why)
             self._due = dict.fromkeys(sent) | self._due
             loop.call_later(RETRY_SECONDS, self._send)
             return
         # What was refused is looked at again when the partition changes.
-        for directory in done.result().directories:
+        for directory in response.directories:
             for topic in directory.topics:
                 for outcome in topic.partitions:
                     if outcome.error_code == ErrorCode.INELIGIBLE_REPLICA:
