@@ -1,7 +1,5 @@
 """AllocateProducerIds (67), version 0: a broker wants a block of producer ids."""
 
-from __future__ import annotations
-
 from holdfast.core.controller.broker_sessions import allocate_producer_ids
 from holdfast.node.api.decided import decided_by
 

@@ -3,8 +3,6 @@
 Versions: 3 names each member's broker epoch (KIP-903).
 """
 
-from __future__ import annotations
-
 from holdfast.core.controller.isr_changes import alter_partition
 from holdfast.node.api.decided import decided_by
 

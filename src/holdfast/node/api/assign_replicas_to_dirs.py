@@ -1,7 +1,5 @@
 """AssignReplicasToDirs (73), version 0: a broker says where its replicas lie."""
 
-from __future__ import annotations
-
 from holdfast.core.controller.replica_directories import assign_replicas
 from holdfast.node.api.decided import decided_by
 

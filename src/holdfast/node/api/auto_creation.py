@@ -65,10 +65,9 @@ class AutoCreation:
         data = encode_request(request, VERSION, self._context.header.correlation_id, None)[
             LENGTH_SIZE:
         ]
-        answer = self._broker.channel.send(
+        self._broker.channel.send(
             envelope(self._context, data), timeout_ms=self._broker.settings.request_timeout_ms
-        )
-        answer.add_done_callback(self._answered)
+        ).add_done_callback(self._answered)
 
     def _answered(self, done: asyncio.Future[Any]) -> None:
         for name in self._wanted:

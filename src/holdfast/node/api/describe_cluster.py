@@ -96,11 +96,12 @@ def cluster_operations(
 def _wrong_endpoint(
     request: DescribeClusterRequest, other: int, here: str
 ) -> DescribeClusterResponse:
-    code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-    if request.endpoint_type == other:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
     return DescribeClusterResponse(
-        error_code=code,
+        error_code=(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if request.endpoint_type == other
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        ),
         error_message=f"This listener knows {here} only; endpoint type {request.endpoint_type} "
         "was asked for.",
     )

@@ -129,8 +129,7 @@ class Fetch:
     def size_max(self) -> int:
         """The most bytes of records that its answer may have, but for one larger batch."""
         wanted = sum(asked.wanted.partition_max_bytes for asked in self._asked)
-        bound = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
-        return max(0, min(wanted, bound))
+        return max(0, min(wanted, self._request.max_bytes, self._broker.settings.fetch_max_bytes))
 
     def park(self, deferred: Deferred) -> None:
         """Wait for any of its partitions to change, as long as the client allows."""
@@ -140,9 +139,8 @@ class Fetch:
             if isinstance(asked.found, Partition)
             for key in self._reader.wakes(asked.found)
         ]
-        wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._deferred = deferred
-        self._broker.waiting.park(self, keys, wait_ms)
+        self._broker.waiting.park(self, keys, min(self._request.max_wait_ms, WAIT_MS_MAX))
 
     def try_complete(self) -> bool:
         look = self.look()
@@ -170,14 +168,13 @@ class Fetch:
             if error:
                 return _refused(wanted.partition, Refused(error))
         seen.answered(len(records))
-        committed = self._request.isolation_level == READ_COMMITTED
         high_watermark = seen.log.high_watermark
         data = wire.PartitionData(
             partition_index=wanted.partition,
             high_watermark=high_watermark,
             last_stable_offset=high_watermark,
             log_start_offset=seen.log.start,
-            aborted_transactions=[] if committed else None,
+            aborted_transactions=[] if self._request.isolation_level == READ_COMMITTED else None,
             records=records,
         )
         if seen.diverging is not None:
@@ -209,11 +206,11 @@ def handle(
     if request.session_id != 0 and request.session_epoch > 0:
         return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     node, broker_epoch = hot.fetch_replica(request)
-    reader: Reader
-    if node < 0:
-        reader = ConsumerReader(broker, context, request.rack_id)
-    else:
-        reader = FollowerReader(broker, context, node, broker_epoch)
+    reader: Reader = (
+        ConsumerReader(broker, context, request.rack_id)
+        if node < 0
+        else FollowerReader(broker, context, node, broker_epoch)
+    )
     # What is named twice counts once: every look costs as much as there is to look at.
     asked = {
         (each.name, each.topic_id, each.wanted.partition): each

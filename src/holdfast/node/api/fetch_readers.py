@@ -172,8 +172,9 @@ class ConsumerReader:
                 for broker in self._broker.image.alive_brokers()
                 if broker.endpoint(self._context.client.listener) is not None
             }
-        leader = partition.leading.state
-        return preferred_read_replica(leader, wanted.fetch_offset, self._rack, self._rack_of.get)
+        return preferred_read_replica(
+            partition.leading.state, wanted.fetch_offset, self._rack, self._rack_of.get
+        )
 
 
 class FollowerReader:
@@ -222,9 +223,8 @@ class FollowerReader:
 
     def wakes(self, partition: Partition) -> tuple[Hashable, ...]:
         """What it waits for: how far it is committed only if its own consumers wait for that."""
-        if self.is_rack_aware:
-            return partition.key, partition.committed_key
-        return (partition.key,)
+        key = partition.key
+        return (key, partition.committed_key) if self.is_rack_aware else (key,)
 
     def look(self, partition: Partition, wanted: wire.FetchPartition) -> SeenByFollower | Refused:
         """Look at a partition."""

@@ -66,10 +66,9 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Deferred:
     """Send the client's request on; its answer is the controller's own."""
     deferred = context.defer()
     key, version = context.header.key, context.version
-    answer = broker.channel.send(
+    broker.channel.send(
         envelope(context, bytes(context.frame)), timeout_ms=broker.settings.request_timeout_ms
-    )
-    answer.add_done_callback(lambda done: _answered(deferred, key, version, request, done))
+    ).add_done_callback(lambda done: _answered(deferred, key, version, request, done))
     return deferred
 
 

@@ -1,7 +1,5 @@
 """ListPartitionReassignments (46), version 0: what is being moved, from the controller's image."""
 
-from __future__ import annotations
-
 from holdfast.core.controller.reassignment import list_partition_reassignments
 from holdfast.node.api.decided import decided_by
 

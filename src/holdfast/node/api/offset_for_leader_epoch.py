@@ -8,6 +8,7 @@ Rules: replication.md#look-up-by-consumers.
 
 from __future__ import annotations
 
+from holdfast.core.refusal import Refusal
 from holdfast.node.broker.broker import Broker
 from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
@@ -21,26 +22,22 @@ def handle(
     topics = []
     for topic in request.topics:
         refused = refusal(context, topic.topic)
-        answers = []
-        for asked in topic.partitions:
-            answer = wire.EpochEndOffset(partition=asked.partition)
-            answers.append(answer)
-            if refused is None:
-                _look_up(broker, topic.topic, asked, answer)
-            else:
-                answer.error_code = refused.code
+        answers = [_look_up(broker, topic.topic, asked, refused) for asked in topic.partitions]
         topics.append(wire.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return wire.OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _look_up(
-    broker: Broker,
-    topic: str,
-    asked: wire.OffsetForLeaderPartition,
-    answer: wire.EpochEndOffset,
-) -> None:
-    leading = broker.partitions.leading(topic, asked.partition, asked.current_leader_epoch)
+    broker: Broker, topic: str, asked: wire.OffsetForLeaderPartition, refused: Refusal | None
+) -> wire.EpochEndOffset:
+    answer = wire.EpochEndOffset(partition=asked.partition)
+    leading = (
+        broker.partitions.leading(topic, asked.partition, asked.current_leader_epoch)
+        if refused is None
+        else refused.code
+    )
     if isinstance(leading, ErrorCode):
         answer.error_code = leading
     else:
         answer.leader_epoch, answer.end_offset = leading.log.epoch_end(asked.leader_epoch)
+    return answer

@@ -1,7 +1,5 @@
 """UnregisterBroker (64), version 0: brokers forward it, the controller decides."""
 
-from __future__ import annotations
-
 from holdfast.core.controller.broker_sessions import unregister_broker
 from holdfast.node.api.decided import decided_by
 

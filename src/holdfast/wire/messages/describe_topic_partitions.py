@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     boolean,
     int16,
@@ -57,7 +57,6 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: int = int32(default=-2_147_483_648)
 
 
-class DescribeTopicPartitionsResponse(Response, key=75, versions=(0, 0), flexible=0):
-    throttle_time_ms: int = int32()
+class DescribeTopicPartitionsResponse(ThrottledResponse, key=75, versions=(0, 0), flexible=0):
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
     next_cursor: Cursor | None = struct(Cursor, nullable=0, default=None)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from holdfast.wire.schema import (
     Request,
-    Response,
     Struct,
+    ThrottledResponse,
     array,
     batches,
     int8,
@@ -102,8 +102,7 @@ class FetchableTopicResponse(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class FetchResponse(Response, key=1, versions=(4, 18), flexible=12):
-    throttle_time_ms: int = int32()
+class FetchResponse(ThrottledResponse, key=1, versions=(4, 18), flexible=12):
     error_code: int = int16(since=7, ignorable=True)
     session_id: int = int32(since=7)
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)

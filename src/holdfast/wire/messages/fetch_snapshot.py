@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from holdfast.wire.messages.parts import NamedTopic
 from holdfast.wire.schema import (
+    RefusableResponse,
     Request,
-    Response,
     Struct,
     array,
     batches,
@@ -66,8 +66,6 @@ class TopicSnapshot(NamedTopic):
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
 
 
-class FetchSnapshotResponse(Response, key=59, versions=(0, 1), flexible=0):
-    throttle_time_ms: int = int32(ignorable=True)
-    error_code: int = int16()
+class FetchSnapshotResponse(RefusableResponse, key=59, versions=(0, 1), flexible=0):
     topics: list[TopicSnapshot] = array(TopicSnapshot)
     node_endpoints: list[QuorumNode] = array(QuorumNode, since=1, tag=0, ignorable=True)
