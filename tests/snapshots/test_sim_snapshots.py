@@ -111,12 +111,12 @@ def test_a_snapshot_is_made_after_a_while_even_of_little() -> None:
 
     async def story(cluster: SimulatedCluster) -> None:
         await topics(cluster, "a")
-        await cluster.until(lambda: len(store(cluster).all) == 1, "one", seconds=100)
+        await cluster.until(lambda: len(store(cluster).files) == 1, "one", seconds=100)
         latest = store(cluster).latest
         assert latest is not None
         assert latest.end_offset == controller(cluster).image.offset + 1
         await restart(cluster)
-        await cluster.until(lambda: len(store(cluster).all) == 2, "another", seconds=100)
+        await cluster.until(lambda: len(store(cluster).files) == 2, "another", seconds=100)
 
     play(story, metadata_log_max_snapshot_interval_ms="60000")
 

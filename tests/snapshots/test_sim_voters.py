@@ -481,7 +481,7 @@ def test_what_is_not_committed_is_in_no_snapshot() -> None:
             assert await ask(cluster, asked.message, timeout_ms=50) is ErrorCode.REQUEST_TIMED_OUT
             held._consider_snapshot()  # as the timer does, should it come now
             await asyncio.sleep(0.05)
-        assert all(file.identity.end_offset <= committed for file in held.snapshots.all)
+        assert all(file.identity.end_offset <= committed for file in held.snapshots.files.values())
         await cluster.until(
             lambda: cluster.active_controller() not in (None, leader), "the others elect"
         )

@@ -91,8 +91,7 @@ class Node:
         RegistrationError: the controller refuses this broker. StorageError: the controller's own
         log can't be written any more.
         """
-        roles = [role for role in (self.broker, self.controller) if role is not None]
-        failures = [role.failed for role in roles]
+        failures = [role.failed for role in (self.broker, self.controller) if role is not None]
         if self.broker is not None:
             await self._join(self.broker, failures)
         self.ready.set_result(None)

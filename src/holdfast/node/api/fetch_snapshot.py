@@ -62,7 +62,7 @@ def _read(
     """Put the piece that is asked for into the answer."""
     wanted = request.topics[0].partitions[0]
     identity = SnapshotId(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch)
-    file = controller.snapshots.get(identity)
+    file = controller.snapshots.files.get(identity)
     asking = ReplicaKey(request.replica_id, bytes(wanted.replica_directory_id))
     if asking.directory_id != NULL_UUID:  # a broker in a voter's process names none
         controller.quorum.replica_heard(asking)

@@ -107,11 +107,9 @@ def _check_timestamp(
     """Hold the batch's timestamps against the bounds. Kafka looks at each record."""
     if settings.message_timestamp_type == "LogAppendTime":
         return None
-    latest = now_ms + settings.message_timestamp_after_max_ms
-    earliest = now_ms - settings.message_timestamp_before_max_ms
-    if max_timestamp > latest:
+    if max_timestamp > now_ms + settings.message_timestamp_after_max_ms:
         bound = f"message.timestamp.after.max.ms={settings.message_timestamp_after_max_ms}"
-    elif -1 < base_timestamp < earliest:
+    elif -1 < base_timestamp < now_ms - settings.message_timestamp_before_max_ms:
         bound = f"message.timestamp.before.max.ms={settings.message_timestamp_before_max_ms}"
     else:
         return None

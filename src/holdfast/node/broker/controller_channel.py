@@ -364,14 +364,12 @@ def _abandon(task: asyncio.Task[_Found | None]) -> None:
 
 def _hand_over(done: asyncio.Future[Any], answer: asyncio.Future[Any]) -> None:
     """Pass an answer on, or say why there is none."""
+    error = None if done.cancelled() else done.exception()  # looked at in any case
     if answer.done():
-        done.cancelled() or done.exception()
         return
     if done.cancelled():
         _fail(answer, "the connection was closed")
-        return
-    error = done.exception()
-    if error is None:
+    elif error is None:
         answer.set_result(done.result())
     elif isinstance(error, ConnectionLostError):
         _fail(answer, str(error))

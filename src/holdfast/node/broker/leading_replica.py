@@ -64,7 +64,7 @@ class Held(Protocol):
 class LeadingReplica:
     """The log of a leader, and what it knows of its followers."""
 
-    __slots__ = ("_clock", "_held", "_surroundings", "_waiting", "log", "state")
+    __slots__ = ("_clock", "_held", "_surroundings", "_waiting", "key", "log", "state")
 
     def __init__(
         self, held: Held, surroundings: Surroundings, log: Log, decided: image.Partition
@@ -83,6 +83,7 @@ class LeadingReplica:
             now_ms=surroundings.clock.monotonic_ms(),
         )
         self._held = held
+        self.key = held.key
         self._surroundings = surroundings
         self._clock = surroundings.clock
         self._waiting = surroundings.waiting
@@ -94,10 +95,6 @@ class LeadingReplica:
 
     def __repr__(self) -> str:
         return repr(self._held)
-
-    @property
-    def key(self) -> PartitionKey:
-        return self._held.key
 
     @property
     def is_current(self) -> bool:

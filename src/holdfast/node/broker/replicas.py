@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata import image
@@ -51,8 +52,9 @@ class Partitions:
         self._directories = directories
         self._fetching = fetching
         self._fetchers: dict[int, LeaderFetcher] = {}  # by the broker that leads something of ours
-        self._resolve = settings_of
-        self._resolved: dict[str, TopicSettings] = {}  # of the image as it is
+        self._settings = cache(
+            settings_of
+        )  # once for all partitions of a topic; of the image as it is
         self._taken_up = taken_up
         # Not yet as the image wants them, in the order of the first change; True: not ours before.
         self._due: dict[PartitionKey, bool] = {}
@@ -84,7 +86,7 @@ class Partitions:
 
     def start(self) -> None:
         """Take up everything that the image assigns to this broker: it has caught up."""
-        self._resolved.clear()
+        self._settings.cache_clear()
         self._set_strays_aside()
         brokers = self._brokers()
         for decided in list(self._metadata.partitions()):
@@ -99,7 +101,7 @@ class Partitions:
         of them are taken up a few in each turn of the loop, each as the image is by then. Settings
         go before: a leader must never commit by an older min.insync.replicas than its ISR.
         """
-        self._resolved.clear()
+        self._settings.cache_clear()
         for topic in delta.topics_deleted:
             for gone in topic.partitions:
                 self._due.pop(gone.key, None)
@@ -266,13 +268,6 @@ class Partitions:
         if log.topic_id == NULL_UUID:
             return self._node in (*decided.isr, *decided.elr, *decided.last_known_elr)
         return log.topic_id == decided.topic_id and self._node in decided.replicas
-
-    def _settings(self, topic: str) -> TopicSettings:
-        """A topic's settings, resolved once for all of its partitions."""
-        found = self._resolved.get(topic)
-        if found is None:
-            found = self._resolved[topic] = self._resolve(topic)
-        return found
 
     def _brokers(self) -> dict[int, tuple[bool, int]]:
         return {b.broker_id: (b.active, b.epoch) for b in self._metadata.brokers.values()}

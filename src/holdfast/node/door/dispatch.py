@@ -123,8 +123,7 @@ class Dispatcher:
         route = self._routes[header.key]
         decode_request, handler = route.loaded or route.load()
         context = RequestContext(header, route.api.need, frame, client, self.authorizer, deliver)
-        request = decode_request(header.version, frame, body)
-        answer = handler(self.owner, context, request)
+        answer = handler(self.owner, context, decode_request(header.version, frame, body))
         if answer is None or isinstance(answer, Deferred):
             return answer
         return context.encode(answer)
@@ -139,8 +138,11 @@ class Dispatcher:
         # KIP-511: answer in version 0, naming at least what we have of ApiVersions itself.
         from holdfast.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
-        response = ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)],
+        return encode_response(
+            header.correlation_id,
+            ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)],
+            ),
+            0,
         )
-        return encode_response(header.correlation_id, response, 0)

@@ -17,7 +17,6 @@ from holdfast.runtime import ports
 
 logger = logging.getLogger("holdfast.server")
 
-ANY_ADDRESS = ""
 IDLE_CHECKS_PER_LIMIT = 4
 
 
@@ -50,7 +49,7 @@ class Server:
                 handle=self._dispatcher,
                 frame_bytes_max=self._settings.socket_request_max_bytes,
             )
-            host = listener.host or ANY_ADDRESS
+            host = listener.host  # "": any address
             try:
                 bound = await self._runtime.network.listen(group.accept, host, listener.port)
             except OSError as error:

@@ -177,8 +177,11 @@ class WaitingRoom:
         waits = self._deadlines.get(step)
         if waits is None:
             waits = self._deadlines[step] = {}
-            delay_ms = step * DEADLINE_STEP_MS - self._clock.monotonic_ms()
-            self._loop.call_later(delay_ms / 1000, self._expire_step, step)
+            self._loop.call_later(
+                (step * DEADLINE_STEP_MS - self._clock.monotonic_ms()) / 1000,
+                self._expire_step,
+                step,
+            )
         waits[wait] = None
         return step
 

@@ -48,8 +48,11 @@ def _check_segments(disk: Disk, directory: str, path: str) -> None:
         following = _whole_batch_after(data, bad.position)
         later = (memoryview(disk.read(f"{path}/{each}")) for each in names[index + 1 :])
         is_end = following < 0 and all(_whole_batch_after(each, -1) < 0 for each in later)
-        end = len(data) if following < 0 else following
-        is_torn = bad.goes_back or is_end or _has_hole(data, bad.position, end)
+        is_torn = (
+            bad.goes_back
+            or is_end
+            or _has_hole(data, bad.position, len(data) if following < 0 else following)
+        )
         if bad.offset >= durable and is_torn and not bad.leaps:
             return  # nothing from there on was synced, and recovery cuts it off
         beyond = f"had been synced up to offset {durable}" if is_end else "whole batches follow"

@@ -40,14 +40,13 @@ def metadata_fetch(
     bytes_max: int = 1,
 ) -> FetchRequest:
     """Return a Fetch of the metadata log's one partition; by default it only asks who leads."""
-    topic = FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[wanted])
     return FetchRequest(
         cluster_id=cluster_id,
         replica_state=ReplicaState(replica_id=replica_id),
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=bytes_max,
-        topics=[topic],
+        topics=[FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[wanted])],
     )
 
 

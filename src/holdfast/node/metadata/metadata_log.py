@@ -56,16 +56,6 @@ class CommittedBatch(NamedTuple):
     kraft_version: int | None = None  # where it is a control batch that sets this level
 
 
-def metadata_settings(settings: NodeSettings) -> TopicSettings:
-    """The metadata log's own settings: it is never cut by time or size."""
-    return TopicSettings(
-        segment_bytes=settings.metadata_log_segment_bytes,
-        segment_ms=settings.metadata_log_segment_ms,
-        retention_ms=-1,
-        retention_bytes=-1,
-    )
-
-
 def decode_batches(data: bytes | memoryview) -> Iterator[CommittedBatch]:
     """Decode whole batches of the metadata log. WireError: they do not parse."""
     view = memoryview(data)
@@ -97,7 +87,7 @@ class MetadataLog:
         # Epoch of the last record in the snapshot that ends at an offset; -1: there is none.
         self.snapshot_epoch: Callable[[int], int] = lambda _: -1
         self._runtime = runtime
-        self._log = log
+        self.replica: Final = log  # itself, for the snapshots that lie beside it
 
     @classmethod
     def open(
@@ -105,7 +95,12 @@ class MetadataLog:
     ) -> MetadataLog:
         """Find the replica in directories that have been loaded, or make it."""
         log = directories.get(METADATA_TOPIC, 0)
-        own = metadata_settings(settings)
+        own = TopicSettings(
+            segment_bytes=settings.metadata_log_segment_bytes,
+            segment_ms=settings.metadata_log_segment_ms,
+            retention_ms=-1,  # it is never cut by time or size
+            retention_bytes=-1,
+        )
         if log is None:
             log = directories.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, own)
         log.settings = own
@@ -114,26 +109,21 @@ class MetadataLog:
 
     @property
     def end(self) -> int:
-        return self._log.end
+        return self.replica.end
 
     @property
     def start(self) -> int:
-        return self._log.start
+        return self.replica.start
 
     @property
     def last_epoch(self) -> int:
         """Epoch of the last record; -1 when there never was one."""
-        return self.epoch_before(self._log.end)
+        return self.epoch_before(self.replica.end)
 
     @property
     def durable_end(self) -> int:
         """Return the offset below which all survives a power cut, in the log or in a snapshot."""
-        return max(self._log.start, min(self._log.recovery_point, self._log.end))
-
-    @property
-    def replica(self) -> Log:
-        """The replica itself, for the snapshots that lie beside it."""
-        return self._log
+        return max(self.replica.start, min(self.replica.recovery_point, self.replica.end))
 
     # -- as a leader ---------------------------------------------------------------------------
 
@@ -147,16 +137,15 @@ class MetadataLog:
         """
         assert records, "nothing to append"
         for batch in _in_batches(records, self._runtime.clock.wall_ms()):
-            self._log.append_batches_as_leader(memoryview(build_batch(batch)), epoch)
-        return self._log.end - 1
+            self.replica.append_batches_as_leader(memoryview(build_batch(batch)), epoch)
+        return self.replica.end - 1
 
     def append_control(self, records: Sequence[tuple[ControlType, bytes]], epoch: int) -> int:
         """Append control records in one batch; return the offset of the last."""
         now_ms = self._runtime.clock.wall_ms()
         batch = [Record(control_key(kind), value, now_ms) for kind, value in records]
-        built = build_batch(batch, control=True)
-        self._log.append_batches_as_leader(memoryview(built), epoch)
-        return self._log.end - 1
+        self.replica.append_batches_as_leader(memoryview(build_batch(batch, control=True)), epoch)
+        return self.replica.end - 1
 
     def begin_epoch(
         self, epoch: int, leader_id: int, voters: VoterSet, granting: Sequence[int]
@@ -165,8 +154,8 @@ class MetadataLog:
 
         Rules: quorum.md#a-new-epoch.
         """
-        assert epoch > self._log.latest_epoch, "an epoch begins once"
-        self._log.start_epoch(epoch)
+        assert epoch > self.replica.latest_epoch, "an epoch begins once"
+        self.replica.start_epoch(epoch)
         message = LeaderChangeMessage(
             leader_id=leader_id,
             voters=[LeaderChangeVoter(voter_id=each.node_id) for each in voters.voters],
@@ -183,7 +172,7 @@ class MetadataLog:
 
     def append_fetched(self, records: memoryview | bytes) -> ErrorCode:
         """Append what the leader sent, from our end on; as `Log.append_as_follower`."""
-        return self._log.append_as_follower(memoryview(records))
+        return self.replica.append_as_follower(memoryview(records))
 
     def diverges(self, offset: int, epoch: int) -> EpochEnd | None:
         """Return where a log that ends at `offset` with `epoch` parts from ours; None: nowhere.
@@ -192,12 +181,12 @@ class MetadataLog:
         """
         if offset == 0 or epoch < 0:
             return None
-        found = self._log.epoch_end(epoch)
+        found = self.replica.epoch_end(epoch)
         if found.epoch == epoch and found.end >= offset:
             return None
         if found.epoch < 0:
             # An epoch that we never heard of: go back to the last one that we have.
-            return EpochEnd(max(self._log.latest_epoch, 0), self._log.end)
+            return EpochEnd(max(self.replica.latest_epoch, 0), self.replica.end)
         return found
 
     def epoch_before(self, offset: int) -> int:
@@ -206,7 +195,7 @@ class MetadataLog:
         Of what lies before the log's start only a snapshot can tell. A voter that has forgotten
         it would take its log for an empty one, and elect somebody who lacks what is committed.
         """
-        log = self._log
+        log = self.replica
         if offset > log.start:
             return log.epoch_at(offset - 1)
         found = self.snapshot_epoch(offset)
@@ -219,7 +208,7 @@ class MetadataLog:
         older one, or of a later one whose leader nobody followed. And of a log that was thrown away
         there may be left nothing but such an epoch.
         """
-        log = self._log
+        log = self.replica
         if offset <= log.start:
             return not (log.start == log.end == offset and log.latest_epoch > epoch)
         return offset <= log.end and log.epoch_at(offset - 1) in {-1, epoch}
@@ -230,44 +219,44 @@ class MetadataLog:
         It is behind our start; or it ends in an epoch that was over there, and what it has of that
         can't be compared any more, unless it is just what a snapshot of ours ends with.
         """
-        start = self._log.start
+        start = self.replica.start
         if offset < start:
             return True
-        if start == 0 or epoch < 0 or epoch >= self._log.epoch_at(start):
+        if start == 0 or epoch < 0 or epoch >= self.replica.epoch_at(start):
             return False
         return not (offset == start and epoch == self.snapshot_epoch(start))
 
     def truncate_at(self, diverging: EpochEnd) -> None:
         """Cut off what the leader says it does not have (KIP-595)."""
-        own = self._log.epoch_end(diverging.epoch)
+        own = self.replica.epoch_end(diverging.epoch)
         offset = diverging.end if own.end < 0 else min(own.end, diverging.end)
-        if own.epoch < 0 and self._log.latest_epoch > diverging.epoch:
-            offset = min(offset, self._log.start)  # all that we have is of later epochs
+        if own.epoch < 0 and self.replica.latest_epoch > diverging.epoch:
+            offset = min(offset, self.replica.start)  # all that we have is of later epochs
         assert offset >= self.committed, "what is committed would be truncated"
-        self._log.truncate_to(offset)
+        self.replica.truncate_to(offset)
 
     def restart_at(self, offset: int, epoch: int = -1) -> None:
         """Throw away every record: a snapshot that ends at `offset` with `epoch` says it all."""
         assert offset >= self.committed, "a snapshot that is older than what is committed"
-        self._log.reset_to(offset)
+        self.replica.reset_to(offset)
         if epoch >= 0:
-            self._log.start_epoch(epoch)
-        self.committed = self._log.high_watermark = offset
+            self.replica.start_epoch(epoch)
+        self.committed = self.replica.high_watermark = offset
 
     # -- both ----------------------------------------------------------------------------------
 
     def sync(self) -> asyncio.Future[None]:
         """Make everything durable that is appended now. StorageError, in the future: it is not."""
-        return self._log.flush()
+        return self.replica.flush()
 
     def commit(self, offset: int) -> None:
         """Take everything below `offset` for committed."""
-        assert self.committed <= offset <= self._log.end, "committed what was not appended"
-        self.committed = self._log.high_watermark = offset
+        assert self.committed <= offset <= self.replica.end, "committed what was not appended"
+        self.committed = self.replica.high_watermark = offset
 
     def read(self, offset: int, bytes_max: int, bound: int | None = None) -> Slice:
         """Read batches below `bound`: by default the committed ones."""
-        return self._log.read(offset, bytes_max, self.committed if bound is None else bound)
+        return self.replica.read(offset, bytes_max, self.committed if bound is None else bound)
 
     def read_committed(self, offset: int, bytes_max: int) -> list[CommittedBatch]:
         """Decode committed batches from `offset` on; none at the end.
@@ -279,12 +268,12 @@ class MetadataLog:
             found = list(decode_batches(part.records))
         except WireError as error:
             raise MetadataLogError(
-                f"{self._log.directory}: the metadata log can't be read from offset {offset}: "
+                f"{self.replica.directory}: the metadata log can't be read from offset {offset}: "
                 f"{error}"
             ) from error
         if part.error is not ErrorCode.NONE or (not found and offset < self.committed):
             raise MetadataLogError(
-                f"{self._log.directory}: the metadata log can't be read at offset {offset} "
+                f"{self.replica.directory}: the metadata log can't be read at offset {offset} "
                 f"({part.error.name}); restore the directory from a copy"
             )
         return found

@@ -64,7 +64,7 @@ class SnapshotStore:
         self._home: LogDirectory = log.home
         self._disk: Disk = log.home.runtime.disk
         self._directory = log.directory
-        self._files: dict[SnapshotId, SnapshotFile] = {}
+        self.files: dict[SnapshotId, SnapshotFile] = {}  # the oldest first
         self._begun = 0  # so many were begun by this process
         with self._home.guarded():
             self._list()
@@ -76,19 +76,18 @@ class SnapshotStore:
                 self._disk.remove(f"{self._directory}/{name}")
         found = [identity for name in names if (identity := SnapshotId.of_file(name))]
         for identity in sorted(found):
-            size = self._disk.size(self._path(identity))
-            self._files[identity] = SnapshotFile(identity, size, self._wall_ms(identity))
+            self.files[identity] = SnapshotFile(
+                identity, self._disk.size(self._path(identity)), self._wall_ms(identity)
+            )
 
     def _wall_ms(self, identity: SnapshotId) -> int:
         """Return the time in the header, or else of the file; damage is found when it is read."""
         reader = SnapshotReader(identity, self._path(identity))
-        file = self._disk.open(self._path(identity))
-        try:
-            reader.feed(file.pread(READ_BYTES, 0))
-        except SnapshotError:
-            logger.warning("snapshot %s is damaged", self._path(identity))
-        finally:
-            file.close()
+        with closing(self._disk.open(self._path(identity))) as file:
+            try:
+                reader.feed(file.pread(READ_BYTES, 0))
+            except SnapshotError:
+                logger.warning("snapshot %s is damaged", self._path(identity))
         if reader.wall_ms > 0:
             return reader.wall_ms
         return self._disk.modified_ms(self._path(identity))
@@ -98,29 +97,20 @@ class SnapshotStore:
     @property
     def latest(self) -> SnapshotId | None:
         """The newest, which is what a start and a follower that is far behind begin with."""
-        return next(reversed(self._files), None)
+        return next(reversed(self.files), None)
 
     @property
     def oldest(self) -> SnapshotId | None:
-        return next(iter(self._files), None)
-
-    @property
-    def all(self) -> list[SnapshotFile]:
-        """Return all of them, the oldest first."""
-        return list(self._files.values())
+        return next(iter(self.files), None)
 
     @property
     def size(self) -> int:
         """Bytes of all."""
-        return sum(file.size for file in self._files.values())
-
-    def get(self, identity: SnapshotId) -> SnapshotFile | None:
-        return self._files.get(identity)
+        return sum(file.size for file in self.files.values())
 
     def epoch_at(self, end_offset: int) -> int:
         """Epoch of the last record in the snapshot that ends there; -1: there is none."""
-        found = [each.epoch for each in self._files if each.end_offset == end_offset]
-        return max(found, default=-1)
+        return max((each.epoch for each in self.files if each.end_offset == end_offset), default=-1)
 
     def _path(self, identity: SnapshotId) -> str:
         return f"{self._directory}/{identity.file_name}"
@@ -129,7 +119,7 @@ class SnapshotStore:
 
     def read(self, identity: SnapshotId, position: int, bytes_max: int) -> bytes:
         """Bytes of a snapshot that is there. StorageError: the disk fails."""
-        assert identity in self._files, "a snapshot that is not there"
+        assert identity in self.files, "a snapshot that is not there"
         with self._home.guarded(), closing(self._disk.open(self._path(identity))) as file:
             return file.pread(bytes_max, position)
 
@@ -163,8 +153,8 @@ class SnapshotStore:
         return SnapshotWriter(identity, path, part, self._home, self._written)
 
     def _written(self, file: SnapshotFile) -> None:
-        self._files[file.identity] = file
-        self._files = dict(sorted(self._files.items()))
+        self.files[file.identity] = file
+        self.files = dict(sorted(self.files.items()))
 
     # -- removing ------------------------------------------------------------------------------
 
@@ -173,12 +163,10 @@ class SnapshotStore:
 
         StorageError: the disk fails.
         """
-        while len(self._files) >= 2:
-            oldest, following = list(self._files.values())[:2]
-            size_max = settings.metadata_max_retention_bytes
-            age_max = settings.metadata_max_retention_ms
-            too_large = 0 <= size_max < self._log.size + self.size
-            too_old = 0 <= age_max < wall_ms - oldest.wall_ms
+        while len(self.files) >= 2:
+            oldest, following = list(self.files.values())[:2]
+            too_large = 0 <= settings.metadata_max_retention_bytes < self._log.size + self.size
+            too_old = 0 <= settings.metadata_max_retention_ms < wall_ms - oldest.wall_ms
             if not (too_large or too_old):
                 return
             if following.identity.end_offset > self._log.high_watermark:
@@ -190,7 +178,7 @@ class SnapshotStore:
         self._log.advance_start(following.end_offset)
         self._log.retention(wall_ms, self._log.high_watermark)
         path = self._path(oldest)
-        del self._files[oldest]
+        del self.files[oldest]
         with self._home.guarded():
             self._disk.remove(path)
         logger.info("snapshot %s is gone, the metadata log begins at %d", path, self._log.start)
@@ -319,8 +307,11 @@ class SnapshotMaker:
             self._failed(error)
             return
         if is_due:
-            now_ms = self._runtime.clock.wall_ms()
-            self._taken = _Taken(freeze(image), now_ms, *self._quorum_at(image.offset + 1))
+            self._taken = _Taken(
+                freeze(image),
+                self._runtime.clock.wall_ms(),
+                *self._quorum_at(image.offset + 1),
+            )
         if self._taken is not None and self._taken.image.offset < committed:
             taken, self._taken = self._taken, None
             self._task = asyncio.get_running_loop().create_task(self._make(taken))

@@ -155,8 +155,9 @@ class SnapshotReader:
         if (kind == ControlType.SNAPSHOT_HEADER) != (self.wall_ms < 0):
             raise self._error("its header is not where it should be")
         if kind == ControlType.SNAPSHOT_HEADER:
-            header = decode(SnapshotHeaderRecord, 0, value)
-            self.wall_ms = max(0, header.last_contained_log_timestamp)
+            self.wall_ms = max(
+                0, decode(SnapshotHeaderRecord, 0, value).last_contained_log_timestamp
+            )
         elif kind == ControlType.SNAPSHOT_FOOTER:
             self._ended = True
         elif kind == ControlType.KRAFT_VERSION:
