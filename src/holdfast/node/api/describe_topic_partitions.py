@@ -52,9 +52,7 @@ def handle(
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
             response.topics.append(_refused(code, name))
             continue
-        first = 0
-        if cursor is not None and name == cursor.topic_name:
-            first = max(0, cursor.partition_index)
+        first = max(0, cursor.partition_index) if cursor and name == cursor.topic_name else 0
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break

@@ -371,8 +371,9 @@ class Controller:
         try:
             if METADATA_VERSION not in self.state.image.features:
                 levels = bootstrap_levels(self.runtime.disk, self.settings)
-                records = bootstrap_records(self.settings.min_insync_replicas, levels)
-                self._append(Decision(None, records))
+                self._append(
+                    Decision(None, bootstrap_records(self.settings.min_insync_replicas, levels))
+                )
         except (MetadataLogError, StorageError) as error:
             self.fail(error)
             return

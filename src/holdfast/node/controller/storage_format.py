@@ -74,7 +74,13 @@ def format_directories(
     `ignore_formatted` the formatted are left alone, unless they belong to another cluster or node;
     so are those that can't be read beside one that is formatted: the node starts without them.
     """
-    check_cluster_id(cluster_id)
+    try:
+        parse_uuid(cluster_id)
+    except ValueError as error:
+        raise FormatError(
+            f"cluster id: {error}. Make one with `holdfast storage random-uuid`, and use the same "
+            "for every node of the cluster."
+        ) from error
     refusal = refuse_levels({**BOOTSTRAP, **(beginning.features or {})})
     if refusal is not None:
         raise FormatError(refusal)
@@ -107,10 +113,10 @@ def _look(
             found = read_meta_properties(disk, directory) if disk.exists(directory) else None
         except OSError as error:
             unreadable[directory] = error
-            continue
-        known[directory] = found
-        if found is not None:
-            _check_formatted(directory, found, settings, cluster_id, ignore_formatted)
+        else:
+            known[directory] = found
+            if found is not None:
+                _check_formatted(directory, found, settings, cluster_id, ignore_formatted)
     if unreadable and not (ignore_formatted and any(known.values())):
         raise FormatError(_unusable(*next(iter(unreadable.items()))))
     return known
@@ -181,17 +187,6 @@ def _make_durably(disk: Disk, directory: str) -> None:
     disk.make_directories(directory)
     for made in reversed(missing):
         disk.sync_directory(made.rpartition("/")[0] or "/")
-
-
-def check_cluster_id(cluster_id: str) -> None:
-    """FormatError: it is not an id as `storage random-uuid` makes them."""
-    try:
-        parse_uuid(cluster_id)
-    except ValueError as error:
-        raise FormatError(
-            f"cluster id: {error}. Make one with `holdfast storage random-uuid`, and use the same "
-            "for every node of the cluster."
-        ) from error
 
 
 def _check_formatted(

@@ -57,9 +57,13 @@ class ControllerAddresses:
         """Return whether the voters' record has this node with another address than its own."""
         key, history = self._replica.key, self._replica.voter_log.history
         recorded = self._state.voters.find(key.node_id)
-        if self._own is None or recorded is None or recorded.key != key:
-            return False
-        return recorded != self._own and history.kraft_version > 0
+        return (
+            self._own is not None
+            and recorded is not None
+            and recorded.key == key
+            and recorded != self._own
+            and history.kraft_version > 0
+        )
 
 
 def _own(replica: QuorumReplica) -> Voter | None:

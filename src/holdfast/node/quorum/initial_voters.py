@@ -68,5 +68,7 @@ def write_initial_voters(disk: Disk, settings: NodeSettings, voters: VoterSet) -
     )
     image = MetadataImage(offset=BEGINNING.end_offset - 1, epoch=BEGINNING.epoch)
     record = voters_record(voters, settings.controller_listener_names[0])
-    data = b"".join(snapshot_batches(image, 0, kraft_version=KRAFT_VERSIONS[1], voters=record))
-    disk.write_atomic(f"{directory}/{BEGINNING.file_name}", data)
+    disk.write_atomic(
+        f"{directory}/{BEGINNING.file_name}",
+        b"".join(snapshot_batches(image, 0, kraft_version=KRAFT_VERSIONS[1], voters=record)),
+    )

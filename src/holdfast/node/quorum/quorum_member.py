@@ -395,8 +395,9 @@ class QuorumMember:
         self._saving = True
         disk, path = self.replica.runtime.disk, f"{self.log.replica.directory}/{FILE_NAME}"
         data = format_state(effect.saved)
-        job = self._home.submit(lambda: disk.write_atomic(path, data))
-        job.add_done_callback(lambda done: self._was_saved(effect.version, done))
+        self._home.submit(lambda: disk.write_atomic(path, data)).add_done_callback(
+            lambda done: self._was_saved(effect.version, done)
+        )
 
     def _was_saved(self, version: int, done: asyncio.Future[None]) -> None:
         self._saving = False

@@ -158,10 +158,9 @@ class VoterFetcher:
     async def _sync(self, connection: Connection, epoch: int) -> None:
         """Make durable what was appended, letting the leader hear from us meanwhile."""
         log = self._replica.log
-        if log.durable_end == log.end:
-            return
-        await self._meanwhile(connection, epoch, log.sync())
-        self._member.log_changed()
+        if log.durable_end != log.end:
+            await self._meanwhile(connection, epoch, log.sync())
+            self._member.log_changed()
 
     async def _meanwhile(
         self, connection: Connection, epoch: int, disk: asyncio.Future[None]

@@ -153,7 +153,6 @@ class Peers:
         return now_ms - progress.fetched_ms < self._silence_ms
 
     async def _tell_end(self, voter: Voter, ended: EndEpoch) -> None:
-        voters = [self._state.voters.find(successor) for successor in ended.successors]
         wanted = end.RequestPartitionData(
             partition_index=0,
             leader_id=self._replica.key.node_id,
@@ -161,7 +160,7 @@ class Peers:
             preferred_successors=list(ended.successors),
             preferred_candidates=[
                 end.ReplicaInfo(candidate_id=each.node_id, candidate_directory_id=each.directory_id)
-                for each in voters
+                for each in map(self._state.voters.find, ended.successors)
                 if each is not None
             ],
         )
@@ -180,7 +179,6 @@ class Peers:
     async def _tell_address(self, leader: Voter, epoch: int) -> None:
         """Say where this node listens, until the voters' record says so or somebody else leads."""
         key = self._replica.key
-        low, high = KRAFT_VERSIONS
         request = update.UpdateRaftVoterRequest(
             cluster_id=self._replica.cluster_id,
             current_leader_epoch=epoch,
@@ -188,7 +186,7 @@ class Peers:
             voter_directory_id=key.directory_id,
             listeners=self._endpoints(),
             k_raft_version_feature=KRaftVersionFeature(
-                min_supported_version=low, max_supported_version=high
+                min_supported_version=KRAFT_VERSIONS[0], max_supported_version=KRAFT_VERSIONS[1]
             ),
         )
         pause_s = max(1, self._replica.settings.controller_quorum_fetch_timeout_ms) / 1000
@@ -261,8 +259,8 @@ class Peers:
     async def _pause(self, attempt: int) -> None:
         backoff_ms = max(1, self._replica.settings.controller_quorum_retry_backoff_ms)
         pause_ms = min(PAUSE_MS_MAX, backoff_ms << min(attempt - 1, 10))
-        pause_ms = pause_ms // 2 + self._replica.runtime.random.below(pause_ms // 2 + 1)
-        await asyncio.sleep(pause_ms / 1000)
+        jitter_ms = self._replica.runtime.random.below(pause_ms // 2 + 1)
+        await asyncio.sleep((pause_ms // 2 + jitter_ms) / 1000)
 
 
 _STRANGE: Final = (
