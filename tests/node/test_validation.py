@@ -13,7 +13,8 @@ import pytest
 from crc32c import crc32c
 
 from holdfast.config.topic import TopicSettings
-from holdfast.node.broker.append_validation import Problem, check_and_prepare
+from holdfast.core.refusal import Refusal
+from holdfast.node.broker.append_validation import check_and_prepare
 from holdfast.wire.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
 from holdfast.wire.errors import ErrorCode
 
@@ -33,7 +34,7 @@ def refused(data: bytearray | None, settings: TopicSettings, version: int = 9) -
     if isinstance(ready, memoryview):
         return ErrorCode.NONE
     assert ready.message
-    return ready.error
+    return ready.code
 
 
 def damaged(position: int, layout: str, value: int) -> bytearray:
@@ -142,7 +143,7 @@ def test_a_batch_has_a_million_records_at_most() -> None:
         pack_into(">i", data, 57, count)
         pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
         ready = check_and_prepare(memoryview(data), TopicSettings(), 9, NOW_MS)
-        assert (ready.error if isinstance(ready, Problem) else None) is expected
+        assert (ready.code if isinstance(ready, Refusal) else None) is expected
 
 
 def with_claim(stamps: list[int], claim: int, *, codec: Codec = Codec.NONE) -> bytearray:

@@ -113,15 +113,14 @@ class Node:
         self.controller = Controller(
             self.runtime, self.settings, self.directories, self._authorizer
         )
-        server = Server(
+        self._controller_server = Server(
             self.runtime,
             self.settings,
             Dispatcher(self.controller, ON_CONTROLLER, self._authorizer),
         )
-        self._controller_server = server
-        await server.listen(self.settings.controller_listeners)
+        await self._controller_server.listen(self.settings.controller_listeners)
         self.controller.start()
-        server.release()
+        self._controller_server.release()
 
     async def stop(self) -> None:
         """Stop the roles, the broker first, and leave everything on disk as after a clean end."""

@@ -10,8 +10,9 @@ Rules: produce.md#acks, produce.md#no-answer, produce.md#internal-topics.
 from __future__ import annotations
 
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
+from holdfast.core.refusal import Refusal
 from holdfast.node.api.leader import name_leaders
-from holdfast.node.broker.append_validation import Problem, check_and_prepare
+from holdfast.node.broker.append_validation import check_and_prepare
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
@@ -182,8 +183,8 @@ def _append(
     now_ms = broker.runtime.clock.wall_ms()
     settings = partition.settings
     batch = check_and_prepare(data.records, settings, context.version, now_ms)
-    if isinstance(batch, Problem):
-        answer.error_code = batch.error
+    if isinstance(batch, Refusal):
+        answer.error_code = batch.code
         answer.error_message = batch.message
         return None
     appended = leading.append(batch, acks)

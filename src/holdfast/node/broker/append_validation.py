@@ -9,9 +9,9 @@ Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompressio
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
 
 from holdfast.config.topic import TopicSettings
+from holdfast.core.refusal import Refusal
 from holdfast.wire.batch import (
     Codec,
     assign_log_append_time,
@@ -38,17 +38,10 @@ RECORDS_MAX = 1_000_000
 makes an object of each."""
 
 
-class Problem(NamedTuple):
-    """Why a batch is refused."""
-
-    error: ErrorCode
-    message: str
-
-
 def check_and_prepare(
     records: memoryview | bytes | None, settings: TopicSettings, version: int, now_ms: int
-) -> memoryview | Problem:
-    """Return the batch to append, writable, or the problem with it."""
+) -> memoryview | Refusal:
+    """Return the batch to append, writable, or why it is refused."""
     batch = memoryview(records or b"")
     error = validate_producer_batch(
         batch,
@@ -57,14 +50,14 @@ def check_and_prepare(
         produce_version=version,
     )
     if error is not ErrorCode.NONE:
-        return Problem(error, _MESSAGES.get(error, error.name))
+        return Refusal(error, _MESSAGES.get(error, error.name))
     attributes, last_delta, base_timestamp, max_timestamp = _FROM_ATTRIBUTES.unpack_from(batch, 21)
     if attributes & TRANSACTIONAL:
-        return Problem(
+        return Refusal(
             ErrorCode.INVALID_TXN_STATE, "Transactions are not served by this cluster yet."
         )
     if last_delta >= RECORDS_MAX:
-        return Problem(
+        return Refusal(
             ErrorCode.INVALID_RECORD,
             f"A batch of {last_delta + 1} records; {RECORDS_MAX} are taken: make smaller batches.",
         )
@@ -77,7 +70,7 @@ def check_and_prepare(
         try:
             batch = memoryview(_recompressed(batch, wanted))
         except WireError as damage:
-            return Problem(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
+            return Refusal(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
     elif largest != max_timestamp:
         assign_max_timestamp(batch, largest)
     if settings.message_timestamp_type == "LogAppendTime":
@@ -103,7 +96,7 @@ def largest_timestamp(base: int, claimed: int) -> int:
 
 def _check_timestamp(
     base_timestamp: int, max_timestamp: int, settings: TopicSettings, now_ms: int
-) -> Problem | None:
+) -> Refusal | None:
     """Hold the batch's timestamps against the bounds. Kafka looks at each record."""
     if settings.message_timestamp_type == "LogAppendTime":
         return None
@@ -113,7 +106,7 @@ def _check_timestamp(
         bound = f"message.timestamp.before.max.ms={settings.message_timestamp_before_max_ms}"
     else:
         return None
-    return Problem(
+    return Refusal(
         ErrorCode.INVALID_TIMESTAMP,
         f"Timestamps {base_timestamp} to {max_timestamp} are outside of what the "
         f"broker takes now ({now_ms}) with {bound}.",

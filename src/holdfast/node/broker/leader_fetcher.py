@@ -320,13 +320,14 @@ class LeaderFetcher:
 
         Rules: replication.md#refused-fetches.
         """
-        begins = await connection.send(
-            self._offsets_request(looking, EARLIEST), version=LIST_OFFSETS_VERSION
-        )
-        ends = await connection.send(
-            self._offsets_request(looking, LATEST), version=LIST_OFFSETS_VERSION
-        )
-        starts, latest = _offsets(begins), _offsets(ends)
+        starts, latest = [
+            _offsets(
+                await connection.send(
+                    self._offsets_request(looking, timestamp), version=LIST_OFFSETS_VERSION
+                )
+            )
+            for timestamp in (EARLIEST, LATEST)
+        ]
         for following in looking:
             name = (following.replica.held.topic, following.replica.held.index)
             if not self._is_assigned(following):

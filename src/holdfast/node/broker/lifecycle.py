@@ -86,7 +86,6 @@ class Lifecycle:
         self._registration = registration
         self._endpoints: Sequence[Endpoint] = ()
         self._directories = directories
-        self._previous_broker_epoch = directories.previous_broker_epoch
         self._registered_again: Callable[[], None] | None = None
         self._ready = False
         self._leaving = False
@@ -152,8 +151,6 @@ class Lifecycle:
 
     def _take_epoch(self, epoch: int) -> None:
         self._registration.epoch = epoch
-        # Registering again, this process can tell that it never crashed since.
-        self._previous_broker_epoch = epoch
         self.fenced = True
         self._heard_ms = self._runtime.clock.monotonic_ms()
         logger.info("registered with broker epoch %d", epoch)
@@ -180,7 +177,12 @@ class Lifecycle:
             ],
             rack=self._settings.broker_rack,
             log_dirs=self._directories.online_ids,
-            previous_broker_epoch=self._previous_broker_epoch,
+            # Registering again, this process can tell that it never crashed since.
+            previous_broker_epoch=(
+                self._directories.previous_broker_epoch
+                if self._registration.epoch == NOT_REGISTERED
+                else self._registration.epoch
+            ),
         )
 
     # -- staying -------------------------------------------------------------------------------

@@ -53,7 +53,6 @@ class Assignments(Asking):
         super().__init__(channel, registration)
         self._image = image
         self._directories = directories
-        self._node = registration.node
         self._due: dict[PartitionKey, None] = {}
 
     def look(self, keys: Iterable[PartitionKey]) -> None:
@@ -81,9 +80,9 @@ class Assignments(Asking):
     def _untold(self, key: PartitionKey) -> bytes | None:
         """Where this broker has the replica; None when that is recorded, or isn't known."""
         decided = self._image.partition_by_id(*key)
-        if decided is None or self._node not in decided.replicas:
+        if decided is None or self._registration.node not in decided.replicas:
             return None
-        recorded = decided.directory_of(self._node)
+        recorded = decided.directory_of(self._registration.node)
         found = self._lies_in(decided, recorded)
         return None if found in (recorded, UNASSIGNED_DIRECTORY) else found
 
@@ -91,7 +90,10 @@ class Assignments(Asking):
         log = self._directories.get(decided.topic, decided.index)
         if log is not None:
             if not log.offline and self._may_have_copy(log, recorded):
-                self._claim(log)
+                try:
+                    self._directories.claim(log)
+                except StorageError as error:
+                    logger.error("%s: %s", log, error)  # noqa: TRY400 - the disk's reason
             return log.home.directory_id
         # On the disk that is missing, whichever that is, unless it is known: there it will be.
         lost = recorded == UNASSIGNED_DIRECTORY and not self._directories.complete
@@ -101,19 +103,12 @@ class Assignments(Asking):
         """Whether a disk that this broker can't read may hold the replica as well."""
         if recorded == log.home.directory_id:
             return False
-        named = recorded not in NO_DIRECTORIES
-        missing = named and recorded not in self._directories.online_ids
+        missing = recorded not in (*NO_DIRECTORIES, *self._directories.online_ids)
         return missing or not self._directories.complete
-
-    def _claim(self, log: Log) -> None:
-        try:
-            self._directories.claim(log)
-        except StorageError as error:
-            logger.error("%s: %s", log, error)  # noqa: TRY400 - the disk's reason
 
     def _request(self, wanted: _Wanted) -> wire.AssignReplicasToDirsRequest:
         return wire.AssignReplicasToDirsRequest(
-            broker_id=self._node,
+            broker_id=self._registration.node,
             broker_epoch=self._registration.epoch,
             directories=[
                 wire.AssignedDirectory(
@@ -147,16 +142,14 @@ class Assignments(Asking):
             loop.call_later(RETRY_SECONDS, self._send)
             return
         # What was refused is looked at again when the partition changes.
-        for directory in response.directories:
-            for topic in directory.topics:
-                for outcome in topic.partitions:
-                    if outcome.error_code == ErrorCode.INELIGIBLE_REPLICA:
-                        key = (bytes(topic.topic_id), outcome.partition_index)
-                        self._warn(self._image.partition_by_id(*key))
-        loop.call_soon(self._send)
-
-    def _warn(self, decided: Partition | None) -> None:
-        if decided is not None:
+        ineligible = [
+            self._image.partition_by_id(bytes(topic.topic_id), outcome.partition_index)
+            for directory in response.directories
+            for topic in directory.topics
+            for outcome in topic.partitions
+            if outcome.error_code == ErrorCode.INELIGIBLE_REPLICA
+        ]
+        for decided in filter(None, ineligible):
             logger.error(
                 "%s-%d: the disk that held it is gone, and nobody leads who has the rest. Bring "
                 "the disk back, or another replica; or elect one uncleanly, which gives up what "
@@ -164,3 +157,4 @@ class Assignments(Asking):
                 decided.topic,
                 decided.index,
             )
+        loop.call_soon(self._send)

@@ -101,8 +101,6 @@ class Authorizer(Protocol):
 class AllowAll:
     """The authorizer while there are no ACLs."""
 
-    __slots__ = ()
-
     def allows(
         self, _context: RequestContext, _operation: Operation, _kind: ResourceType, _name: str
     ) -> bool:

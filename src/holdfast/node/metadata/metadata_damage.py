@@ -37,7 +37,11 @@ def check_metadata_log(disk: Disk, directory: str) -> None:
 
 def _check_segments(disk: Disk, directory: str, path: str) -> None:
     names = [name for name in disk.list(path) if name.endswith(".log")]
-    durable = _durable_end(disk, directory)
+    try:
+        # So far a checkpoint says that the log was synced; it may be more.
+        durable = read_offsets(disk, directory, RECOVERY_POINT).get((METADATA_TOPIC, 0), 0)
+    except CorruptFileError:
+        durable = 0  # whoever loads the directory says so
     epoch = -1
     for index, name in enumerate(names):
         file = f"{path}/{name}"
@@ -61,14 +65,6 @@ def _check_segments(disk: Disk, directory: str, path: str) -> None:
             "the controller does not start, for what it committed there would be forgotten. "
             "Restore the file from a copy."
         )
-
-
-def _durable_end(disk: Disk, directory: str) -> int:
-    """Return the offset up to which a checkpoint says the log was synced; it may be more."""
-    try:
-        return read_offsets(disk, directory, RECOVERY_POINT).get((METADATA_TOPIC, 0), 0)
-    except CorruptFileError:
-        return 0  # whoever loads the directory says so
 
 
 def _has_hole(data: memoryview, begin: int, end: int) -> bool:

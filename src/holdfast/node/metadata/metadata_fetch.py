@@ -62,10 +62,6 @@ def only_partition(response: FetchResponse) -> PartitionData | None:
 class SnapshotRefusedError(Exception):
     """The controller does not give the snapshot: begin with a Fetch again."""
 
-    def __init__(self, code: ErrorCode) -> None:
-        super().__init__(code.name)
-        self.code = code
-
 
 class SnapshotFetch:
     """One snapshot on its way here: `request`, `take`, again until `complete`, then `finish`."""
@@ -112,12 +108,12 @@ class SnapshotFetch:
         """
         assert not self.complete, "everything has come"
         if response.error_code != ErrorCode.NONE:
-            raise SnapshotRefusedError(error_code(response.error_code))
+            raise SnapshotRefusedError(error_code(response.error_code).name)
         if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
-            raise SnapshotRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise SnapshotRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR.name)
         found = response.topics[0].partitions[0]
         if found.error_code != ErrorCode.NONE:
-            raise SnapshotRefusedError(error_code(found.error_code))
+            raise SnapshotRefusedError(error_code(found.error_code).name)
         data = bytes(found.unaligned_records)
         if found.position != self.reader.fed or not data:
             raise SnapshotError(f"{NAME} does not go on at byte {self.reader.fed}")
