@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -21,7 +22,7 @@ from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPlan, TopicPlan
 from holdfast.testing.simulation.run import run_plan
-from holdfast.testing.simulation.watch import watcher
+from holdfast.testing.simulation.watch import WatchedLog
 from holdfast.wire.errors import ErrorCode
 
 
@@ -121,7 +122,9 @@ def test_a_batch_that_a_restart_takes_for_whole(monkeypatch: pytest.MonkeyPatch)
     async def main() -> None:
         nonlocal oracle
         made = oracle = Oracle(voters=lambda: (CONTROLLER,))
-        cluster = SimulatedCluster(world, make_log=lambda node: watcher(made, node))
+        cluster = SimulatedCluster(
+            world, make_log=lambda node: partial(WatchedLog, oracle=made, node=node)
+        )
         await cluster.start()
         client = cluster.client()
         await client.create_topic("t", partitions=1, replication_factor=3)

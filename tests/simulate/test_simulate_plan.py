@@ -5,6 +5,7 @@ Goal: a failing seed can be kept, sent and made smaller. Method: round trips and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,24 +14,25 @@ import pytest
 from holdfast.testing.simulation.drawing import FAULTS_MIN, FULL, LIGHT, draw_plan
 from holdfast.testing.simulation.faults import KINDS
 from holdfast.testing.simulation.minimise import shrink
-from holdfast.testing.simulation.plan import Event, plan_from_json
+from holdfast.testing.simulation.plan import Event
 from holdfast.testing.simulation.run import run_plan
+from holdfast.testing.simulation.runner import read_entry
 
 
 def test_the_same_seed_draws_the_same_plan_and_json_keeps_it() -> None:
     for seed in range(50):
         plan = draw_plan(seed)
         assert plan == draw_plan(seed)
-        assert plan_from_json(plan.to_json()) == plan
+        assert read_entry({"plan": json.loads(plan.to_json())}) == plan
         assert len(plan.events) >= FAULTS_MIN
         assert all(event.kind in KINDS and event.at < plan.seconds for event in plan.events)
 
 
 def test_what_is_no_plan_is_refused() -> None:
     with pytest.raises(ValueError, match="not a plan"):
-        plan_from_json("[]")
+        read_entry({"plan": []})
     with pytest.raises(ValueError, match="not a plan"):
-        plan_from_json('{"version": 1, "seed": 3}')
+        read_entry({"plan": {"version": 1, "seed": 3}})
 
 
 def test_every_kind_of_event_is_drawn() -> None:

@@ -133,11 +133,10 @@ class SimulatedCluster:
         """The controller that runs and decides, the one of the newest epoch; None: nobody does."""
         found: dict[int, int] = {}
         for each in self.controllers:
-            process, node = self.machine(each).process, self.nodes.get(each)
-            if process is None or not process.alive or node is None or node.controller is None:
-                continue
-            if node.controller.active:
-                found[node.controller.epoch] = each
+            node = self.nodes.get(each)
+            controller = None if node is None else node.controller
+            if controller is not None and controller.active and self.is_up(each):
+                found[controller.epoch] = each
         return found[max(found)] if found else None
 
     async def until_ready(self, *brokers: int) -> None:
@@ -205,13 +204,15 @@ class SimulatedCluster:
                 raise SimulationError(f"{what}: not within {seconds} s")
             await asyncio.sleep(_LOOK_S)
 
+    def is_up(self, node: int) -> bool:
+        """Whether a node's process runs."""
+        process = self.machine(node).process
+        return process is not None and process.alive
+
     def is_ready(self, broker: int) -> bool:
         """Whether a broker's process runs and serves clients."""
-        process = self.machine(broker).process
-        node = self.nodes.get(broker)
-        if process is None or not process.alive or node is None:
-            return False
-        return node.ready.done() and not node.ready.cancelled()
+        ready = self.nodes[broker].ready if broker in self.nodes else None
+        return ready is not None and ready.done() and not ready.cancelled() and self.is_up(broker)
 
     def failure(self, node: int) -> BaseException | None:
         """What a node's process died of without meaning to; None: nothing so far."""

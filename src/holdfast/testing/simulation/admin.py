@@ -92,11 +92,12 @@ async def _inform(hand: Conductor, client: ClusterClient) -> None:
 async def _create_topic(hand: Conductor, event: Event) -> bool:
     name = f"x{int(event.amount)}"
     partitions = 1 + int(event.amount) % 3
-    factor = min(3, hand.plan.brokers)
     made = await _with_client(
         hand,
         event,
-        lambda client: client.create_topic(name, partitions=partitions, replication_factor=factor),
+        lambda client: client.create_topic(
+            name, partitions=partitions, replication_factor=min(3, hand.plan.brokers)
+        ),
     )
     if made:
         hand.topics[name] = partitions
@@ -253,7 +254,7 @@ async def _cancel_reassign(hand: Conductor, event: Event) -> bool:
     if state is None:
         return False
     # To somebody who is down, if there is one: else it is done before it can be cancelled.
-    others = sorted(set(hand.cluster.brokers) - set(state.replicas), key=hand.is_up)
+    others = sorted(set(hand.cluster.brokers) - set(state.replicas), key=hand.cluster.is_up)
     target = [*state.replicas[:-1], *others[:1]] if others else list(state.replicas)[::-1]
     client = hand.cluster.client("admin")
     await _inform(hand, client)
@@ -296,16 +297,12 @@ async def _change_voters(hand: Conductor, event: Event) -> bool:
     if node is None or not hand.plan.dynamic:
         return False
     client = hand.cluster.client("admin")
-
-    async def change(*, joins: bool) -> None:
-        check("change of voters", await hand.roll.change(client, node, joins=joins))
-
     voters = hand.roll.voters()
     leaves = node in voters and len(voters) > 1
-    done = await _try(hand, event, change(joins=not leaves))
+    done = await _try(hand, event, hand.roll.change(client, node, joins=not leaves))
     if leaves:
         await asyncio.sleep(event.seconds)
-        done &= await _try(hand, event, change(joins=True))
+        done &= await _try(hand, event, hand.roll.change(client, node, joins=True))
     client.close()
     return done
 

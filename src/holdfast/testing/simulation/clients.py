@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from typing import Any, Final
-from zlib import crc32
 
 from holdfast.clients.outcomes import CERTAIN_CODES
+from holdfast.clients.workload.payload import digest_of
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -78,15 +78,9 @@ class History:
         )  # fmt: skip
 
 
-def digest_of(value: bytes) -> str:
-    return f"{crc32(value):08x}"
-
-
 def name_of(value: bytes | None) -> str | None:
     """The id that a produced value carries."""
-    if value is None:
-        return None
-    return value.split(b"|", 1)[0].decode("ascii", "replace")
+    return None if value is None else value.split(b"|", 1)[0].decode("ascii", "replace")
 
 
 class SimulatedProducer:
@@ -118,46 +112,37 @@ class SimulatedProducer:
     async def _write(self) -> None:
         plan = self._plan
         process = f"{plan.topic}-{plan.partition}.{self._generation}"
-        names = []
-        values = []
-        stamps = []
+        sends: dict[str, tuple[bytes, int | None]] = {}  # id -> value and time
         now_ms, wall_ms = self._history.now()
         for _ in range(self._draw.randint(1, _BATCH_MAX)):
             name = f"{process}:{self._number}"
             self._number += 1
             value = name.encode() + b"|" + b"x" * self._draw.randrange(64)
             stamp = KINDS[plan.stamps](self._draw, wall_ms)
-            names.append(name)
-            values.append(value)
-            stamps.append(stamp)
+            sends[name] = value, stamp
             self._note(
                 Send, process, id=name, digest=digest_of(value), size=len(value), timestamp=stamp
             )
         self.waits_since = now_ms / 1000
         try:
-            await self._deliver(process, names, values, stamps)
+            await self._deliver(process, sends)
         finally:
             self.waits_since = None
 
-    async def _deliver(
-        self, process: str, names: list[str], values: list[bytes], stamps: list[int | None]
-    ) -> None:
+    async def _deliver(self, process: str, sends: Mapping[str, tuple[bytes, int | None]]) -> None:
         """Send until there is an outcome, and write it down."""
         loop = asyncio.get_running_loop()
         plan = self._plan
         give_up = loop.time() + _DELIVERY_S
-        attempts = 0
         out_of_order_since: float | None = None
         sent: list[int] = []  # the CRC of each attempt: its time of writing differs
         while True:
-            error = "timed out"
             try:
                 if plan.idempotent and self._identity is None:
                     self._identity = await self._client.producer_id()
                     self._sequence = 0
                 leader = await self._client.leader(plan.topic, plan.partition)
-                attempts += 1
-                batch = self._batch(values, stamps)
+                batch = self._batch(sends.values())
                 sent.append(read_header(batch).crc)
                 if read_header(batch).max_timestamp < 0 and self._number % 2:
                     assign_max_timestamp(batch, 0)  # as librdkafka does
@@ -167,34 +152,34 @@ class SimulatedProducer:
             except AnswerError as failure:
                 error = failure.code.name
                 if failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                    self._acknowledged(process, names, None, -1, sent)
+                    self._acknowledged(process, sends, None, -1, sent)
                     return
                 if failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     out_of_order_since = out_of_order_since or loop.time()
-                certain = failure.code in CERTAIN_CODES and attempts == 1 and not plan.idempotent
+                certain = failure.code in CERTAIN_CODES and len(sent) == 1 and not plan.idempotent
                 if certain and (not plan.retries or isinstance(failure, RefusedError)):
-                    self._refused(process, names, error)
+                    self._refused(process, sends, error)
                     return
             except OSError as failure:
                 error = type(failure).__name__
             else:
-                self._acknowledged(process, names, base if base >= 0 else None, leader, sent)
+                self._acknowledged(process, sends, base if base >= 0 else None, leader, sent)
                 return
             lost = out_of_order_since is not None and (
                 loop.time() - out_of_order_since > _LOST_SEQUENCE_S
             )
-            once = not plan.idempotent and not plan.retries and attempts > 0
+            once = not plan.idempotent and not plan.retries and sent
             if lost or once or loop.time() > give_up:
-                self._unknown(process, names, error)
+                self._unknown(process, sends, error)
                 return
             await asyncio.sleep(_PAUSE_S)
             self._client.forget()
 
-    def _batch(self, values: list[bytes], stamps: list[int | None]) -> bytearray:
+    def _batch(self, sends: Iterable[tuple[bytes, int | None]]) -> bytearray:
         now_ms = self._client.runtime.clock.wall_ms()
         records = [
             Record(value=value, timestamp=now_ms if stamp is None else stamp)
-            for value, stamp in zip(values, stamps, strict=True)
+            for value, stamp in sends
         ]
         if self._identity is None:
             return build_batch(records)
@@ -207,7 +192,7 @@ class SimulatedProducer:
         )
 
     def _acknowledged(
-        self, process: str, names: list[str], base: int | None, leader: int, sent: list[int]
+        self, process: str, names: Collection[str], base: int | None, leader: int, sent: list[int]
     ) -> None:
         plan, history = self._plan, self._history
         self._sequence += len(names)
@@ -224,16 +209,17 @@ class SimulatedProducer:
             history.epochs[name] = epoch
             if place is not None:
                 history.places[name] = place + number
-            offset = None if base is None else base + number
-            self._note(Acknowledged, process, id=name, offset=offset)
+            self._note(
+                Acknowledged, process, id=name, offset=None if base is None else base + number
+            )
         history.counts["acknowledged"] += len(names)
 
-    def _refused(self, process: str, names: list[str], error: str) -> None:
+    def _refused(self, process: str, names: Collection[str], error: str) -> None:
         for name in names:
             self._note(Refused, process, id=name, error=error)
         self._history.counts["refused"] += len(names)
 
-    def _unknown(self, process: str, names: list[str], error: str) -> None:
+    def _unknown(self, process: str, names: Collection[str], error: str) -> None:
         """It may arrive at any time from now on: what follows is another producer's."""
         for name in names:
             self._note(Unknown, process, id=name, error=error)
@@ -303,7 +289,14 @@ class SimulatedReader:
             return
         stored = records_of(data.records or b"", at)
         self.from_followers += len(stored) if node != leader else 0
-        self._delivered(partition, stored, data.high_watermark)
+        if stored:
+            truth = self._oracle.named(topic, partition)
+            if truth is not None:
+                truth.read(stored[0].offset, stored[0].leader_epoch)
+                truth.read(stored[-1].offset, stored[-1].leader_epoch)
+            deliver(self._history, self._process, topic, partition, stored, data.high_watermark)
+            self._next[partition] = stored[-1].offset + 1
+            self._seen[partition].append(stored[0])
 
     async def _look_back(self, partition: int) -> None:
         """Look up a record by its timestamp, and read on from the answer: what indexes are for."""
@@ -338,17 +331,6 @@ class SimulatedReader:
         self._next[partition] = offset
         where = self._process, self._plan.topic, partition
         self._history.note(Position, *where, offset=offset, reason=reason, told=told)
-
-    def _delivered(self, partition: int, stored: list[Stored], high_watermark: int) -> None:
-        if stored:
-            topic = self._plan.topic
-            truth = self._oracle.named(topic, partition)
-            if truth is not None:
-                truth.read(stored[0].offset, stored[0].leader_epoch)
-                truth.read(stored[-1].offset, stored[-1].leader_epoch)
-            deliver(self._history, self._process, topic, partition, stored, high_watermark)
-            self._next[partition] = stored[-1].offset + 1
-            self._seen[partition].append(stored[0])
 
 
 def deliver(

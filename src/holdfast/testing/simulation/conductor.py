@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from holdfast.testing.ground.links import Weather
-from holdfast.testing.ground.runtime import Machine
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.clients import History
 from holdfast.testing.simulation.invariants import Invariant
@@ -69,14 +68,12 @@ class Conductor:
         self.counts: Counter[str] = Counter()
         self.log: list[str] = []  # what was done, with its time
         self.held: dict[int, str] = {}  # node -> the event that keeps it down, or is at it
-        self.links: dict[tuple[str, str], int] = {}  # how many events have a link cut
+        self.links: Counter[tuple[str, str]] = Counter()  # how many events have a link cut
         self.topics: dict[str, int] = {}  # made by events: name -> partitions
         self.replaced: dict[int, None] = {}  # nodes whose disks were replaced by empty ones
-        self.harmed: dict[int, None] = {}  # nodes whose disks have failed, or were replaced
         self._tasks: list[asyncio.Task[None]] = []
-        self._keeper: asyncio.Task[None] | None = None
         self._snapshots: dict[int, object] = {}  # node -> the newest that it had
-        self._loads: dict[int, tuple[object, int]] = {}  # node -> its observer, and its loads
+        self._loads: dict[object, int] = {}  # a broker's observer -> the snapshots it has loaded
 
     # -- the run -------------------------------------------------------------------------------
 
@@ -88,7 +85,7 @@ class Conductor:
             loop.create_task(self._perform(event, began, table[event.kind]))
             for event in self.plan.events
         ]
-        self._keeper = loop.create_task(self._keep_running())
+        self._tasks.append(loop.create_task(self._keep_running()))
 
     async def _perform(self, event: Event, began: float, perform: Perform) -> None:
         loop = asyncio.get_running_loop()
@@ -107,7 +104,7 @@ class Conductor:
             await asyncio.sleep(_LOOK_S)
             for node in self.nodes:
                 self._look_at(node)
-                if node in self.held or self.is_up(node):
+                if node in self.held or self.cluster.is_up(node):
                     continue
                 self.note(f"node {node} exited by itself: {self.cluster.exits[-1:]}")
                 self.counts["exits by themselves"] += 1
@@ -125,12 +122,10 @@ class Conductor:
         made = self.cluster.nodes.get(node)
         if made is not None and made.broker is not None and self.cluster.is_ready(node):
             self.oracle.metadata.compare(node, made.broker.image)
-            before, loads = self._loads.get(node, (None, 0))
             observer = made.broker.observer
-            self.counts["snapshots loaded"] += observer.snapshots_loaded - (
-                loads if before is observer else 0
-            )
-            self._loads[node] = observer, observer.snapshots_loaded
+            loads = observer.snapshots_loaded
+            self.counts["snapshots loaded"] += loads - self._loads.get(observer, 0)
+            self._loads[observer] = loads
         store = None if made is None or made.controller is None else made.controller.snapshots
         if store is not None and store.latest is not None:
             self.counts["snapshots written"] += self._snapshots.get(node) != store.latest
@@ -163,10 +158,10 @@ class Conductor:
             machine.slow_disk()
             machine.drift_clock(0)
             if node in broken:
-                if self.is_up(node):
+                if self.cluster.is_up(node):
                     self.kill(node)
                 self.held[node] = "broken"
-            elif not self.is_up(node):
+            elif not self.cluster.is_up(node):
                 self.oracle.died(node)
                 self.release(node)
             elif self._has_lost_a_disk(node) or self.held.get(node) in _STOPPING:
@@ -174,7 +169,7 @@ class Conductor:
                 self.release(node)
             else:
                 self.held.pop(node, None)
-        self._keeper = asyncio.get_running_loop().create_task(self._keep_running())
+        self._tasks.append(asyncio.get_running_loop().create_task(self._keep_running()))
         self.note("all healed but " + (", ".join(self.plan.broken) or "nobody"))
 
     def _has_lost_a_disk(self, node: int) -> bool:
@@ -190,7 +185,7 @@ class Conductor:
 
     def close(self) -> None:
         """Cancel every event, wherever it is."""
-        for task in [*self._tasks, *([self._keeper] if self._keeper else [])]:
+        for task in self._tasks:
             task.cancel()
 
     # -- nodes ---------------------------------------------------------------------------------
@@ -202,13 +197,6 @@ class Conductor:
     @property
     def names(self) -> list[str]:
         return [*(self.cluster.machine(node).name for node in self.nodes), "client"]
-
-    def machine(self, node: int) -> Machine:
-        return self.cluster.machine(node)
-
-    def is_up(self, node: int) -> bool:
-        process = self.machine(node).process
-        return process is not None and process.alive
 
     def resolve(self, target: str) -> int | None:
         """Which node an event means; None: there is none at present."""
@@ -241,7 +229,7 @@ class Conductor:
         None, too, when `unless` is true of it.
         """
         node = self.resolve(target)
-        if node is None or node in self.held or not self.is_up(node) or unless(self, node):
+        if node is None or node in self.held or not self.cluster.is_up(node) or unless(self, node):
             return None
         self.held[node] = event.kind
         return node
@@ -249,7 +237,7 @@ class Conductor:
     def release(self, node: int) -> None:
         """Let a node go: its process is started, if it is dead."""
         self.held.pop(node, None)
-        if not self.is_up(node):
+        if not self.cluster.is_up(node):
             self.cluster.start_node(node)
 
     def start_held(self, node: int) -> None:
@@ -274,7 +262,7 @@ class Conductor:
         """
         cut = partial(self.power_cut, node, torn=torn)
         struck = await self._lie_in_wait(node, part, cut, after=after, in_job=True)
-        if not struck and self.is_up(node):
+        if not struck and self.cluster.is_up(node):
             cut()
         return struck
 
@@ -286,7 +274,7 @@ class Conductor:
         struck = await self._lie_in_wait(node, part, lambda: None)
         if struck:
             await asyncio.sleep(seconds)
-        if self.is_up(node):
+        if self.cluster.is_up(node):
             self.kill(node)
         return struck
 
@@ -306,7 +294,7 @@ class Conductor:
             if not came.done():
                 came.set_result(None)
 
-        machine = self.machine(node)
+        machine = self.cluster.machine(node)
         machine.lie_in_wait(part, act, after=after, in_job=in_job)
         try:
             await asyncio.wait([came], timeout=_WAIT_S)
@@ -315,23 +303,18 @@ class Conductor:
         return came.done()
 
     def wipe(self, node: int) -> None:
-        self.harmed[node] = self.replaced[node] = None
+        self.replaced[node] = None
         self.oracle.died(node, WIPED)
-        if self.is_up(node):
+        if self.cluster.is_up(node):
             self.cluster.crash(node)
-        self.machine(node).wipe_disk()
-
-    def harm(self, node: int) -> None:
-        """Its disk fails: what it loses from now on is not the process's fault."""
-        self.harmed[node] = None
-        self.oracle.harmed(node)
+        self.cluster.machine(node).wipe_disk()
 
     async def stop(self, node: int) -> bool:
         """Stop a node as SIGTERM does. False: it took so long that it was killed."""
         try:
             await asyncio.wait_for(self.cluster.stop(node), _STOP_S)
         except TimeoutError:
-            if self.is_up(node):
+            if self.cluster.is_up(node):
                 self.kill(node)
             return False
         self.oracle.died(node)
@@ -339,12 +322,14 @@ class Conductor:
 
     # -- links ---------------------------------------------------------------------------------
 
-    def cut(self, one: str, other: str) -> None:
-        self.links[one, other] = self.links.get((one, other), 0) + 1
-        self.cluster.world.fabric.cut(one, other)
+    def cut(self, *links: tuple[str, str]) -> None:
+        for link in links:
+            self.links[link] += 1
+            self.cluster.world.fabric.cut(*link)
 
-    def mend(self, one: str, other: str) -> None:
-        """Take back one `cut`; the link is whole when all have been."""
-        self.links[one, other] -= 1
-        if not self.links[one, other]:
-            self.cluster.world.fabric.heal(one, other)
+    def mend(self, *links: tuple[str, str]) -> None:
+        """Take back one `cut`; a link is whole when all have been."""
+        for link in links:
+            self.links[link] -= 1
+            if not self.links[link]:
+                self.cluster.world.fabric.heal(*link)

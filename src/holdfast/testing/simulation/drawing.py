@@ -129,7 +129,7 @@ def _draw_config(draw: random.Random, *, racks: bool) -> dict[str, str]:
         "log.flush.start.offset.checkpoint.interval.ms": draw.choice((500, 60_000)),
         "log.retention.check.interval.ms": 3_000,
         "log.initial.task.delay.ms": 1_000,
-        "file.delete.delay.ms": draw.choice((0, 1_000)),
+        "log.segment.delete.delay.ms": draw.choice((0, 1_000)),
         "unclean.leader.election.interval.ms": 5_000,
         "leader.imbalance.check.interval.seconds": draw.choice((5, 300)),
         "metadata.log.max.record.bytes.between.snapshots": draw.choice((1_500, 6_000, 20_971_520)),
@@ -140,7 +140,6 @@ def _draw_config(draw: random.Random, *, racks: bool) -> dict[str, str]:
         "default.replication.factor": 3,
         "min.insync.replicas": 1,
     }
-    config["log.segment.delete.delay.ms"] = config.pop("file.delete.delay.ms")
     texts = {key: str(value) for key, value in config.items()}
     if racks and draw.random() < 0.7:
         texts["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -175,9 +174,6 @@ class _Dice:
     def partition(self) -> str:
         topic = self.draw.choice(self.plan.topics)
         return f"{topic.name}/{self.draw.randrange(topic.partitions)}"
-
-    def topic(self) -> TopicPlan:
-        return self.draw.choice(self.plan.topics)
 
     def broker(self) -> str:
         """A broker by number, or whoever leads or follows a partition when the time comes."""
@@ -233,7 +229,7 @@ def _number(bound: int) -> Draw:
 
 def _admin(weight: int, kind: str) -> _Odds:
     fields = {
-        "target": lambda dice: dice.topic().name,
+        "target": lambda dice: dice.draw.choice(dice.plan.topics).name,
         "amount": _number(1 << 20),
         "seconds": _seconds(0.0, 10.0),
     }

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import permutations
+from typing import Final, cast
 
 from holdfast.core.quorum.voter_events import Role
 from holdfast.testing.ground.disk import DiskFault, Operation
@@ -28,7 +30,7 @@ def _at_machine(act: Callable[[Conductor, Event, Machine], Awaitable[None]]) -> 
     async def perform(hand: Conductor, event: Event) -> bool:
         node = hand.resolve(event.target)
         if node is not None:
-            await act(hand, event, hand.machine(node))
+            await act(hand, event, hand.cluster.machine(node))
         return node is not None
 
     return perform
@@ -41,7 +43,7 @@ def _between(act: Callable[[Conductor, Event, str, str], Awaitable[None]]) -> Pe
         one, other = hand.resolve(event.target), hand.resolve(event.other)
         if one is None or other is None or one == other:
             return False
-        await act(hand, event, hand.machine(one).name, hand.machine(other).name)
+        await act(hand, event, hand.cluster.machine(one).name, hand.cluster.machine(other).name)
         return True
 
     return perform
@@ -63,7 +65,7 @@ async def _power_cut_all(hand: Conductor, event: Event) -> bool:
         "controllers": hand.cluster.controllers,
         "all": hand.nodes,
     }[event.target]
-    struck = [node for node in everybody if node not in hand.held and hand.is_up(node)]
+    struck = [node for node in everybody if node not in hand.held and hand.cluster.is_up(node)]
     for node in struck:
         hand.held[node] = event.kind
         hand.power_cut(node, torn=event.detail == "torn")
@@ -75,8 +77,9 @@ async def _power_cut_all(hand: Conductor, event: Event) -> bool:
 
 async def _power_cut_in_job(hand: Conductor, event: Event, node: int) -> bool:
     """Power goes between two operations of a job: a file is written and not synced yet."""
-    torn = event.detail == "torn"
-    return await hand.power_cut_in_job(node, event.other, int(event.amount), torn=torn)
+    return await hand.power_cut_in_job(
+        node, event.other, int(event.amount), torn=event.detail == "torn"
+    )
 
 
 async def _kill_after_write(hand: Conductor, event: Event, node: int) -> bool:
@@ -96,23 +99,23 @@ async def _lost_vote(hand: Conductor, event: Event) -> bool:
     if taken is None:
         return False
     node, first, second = taken
-    own = [hand.machine(node).name]
+    own = [hand.cluster.machine(node).name]
     draw = random.Random(event.amount)
     hand.kill(node)
     between, to_first, to_second = (
         _both_ways(first, second), _both_ways(own, first), _both_ways(own, second)
     )  # fmt: skip
-    _cut_all(hand, [*between, *to_second])
+    hand.cut(*between, *to_second)
     await asyncio.sleep(draw.uniform(0.2, 1.5))
     hand.start_held(node)
     torn = event.detail == "torn"
     struck = await hand.power_cut_in_job(node, "/quorum-state", draw.randrange(6), torn=torn)
     await asyncio.sleep(0.03)  # for what it has answered
-    _cut_all(hand, to_first)
-    _mend_all(hand, to_second)
+    hand.cut(*to_first)
+    hand.mend(*to_second)
     hand.release(node)
     await asyncio.sleep(event.seconds)
-    _mend_all(hand, [*between, *to_first])
+    hand.mend(*between, *to_first)
     return struck
 
 
@@ -125,7 +128,7 @@ async def _split_vote(hand: Conductor, event: Event) -> bool:
         return False
     node, first, second = taken
     between = _both_ways(first, second)
-    _cut_all(hand, between)
+    hand.cut(*between)
     draw = random.Random(event.amount)
     hand.kill(node)
     await asyncio.sleep(draw.uniform(0.2, 1.5))
@@ -139,14 +142,14 @@ async def _split_vote(hand: Conductor, event: Event) -> bool:
     wanted |= await _gather_requests(hand, node, draw.uniform(0.1, 0.4))
     hand.release(node)
     await asyncio.sleep(event.seconds)
-    _mend_all(hand, between)
+    hand.mend(*between)
     return wanted
 
 
 def _take_active(hand: Conductor, event: Event) -> tuple[int, list[str], list[str]] | None:
     """Take the active controller; it and the halves of the others. None: there are no two."""
     node = hand.resolve("active")
-    names = [hand.machine(each).name for each in hand.cluster.controllers if each != node]
+    names = [hand.cluster.machine(each).name for each in hand.cluster.controllers if each != node]
     if node is None or len(names) < 2 or hand.take("active", event) is None:
         return None
     return node, names[: len(names) // 2], names[len(names) // 2 :]
@@ -167,13 +170,13 @@ async def _gather_requests(hand: Conductor, node: int, seconds: float) -> bool:
         if quorum is not None and quorum.serving:
             break
         await asyncio.sleep(0.005)
-    if not hand.is_up(node):
+    if not hand.cluster.is_up(node):
         return False
-    hand.machine(node).pause()
+    hand.cluster.machine(node).pause()
     await asyncio.sleep(seconds)
     others = [hand.cluster.quorum_of(each) for each in hand.cluster.controllers if each != node]
     asking = [other for other in others if other is not None and other.state.role in _ASKING]
-    hand.machine(node).resume()
+    hand.cluster.machine(node).resume()
     return len(asking) > 1
 
 
@@ -187,9 +190,9 @@ async def _pause(hand: Conductor, event: Event) -> bool:
     node = hand.take(event.target, event)
     if node is None:
         return False
-    hand.machine(node).pause()
+    hand.cluster.machine(node).pause()
     await asyncio.sleep(event.seconds)
-    hand.machine(node).resume()
+    hand.cluster.machine(node).resume()
     hand.release(node)
     return True
 
@@ -213,35 +216,24 @@ async def _isolate(hand: Conductor, event: Event, machine: Machine) -> None:
 
 
 async def _hold_cut(hand: Conductor, links: list[tuple[str, str]], seconds: float) -> None:
-    _cut_all(hand, links)
+    hand.cut(*links)
     await asyncio.sleep(seconds)
-    _mend_all(hand, links)
-
-
-def _cut_all(hand: Conductor, links: Iterable[tuple[str, str]]) -> None:
-    for link in links:
-        hand.cut(*link)
-
-
-def _mend_all(hand: Conductor, links: Iterable[tuple[str, str]]) -> None:
-    for link in links:
-        hand.mend(*link)
+    hand.mend(*links)
 
 
 async def _swizzle(hand: Conductor, event: Event) -> bool:
     """Links are cut one by one in a random order, and mended in another."""
     draw = random.Random(event.amount)
-    servers = [name for name in hand.names if name != "client"]
-    links = [(one, other) for one in servers for other in servers if one != other]
+    links = list(permutations(hand.names[:-1], 2))  # between servers
     links = draw.sample(links, min(len(links), 6))
     step = event.seconds / (2 * len(links))
     for link in links:
-        hand.cut(*link)
+        hand.cut(link)
         await asyncio.sleep(step)
     draw.shuffle(links)
     for link in links:
         await asyncio.sleep(step)
-        hand.mend(*link)
+        hand.mend(link)
     return True
 
 
@@ -258,16 +250,15 @@ async def _weather(hand: Conductor, event: Event) -> bool:
     node = hand.resolve(event.target) if event.target else None
     if node is None and event.target:
         return False
-    here = [hand.machine(node).name] if node is not None else hand.names
+    here = hand.names if node is None else [hand.cluster.machine(node).name]
     fabric = hand.cluster.world.fabric
-    links = [(one, other) for one in here for other in hand.names if one != other]
-    for one, other in links:
-        fabric.change_weather(one, other, weather)
-        fabric.change_weather(other, one, weather)
+    pairs = [(one, other) for one in here for other in hand.names if one != other]
+    links = [link for one, other in pairs for link in ((one, other), (other, one))]
+    for link in links:
+        fabric.change_weather(*link, weather)
     await asyncio.sleep(event.seconds)
-    for one, other in links:
-        fabric.change_weather(one, other, None)
-        fabric.change_weather(other, one, None)
+    for link in links:
+        fabric.change_weather(*link, None)
     hand.counts[f"weather: {event.detail}"] += 1
     return True
 
@@ -280,37 +271,28 @@ async def _half_open(hand: Conductor, _event: Event, here: str, there: str) -> N
     hand.cluster.world.fabric.forget(here, there)
 
 
-_OPERATIONS: Final[dict[str, Operation]] = {
-    "append": "append",
-    "sync": "sync",
-    "read": "read",
-    "rename": "rename",
-    "open": "open",
-}
-
-
 async def _disk_error(hand: Conductor, event: Event) -> bool:
     """A disk fails for a while, or one of several: EIO by operation, or no room left."""
     if event.detail == "sync":
         return await _sync_error(hand, event)
     node = hand.resolve(event.target)
-    if node is None or not hand.is_up(node):
+    if node is None or not hand.cluster.is_up(node):
         return False
-    operation = _OPERATIONS["append" if event.detail == "full" else event.detail]
-    code = errno.ENOSPC if event.detail == "full" else errno.EIO
-    rate = 1.0 if event.detail == "full" else event.amount
-    hand.harm(node)
-    fault = hand.machine(node).disk.inject(
-        DiskFault(operations=[operation], prefix=event.other or "/", code=code, rate=rate)
+    failing = DiskFault(
+        operations=[cast("Operation", event.detail)], prefix=event.other or "/", rate=event.amount
     )
+    if event.detail == "full":
+        failing = replace(failing, operations=["append"], code=errno.ENOSPC, rate=1.0)
+    hand.oracle.faulty.add(node)
+    fault = hand.cluster.machine(node).disk.inject(failing)
     await asyncio.sleep(event.seconds)
-    hand.machine(node).disk.heal()
-    if event.other and fault.struck and hand.is_up(node):
+    hand.cluster.machine(node).disk.heal()
+    if event.other and fault.struck and hand.cluster.is_up(node):
         hand.counts["log directories lost by a broker that serves on"] += 1
         await asyncio.sleep(event.seconds)
     hand.counts["disk operations that failed"] += fault.struck
     # Whoever lost one of several disks serves on without it; a technician starts it anew.
-    if fault.struck and hand.is_up(node) and node not in hand.held:
+    if fault.struck and hand.cluster.is_up(node) and node not in hand.held:
         hand.held[node] = event.kind
         hand.kill(node)
         await asyncio.sleep(1.0)
@@ -328,10 +310,12 @@ async def _sync_error(hand: Conductor, event: Event) -> bool:
     node = hand.take(event.target, event, unless=Conductor.is_voter)
     if node is None:
         return False
-    hand.harm(node)
-    fault = hand.machine(node).disk.inject(DiskFault(operations=["sync"], rate=event.amount))
+    hand.oracle.faulty.add(node)
+    fault = hand.cluster.machine(node).disk.inject(
+        DiskFault(operations=["sync"], rate=event.amount)
+    )
     await asyncio.sleep(event.seconds)
-    hand.machine(node).disk.heal()
+    hand.cluster.machine(node).disk.heal()
     hand.counts["disk operations that failed"] += fault.struck
     if fault.struck:
         hand.wipe(node)

@@ -49,13 +49,12 @@ def _of_partition(
         found.append(f"{name}: {lagging} have not joined the ISR: {state}")
     if not drained or len(state.isr) < metadata.copies.get(key, 1):
         return found
-    ends = {}
-    for node in living:
-        log = hand.cluster.nodes[node].directories.get(name.rpartition("-")[0], key[1])
-        if log is None:
-            found.append(f"{name}: broker {node} has no replica")
-        else:
-            ends[node] = (log.high_watermark, log.end)
+    logs = {
+        node: hand.cluster.nodes[node].directories.get(metadata.topics[key[0]], key[1])
+        for node in living
+    }
+    found += [f"{name}: broker {node} has no replica" for node in living if logs[node] is None]
+    ends = {node: (log.high_watermark, log.end) for node, log in logs.items() if log is not None}
     if len({number for pair in ends.values() for number in pair}) > 1:
         found.append(f"{name}: high watermarks and log ends differ: {ends}; {state}")
     return found

@@ -92,9 +92,8 @@ class Metadata:
         self.end = end
         changed, self._changed_keys = self._changed_keys, {}
         for key in changed:
-            self._lower_copies(key)
             if key in self.partitions:
-                self._lower_policy(key)
+                self._lower(key)
         joined, self._joined = self._joined, []
         for key, node in joined:
             self._check_joined(key, node)
@@ -106,25 +105,24 @@ class Metadata:
 
     def allows_unclean(self, key: Key) -> bool:
         """Whether a replica that may lack something may be elected, now."""
-        return self._config(self.topics[key[0]], UNCLEAN_ELECTION, "false") == "true"
+        return self._config(self.topics.get(key[0], ""), UNCLEAN_ELECTION, "false") == "true"
 
     def deletions_asked(self, key: Key) -> float:
         """Up to where somebody has asked for a partition's records to be deleted."""
         named = self.topics.get(key[0], ""), key[1]
         return inf if self.deletions_open[named] else self.deletions.get(named, 0)
 
-    def _lower_policy(self, key: Key) -> None:
-        """What a topic keeps at least, by its own configuration: no other is ever changed here."""
+    def _lower(self, key: Key) -> None:
+        """How many copies there are at least, and what a topic keeps at least.
+
+        That goes by its own configuration: no other is ever changed here.
+        """
+        copies = self.min_isr(key)
+        self.copies[key] = min(copies, self.copies.get(key, copies))
         own = self.configs.get((_TOPIC, self.topics[key[0]]), {})
         limits = [float(own.get(name, default)) for name, default in RETENTION.items()]
         policy = Policy(*(inf if limit < 0 else limit for limit in limits))
         self.policies[key[0]] = policy.or_less(self.policies.get(key[0], policy))
-
-    def _lower_copies(self, key: Key) -> None:
-        state = self.partitions.get(key)
-        if state is not None:
-            now = self.min_isr(key)
-            self.copies[key] = min(now, self.copies.get(key, now))
 
     def compare(self, node: int, image: MetadataImage) -> None:
         """Hold a broker's image against the records, when it is as new as they are."""
@@ -154,10 +152,12 @@ class Metadata:
 
     def find(self, topic: str, partition: int) -> Key | None:
         """The key of a partition by the name of a topic that there is."""
-        for key in self.partitions:
-            if key[1] == partition and self.topics.get(key[0]) == topic:
-                return key
-        return None
+        found = (
+            key
+            for key in self.partitions
+            if key[1] == partition and self.topics.get(key[0]) == topic
+        )
+        return next(found, None)
 
     def name(self, key: Key) -> str:
         return f"{self.topics.get(key[0], key[0].hex())}-{key[1]}"
@@ -225,7 +225,6 @@ class Metadata:
         moving, moved = before.adding or before.removing, not (state.adding or state.removing)
         # A reassignment ends with the ISR that the leader has just asked for, and vouches for.
         joined = state.isr if moving and moved and before.leader >= 0 else ()
-        allowed = self._config(name, UNCLEAN_ELECTION, "false") == "true"
         election = Election(
             leader=state.leader,
             isr_before=tuple(dict.fromkeys([*before.isr, *joined])),
@@ -233,7 +232,7 @@ class Metadata:
             elr_after=state.elr,
             last_known=(*before.last_known, *state.last_known, before.leader),
             elr_on=self.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0,
-            unclean_allowed=allowed or (name, key[1]) in self.operator_unclean,
+            unclean_allowed=self.allows_unclean(key) or (name, key[1]) in self.operator_unclean,
             recovering=before.recovery != 0,
         )
         if not election.is_clean:

@@ -41,16 +41,12 @@ def shrink(events: Sequence[Event], breaks: Callable[[Sequence[Event]], bool]) -
     kept = list(events)
     size = max(1, len(kept) // 2)
     while kept:
-        at = 0
-        dropped = False
-        while at < len(kept):
+        before = kept
+        for at in reversed(range(0, len(kept), size)):
             fewer = kept[:at] + kept[at + size :]
             if breaks(fewer):
                 kept = fewer
-                dropped = True
-            else:
-                at += size
-        if size == 1 and not dropped:
-            return kept
+        if size == 1 and kept is before:
+            break
         size = max(1, size // 2)
     return kept

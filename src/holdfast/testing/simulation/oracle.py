@@ -55,7 +55,8 @@ class Oracle:
         self._truths: dict[Key, PartitionTruth] = {}
         self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
         self._running: dict[int, None] = {}  # nodes that have opened all that they found
-        self._faulty: dict[int, None] = {}  # nodes whose disks have failed at some time
+        # Nodes whose disks have failed at some time: what they lose since is not their fault.
+        self.faulty: set[int] = set()
         self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
         self.voters = Voters(voters)
         self.quorum = PartitionTruth(
@@ -90,10 +91,6 @@ class Oracle:
         if cause or node not in self._causes:
             self._causes[node] = cause
 
-    def harmed(self, node: int) -> None:
-        """A node's disk fails: from now on it may lose what another one would keep."""
-        self._faulty[node] = None
-
     def opened(
         self,
         key: Key,
@@ -115,7 +112,7 @@ class Oracle:
 
     def _cause(self, node: int) -> str:
         cause = self._causes.get(node, "")
-        return DISK_FAULT if node in self._faulty and cause != WIPED else cause
+        return DISK_FAULT if node in self.faulty and cause != WIPED else cause
 
     def loaded(self, node: int) -> None:
         """A node has opened all logs that it found; what it does not have now, it has lost."""

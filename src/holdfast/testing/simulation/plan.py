@@ -108,13 +108,12 @@ class Plan:
         """Lines for a person: the configuration, then every event."""
         where = "combined" if self.combined else "dedicated"
         where += ", changing" if self.dynamic else ""
-        shape = (
-            f"seed {self.seed}: {self.brokers} brokers, {self.controllers} {where} controllers, "
-            f"eligible leader replicas {'on' if self.elr else 'off'}, "
-            f"{self.log_directories} log directories, racks {','.join(self.racks) or 'none'}"
-        )
-        lines = [
-            shape,
+        return [
+            (
+                f"seed {self.seed}: {self.brokers} brokers, {self.controllers} {where} controllers,"
+                f" eligible leader replicas {'on' if self.elr else 'off'},"
+                f" {self.log_directories} log directories, racks {','.join(self.racks) or 'none'}"
+            ),
             "config " + " ".join(f"{key}={value}" for key, value in self.config.items()),
             *(
                 f"topic {topic.name}: {topic.partitions} partitions, RF {topic.replication_factor},"
@@ -127,18 +126,9 @@ class Plan:
                 f" stamped {one.stamps}"
                 for one in self.producers
             ),
+            *([f"broken to the end: {', '.join(self.broken)}"] if self.broken else ()),
+            *map(str, self.events),
         ]
-        if self.broken:
-            lines.append(f"broken to the end: {', '.join(self.broken)}")
-        return lines + [str(event) for event in self.events]
-
-
-def plan_from_json(text: str) -> Plan:
-    """Read what `to_json` wrote. ValueError: it is something else."""
-    row = json.loads(text)
-    if not isinstance(row, dict) or row.pop("version", None) != VERSION:
-        raise ValueError(f"not a plan of version {VERSION}")
-    return plan_from_row(row)
 
 
 def plan_from_row(row: dict[str, Any]) -> Plan:

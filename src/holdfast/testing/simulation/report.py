@@ -6,8 +6,7 @@ nothing about elections.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from holdfast.testing.simulation.faults import KINDS
@@ -68,13 +67,6 @@ def totals(counts: Mapping[str, int]) -> list[str]:
 def missing(counts: Mapping[str, int]) -> list[str]:
     """What never happened, and should have."""
     return [name for name in (*KINDS, *REQUIRED) if not counts.get(name)]
-
-
-def add_up(rows: Iterable[Mapping[str, int]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for row in rows:
-        total.update(row)
-    return total
 
 
 def failure(outcome: Outcome, violation: Violation, command: str) -> list[str]:

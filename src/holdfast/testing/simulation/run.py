@@ -31,7 +31,7 @@ from holdfast.testing.simulation.invariants import JUDGE, Invariant
 from holdfast.testing.simulation.liveness import can_acknowledge, waiting
 from holdfast.testing.simulation.oracle import Oracle, Violation
 from holdfast.testing.simulation.plan import Plan
-from holdfast.testing.simulation.watch import watcher
+from holdfast.testing.simulation.watch import WatchedLog
 from holdfast.testing.simulation.workload import STOP_S, Workload
 from holdfast.wire.administration import Election
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
@@ -65,10 +65,6 @@ class Outcome:
         return self.violation is None
 
 
-class _StopError(Exception):
-    """The oracle has seen enough."""
-
-
 def run_plan(plan: Plan, *, trace_lines: int = 0) -> Outcome:
     """Run it, in virtual time."""
     outcome = Outcome(plan)
@@ -77,8 +73,6 @@ def run_plan(plan: Plan, *, trace_lines: int = 0) -> Outcome:
     stage = _Stage(plan, world, outcome)
     try:
         world.run(stage.play)
-    except _StopError:
-        pass
     except UnhandledError as error:
         _take_note(outcome, error, world)
     except (SimulationError, AssertionError, OSError, AnswerError, ConfigError) as error:
@@ -140,7 +134,7 @@ class _Stage:
             combined=plan.combined,
             config=plan.config,
             config_of=self._config_of,
-            make_log=lambda node: watcher(oracle, node),
+            make_log=lambda node: partial(WatchedLog, oracle=oracle, node=node),
             loaded=oracle.loaded,
             features={ELIGIBLE_LEADER_REPLICAS: 1 if plan.elr else 0},
             dynamic=plan.dynamic,
@@ -161,13 +155,11 @@ class _Stage:
             self._hand.close()
             self._outcome.violation = oracle.violation
             self._outcome.counts = self._count()
-        if oracle.violation is not None:
-            raise _StopError
 
     def _config_of(self, node: int) -> dict[str, str]:
         plan = self._plan
         own = {}
-        if plan.racks and node < len(plan.racks):
+        if node < len(plan.racks):
             own["broker.rack"] = plan.racks[node]
         if plan.log_directories > 1 and node < plan.brokers:
             own["log.dirs"] = ",".join(f"/data{n}" for n in range(plan.log_directories))
@@ -232,9 +224,8 @@ class _Stage:
             if all(node in self._hand.replaced for node in state.replicas):
                 self._oracle.counts["partitions whose disks were all replaced"] += 1
                 continue  # nobody holds anything of it
-            if key not in self._oracle.metadata.cleared and not any(
-                node in self._hand.harmed for node in state.replicas
-            ):
+            harmed = self._oracle.faulty | self._hand.replaced.keys()
+            if key not in self._oracle.metadata.cleared and harmed.isdisjoint(state.replicas):
                 self._oracle.fail(
                     Invariant.SOMEBODY_MAY_LEAD,
                     f"{topic}-{key[1]}: {state}\n{self._oracle.truth(key)}",
@@ -282,14 +273,18 @@ class _Stage:
     def _count(self) -> Counter[str]:
         counts = Counter(self._oracle.counts)
         counts.update(self._hand.counts)
-        for name, number in self._world.provocations.counts.items():
-            counts[f"provoked: {name}"] += number
-        counts["controller elections"] += len(self._oracle.quorum.leaders)
-        counts["records read from followers"] += sum(
-            one.from_followers for one in self._work.readers
-        )
+        provoked = self._world.provocations.counts
+        counts.update({f"provoked: {name}": number for name, number in provoked.items()})
         seen = self._work.history.counts
-        counts["records read"] += seen["read"]
-        counts["records refused"] += seen["refused"]
-        counts["records in doubt"] += seen["unknown"]
+        counts.update(
+            {
+                "controller elections": len(self._oracle.quorum.leaders),
+                "records read from followers": sum(
+                    one.from_followers for one in self._work.readers
+                ),
+                "records read": seen["read"],
+                "records refused": seen["refused"],
+                "records in doubt": seen["unknown"],
+            }
+        )
         return counts

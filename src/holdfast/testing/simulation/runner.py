@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -51,8 +52,11 @@ class TooLongError(KeyboardInterrupt):
     """A run goes on and on; of this kind, because nothing in it catches that."""
 
 
-def run_row(plan: Plan, scale: str) -> Row:
-    """Run a plan; what is kept of it is one line of JSON."""
+def _run_seed(task: tuple[int, str]) -> Row:
+    """Run a seed's plan; what is kept of it is one line of JSON."""
+    seed, scale = task
+    logging.disable(logging.CRITICAL)
+    plan = draw_plan(seed, SCALES[scale])
     outcome = _bounded(plan)
     violation = outcome.violation
     row: Row = {
@@ -95,28 +99,21 @@ def _plan_command(path: Path) -> str:
     return f"make simulate ARGS='--plan {path}'"
 
 
-def _run_seed(task: tuple[int, str]) -> Row:
-    seed, scale = task
-    logging.disable(logging.CRITICAL)
-    return run_row(draw_plan(seed, SCALES[scale]), scale)
-
-
 def run_seeds(seeds: Sequence[int], scale: str, jobs: int) -> Iterator[Row]:
     """Rows as they come; with several jobs in no particular order."""
     tasks = [(seed, scale) for seed in seeds]
     if jobs == 1:
         yield from map(_run_seed, tasks)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_end_with_parent) as pool:
         yield from pool.map(_run_seed, tasks)
 
 
 def _end_with_parent() -> None:
     """A batch that is killed leaves nobody behind: its processes would wait for work for ever."""
     parent = multiprocessing.parent_process()
-    if parent is None:
-        return
+    assert parent is not None, "this is one of a batch's processes"
 
     def watch() -> None:
         parent.join()
@@ -162,30 +159,25 @@ def _batch(options: argparse.Namespace, results: Results) -> int:
         if not row["clean"] and options.until_broken:
             break
         if number == len(seeds) or time.monotonic() - told > silence_s:
-            _progress(options, number, len(seeds), rows, began)
             told = time.monotonic()
+            broken = sum(not row["clean"] for row in rows)
+            _say(
+                options,
+                f"{number}/{len(seeds)} seeds, {broken} broken, {told - began:.0f} s, "
+                f"{(told - began) / number:.2f} s each",
+            )
             silence_s = min(2 * silence_s, _SILENCE_MAX_S)
     return _conclude(options, rows)
 
 
-def _progress(
-    options: argparse.Namespace, number: int, count: int, rows: Sequence[Row], began: float
-) -> None:
-    broken = sum(not row["clean"] for row in rows)
-    seconds = time.monotonic() - began
-    _say(
-        options,
-        f"{number}/{count} seeds, {broken} broken, {seconds:.0f} s, {seconds / number:.2f} s each",
-    )
-
-
 def _conclude(options: argparse.Namespace, rows: Sequence[Row]) -> int:
     broken = [row for row in rows if not row["clean"]]
-    counts = report.add_up(row["counts"] for row in rows)
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row["counts"])
     cpu_s = sum(row["cpu_s"] for row in rows)
     virtual_s = sum(row["virtual_s"] for row in rows)
-    for line in report.totals(counts):
-        _say(options, line)
+    _say(options, "\n".join(report.totals(counts)))
     _say(
         options,
         f"{len(rows)} seeds, {len(broken)} broken; {virtual_s / 60:.0f} virtual minutes in "
@@ -213,10 +205,9 @@ def single(options: argparse.Namespace, plan: Plan) -> int:
     outcome = _bounded(plan, trace_lines=_TRACE_LINES)
     print("\n".join(outcome.trace))
     print("\n".join(report.totals(outcome.counts)))
-    again = command(plan.seed, options.scale)
-    if options.plan is not None:
-        again = _plan_command(options.plan)
     if outcome.violation is not None:
+        of_seed = command(plan.seed, options.scale)
+        again = of_seed if options.plan is None else _plan_command(options.plan)
         print("\n".join(report.failure(outcome, outcome.violation, again)))
         if options.minimise:
             _minimise(options, plan, outcome.violation.invariant)
@@ -279,20 +270,26 @@ def read_entry(entry: Mapping[str, Any]) -> Plan:
     return draw_plan(entry["seed"], SCALES[entry.get("scale", "full")])
 
 
+_FLAGS: Final[Mapping[str, Row]] = {
+    "--seeds": {"type": int, "help": f"how many fresh seeds (default: {_SEEDS})"},
+    "--first": {"type": int, "help": "the first of them (default: drawn)"},
+    "--seed": {"type": int, "help": "one seed again, with its trace and hash"},
+    "--plan": {"type": Path, "help": "a plan in a file instead of a seed"},
+    "--scale": {"choices": sorted(SCALES), "default": "full"},
+    "--jobs": {"type": int, "default": 1, "help": "processes"},
+    "--results": {"type": Path, "help": "append each result here, and go on from it"},
+    "--json": {"action": "store_true", "help": "one JSON line a seed"},
+    "--until-broken": {"action": "store_true", "help": "stop at the first failure"},
+    "--minimise": {"action": "store_true", "help": "drop events while it still fails"},
+    "--save": {"type": Path, "help": "where the smallest plan goes"},
+    "--regressions": {"type": Path, "help": "run a regression list"},
+}
+
+
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=_HELP)
-    parser.add_argument("--seeds", type=int, help=f"how many fresh seeds (default: {_SEEDS})")
-    parser.add_argument("--first", type=int, help="the first of them (default: drawn)")
-    parser.add_argument("--seed", type=int, help="one seed again, with its trace and hash")
-    parser.add_argument("--plan", type=Path, help="a plan in a file instead of a seed")
-    parser.add_argument("--scale", choices=sorted(SCALES), default="full")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--results", type=Path, help="append each result here, and go on from it")
-    parser.add_argument("--json", action="store_true", help="one JSON line a seed")
-    parser.add_argument("--until-broken", action="store_true", help="stop at the first failure")
-    parser.add_argument("--minimise", action="store_true", help="drop events while it still fails")
-    parser.add_argument("--save", type=Path, help="where the smallest plan goes")
-    parser.add_argument("--regressions", type=Path, help="run a regression list")
+    for flag, meaning in _FLAGS.items():
+        parser.add_argument(flag, **meaning)
     options = parser.parse_args(arguments)
     if options.seed is not None and (options.seeds, options.first) != (None, None):
         parser.error("--seed is one seed again; --seeds and --first are many")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Protocol
 
@@ -39,26 +40,21 @@ class Durable(Protocol):
     def recovery_point(self) -> int: ...
 
 
+@dataclass(slots=True, eq=False)
 class Replica:
     """One node's copy, as the oracle has seen it."""
 
-    __slots__ = (
-        "chain", "durable", "epoch", "ghost", "high_watermark", "kept", "log", "lost", "node",
-        "settled", "start",
-    )  # fmt: skip
-
-    def __init__(self, node: int, log: Durable | None) -> None:
-        self.node: Final = node
-        self.log = log  # None: its process is dead
-        self.chain = Chain()
-        self.start = 0
-        self.high_watermark = 0
-        self.settled = False  # its process has taken up all that it found
-        self.epoch = 0  # the last in which it has led
-        self.durable = 0  # when its process died
-        self.kept = 0  # synced by an earlier process: this one may not know it yet
-        self.ghost: Chain | None = None  # what it held before it lost some of it
-        self.lost: dict[Name, str] = {}  # what it held, lost, and has not got back
+    node: int
+    log: Durable | None  # None: its process is dead
+    chain: Chain = field(default_factory=Chain)
+    start: int = 0
+    high_watermark: int = 0
+    settled: bool = False  # its process has taken up all that it found
+    epoch: int = 0  # the last in which it has led
+    durable: int = 0  # when its process died
+    kept: int = 0  # synced by an earlier process: this one may not know it yet
+    ghost: Chain | None = None  # what it held before it lost some of it
+    lost: dict[Name, str] = field(default_factory=dict)  # what it held, and has not got back
 
     @property
     def synced(self) -> int:
@@ -478,12 +474,11 @@ class PartitionTruth:
 
     def _chosen_by(self, election: Election, epoch: int) -> Election:
         """Which election put this leader into the ISR: it may have died before it could lead."""
-        if election.recovering and election.is_clean:
-            for earlier in range(epoch - 1, -1, -1):
-                found = self.elections.get(earlier)
-                if found is not None and found.leader == election.leader and not found.is_clean:
-                    return found
-        return election
+        if not (election.recovering and election.is_clean):
+            return election
+        earlier = (self.elections.get(each) for each in range(epoch - 1, -1, -1))
+        own = (one for one in earlier if one is not None and one.leader == election.leader)
+        return next((one for one in own if not one.is_clean), election)
 
     def _lacking(self, replica: Replica, epoch: int) -> list[Entry]:
         """Committed batches from before an epoch that a replica does not have, in order.

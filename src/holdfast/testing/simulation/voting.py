@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from holdfast.testing.simulated_client import AnswerError, ClusterClient, RetryError
+from holdfast.testing.simulated_client import AnswerError, ClusterClient, RetryError, refusal
 from holdfast.testing.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 from holdfast.testing.simulation.chain import Entry, Name
 from holdfast.testing.simulation.truth import Replica
@@ -48,12 +48,9 @@ class Voters:
 
     def counting(self, replica: Replica) -> Sequence[int]:
         """Whose copies count for what this replica commits."""
-        if self._sets:
-            for entry in reversed(replica.chain.entries):
-                found = self._sets.get(entry.name)
-                if found is not None:
-                    return found
-        return self._committed or self._beginning()
+        entries = reversed(replica.chain.entries) if self._sets else ()
+        found = (self._sets[entry.name] for entry in entries if entry.name in self._sets)
+        return next(found, None) or self._committed or self._beginning()
 
 
 class Roll:
@@ -81,24 +78,24 @@ class Roll:
         client.close()
 
     async def _join(self, client: ClusterClient, node: int) -> None:
-        code = await self.change(client, node, joins=True)
-        if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
-            raise RetryError(f"controller {node} becomes a voter", code)
+        try:
+            await self.change(client, node, joins=True)
+        except AnswerError as error:
+            if error.code is not ErrorCode.DUPLICATE_VOTER:
+                raise RetryError(f"controller {node} becomes a voter", error.code) from error
 
-    async def change(self, client: ClusterClient, node: int, *, joins: bool) -> ErrorCode:
+    async def change(self, client: ClusterClient, node: int, *, joins: bool) -> None:
         """Ask once that a controller be a voter, or none any more. OSError: there is no answer."""
         directory = self._directory(node)
         if directory is None:
-            return ErrorCode.VOTER_NOT_FOUND
+            raise refusal("change of voters", ErrorCode.VOTER_NOT_FOUND)
         listener = ("CONTROLLER", self._cluster.machine(node).name, CONTROLLER_PORT)
-        asked = remove_voter(None, node, directory)
-        if joins:
-            asked = add_voter(None, node, directory, [listener], timeout_ms=3000)
-        try:
-            await client.perform(asked, "change of voters")
-        except AnswerError as error:
-            return error.code
-        return ErrorCode.NONE
+        asked = (
+            add_voter(None, node, directory, [listener], timeout_ms=3000)
+            if joins
+            else remove_voter(None, node, directory)
+        )
+        await client.perform(asked, "change of voters")
 
     def _directory(self, node: int) -> bytes | None:
         quorum = self._cluster.quorum_of(node)

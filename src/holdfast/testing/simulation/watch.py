@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from holdfast.core.metadata.image_records import SNAPSHOT_SUFFIX
@@ -22,7 +21,7 @@ _WALK_BYTES = 1 << 20
 
 
 class WatchedLog(Log):
-    """Made in place of `Log`, by `watcher`."""
+    """Made in place of `Log`."""
 
     _truth: PartitionTruth | None = None  # while it is made or nobody's, nothing is told
     _is_made = False
@@ -86,11 +85,9 @@ class WatchedLog(Log):
                 )
 
     def _keep(self, records: bytes) -> None:
-        at = 0
-        for entry in entries_of(records):
-            size = 12 + int.from_bytes(records[at + 8 : at + 12], "big")
-            self._oracle.keep(entry, records[at : at + size])
-            at += size
+        places = batches(memoryview(records))
+        for entry, (at, header) in zip(entries_of(records), places, strict=True):
+            self._oracle.keep(entry, records[at : at + header.size])
 
     # -- what is told --------------------------------------------------------------------------
 
@@ -213,12 +210,3 @@ class WatchedLog(Log):
         super().abandon()
         if self._truth is not None:
             self._truth.removed(self._replica)
-
-
-def watcher(oracle: Oracle, node: int) -> Callable[..., Log]:
-    """Return what makes the logs of one node."""
-
-    def make(*arguments: Any, **named: Any) -> Log:
-        return WatchedLog(*arguments, oracle=oracle, node=node, **named)
-
-    return make

@@ -58,11 +58,6 @@ class Workload:
                     replication_factor=topic.replication_factor,
                     configs=topic.configs,
                 )
-        self._make_clients()
-        loop = asyncio.get_running_loop()
-        self._tasks += [loop.create_task(one.run()) for one in self._clients]
-
-    def _make_clients(self) -> None:
         plan, cluster, seen = self.plan, self._cluster, (self.history, self._oracle)
         partitions = {topic.name: topic.partitions for topic in plan.topics}
         for one in plan.producers:
@@ -73,6 +68,8 @@ class Workload:
             self.readers.append(
                 SimulatedReader(number, each, partitions[each.topic], client, *seen)
             )
+        loop = asyncio.get_running_loop()
+        self._tasks += [loop.create_task(one.run()) for one in self._clients]
 
     def _expect(self, topic: TopicPlan) -> None:
         """Note what is to be judged, and how long it is to be kept."""
