@@ -103,7 +103,7 @@ def test_refusals_while_a_leader_is_told_are_sat_out() -> None:
 def test_only_what_was_sent_to_the_leader_alone_can_be_lost_with_it() -> None:
     """Goal: acks=1 events sent before are on the followers when these are stopped."""
     scene = Scene()
-    strike(scene.as_run, cast("Any", Client("raw", scene.done)), 1, (0, 2))
+    strike(scene.as_run, cast("Any", Client("raw", scene.done)), (1, 0, 2))
     first = ["settled-0 acks=all sends", "STOP (0, 2)"]
     assert scene.done == [*first, "raw posts", "raw posts", "KILL (1,)", "CONT (0, 2)"]
 

@@ -221,9 +221,14 @@ def test_a_runs_readers_are_told_whose_timestamps_they_read(
     run.allowed = SimpleNamespace(has_create_time=lambda topic: topic == "foo")
     run.start_reader("a", until_end=True)
     run.start_reader("b", topic="appended")
-    run.start_raw_reader("c")
+    run.start_readers(statistics="c")
     own = {"create_time": True}
-    assert told == {"a": {"until_end": True, **own}, "b": {"topic": "appended"}, "c": own}
+    assert told == {
+        "a": {"until_end": True, **own},
+        "b": {"topic": "appended"},
+        "consumer": {"statistics": "c", **own},
+        "raw-reader": own,
+    }
 
 
 def test_a_raw_reader_that_breaks_says_so_and_stops_the_others(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import holdfast
@@ -65,13 +66,14 @@ def python_path() -> str:
 
 def marked(mark: str) -> Iterator[int]:
     """Yield the pid of every process that bears a mark; the dead bear none."""
-    wanted = f"{MARK}={mark}".encode()
     for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            if wanted in (directory / "environ").read_bytes().split(b"\0"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if _bears(directory.name, mark):
                 yield int(directory.name)
-        except OSError:  # it has ended, or is somebody else's
-            continue
+
+
+def _bears(pid: int | str, mark: str) -> bool:
+    return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 
 def end_marked(mark: str) -> None:
@@ -85,18 +87,11 @@ def end_marked(mark: str) -> None:
 
 def _kill(pid: int, mark: str) -> None:
     """Kill a process if it is the one that bears the mark: the pid may be another's by now."""
-    try:
+    with suppress(OSError), ExitStack() as ends:
         descriptor = os.pidfd_open(pid)
-    except OSError:
-        return
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        if f"{MARK}={mark}".encode() in environment:
+        ends.callback(os.close, descriptor)
+        if _bears(pid, mark):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)
 
 
 def main(mark: str) -> None:

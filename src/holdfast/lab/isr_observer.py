@@ -50,7 +50,7 @@ class Observer:
         self._topic = topic
         self._recorder = Recorder(history, "observer")
         self._changed = changed
-        self._down: set[int] = set()
+        self.avoided: set[int] = set()  # nodes that are down or stopped
         # The latest leader epoch of each partition that each broker has shown; a broker that was
         # down may begin with an older view.
         self._shown: dict[int, dict[int, int]] = {}
@@ -69,16 +69,12 @@ class Observer:
 
     def avoid(self, node: int) -> None:
         """Do not ask this node: it is down or stopped."""
-        self._down.add(node)
+        self.avoided.add(node)
 
     def allow(self, node: int) -> None:
         """Ask it again; what it showed before says nothing of what it may show now."""
         self._shown.pop(node, None)
-        self._down.discard(node)
-
-    @property
-    def avoided(self) -> frozenset[int]:
-        return frozenset(self._down)
+        self.avoided.discard(node)
 
     def _run(self) -> None:
         while not self._stopping.wait(POLL_S):
@@ -91,7 +87,7 @@ class Observer:
         """Ask now, from any thread. None: no broker answers that isn't avoided."""
         order = [self._asked, *(node for node in self._addresses if node != self._asked)]
         for node in order:
-            if node in self._down:
+            if node in self.avoided:
                 continue
             try:
                 answer = ask(self._addresses[node], [self._topic], timeout_s=ASK_S)
@@ -109,11 +105,9 @@ class Observer:
         shown = self._shown.setdefault(view.seen_by, {})
         for number, state in view.partitions.items():
             before = previous.get(number)
-            latest = shown.setdefault(number, state.leader_epoch)
-            goes_back = state.leader_epoch < latest
+            goes_back = state.leader_epoch < shown.get(number, state.leader_epoch)
             shown[number] = state.leader_epoch
-            is_older = before is not None and state.leader_epoch < before.leader_epoch
-            if before is not None and is_older and not goes_back:
+            if before is not None and state.leader_epoch < before.leader_epoch and not goes_back:
                 partitions[number] = before
                 continue
             if before is None or (before.leader, before.leader_epoch) != (

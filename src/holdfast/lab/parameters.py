@@ -100,11 +100,6 @@ class Parameters:
         return self.acks == "all" and self.retries is None
 
     @property
-    def retries_effective(self) -> int:
-        """Without idempotence the lab's producers never send twice."""
-        return 1 if self.idempotent else 0
-
-    @property
     def signals(self) -> tuple[str, ...]:
         return ("TERM", "KILL") if self.signal == "both" else (self.signal,)
 
@@ -138,7 +133,7 @@ class Parameters:
             replication_factor=self.replication_factor,
             min_isr=self.min_isr,
             idempotent=self.idempotent,
-            retries=self.retries_effective,
+            retries=int(self.idempotent),  # without it the lab's producers never send twice
             unclean=self.unclean,
         )
 
@@ -159,17 +154,14 @@ class Parameters:
             racks=self.racks,
         )
 
-    def _controllers_text(self) -> str:
-        where = "inside the first brokers" if self.combined else "processes of their own"
-        return f"{self._shape().voters}, {where}"
-
     def shown(self) -> dict[str, str]:
         """For the report's table of settings."""
+        where = "inside the first brokers" if self.combined else "processes of their own"
         return {
             "acks": self.acks,
             "enable.idempotence": str(self.idempotent).lower(),
             "brokers": str(self.brokers),
-            "controllers": self._controllers_text(),
+            "controllers": f"{self._shape().voters}, {where}",
             "partitions": str(self.partitions),
             "replication factor": str(self.replication_factor),
             "min.insync.replicas": str(self.min_isr),

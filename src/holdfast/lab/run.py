@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -37,7 +37,7 @@ from holdfast.wire.structs import ResourceType
 
 T = TypeVar("T")
 
-PRODUCER = "holdfast.clients.workload.verifiable_producer"
+WORKLOAD = "holdfast.clients.workload"
 POLL_S = 0.02
 SETTLE_S = 30.0  # for what takes no longer than a session or a lag
 WORK_S = 20.0  # for a workload to begin to flow
@@ -186,15 +186,16 @@ class Run:
     ) -> None:
         """Create the topic with these replicas, watch it, and wait until all of it is in sync."""
         assignment = self.parameters.assignment() if assignment is None else assignment
-        made = self.create_topic(self.topic, len(assignment), configs, assignment=assignment)
-        self._watch(assignment, made)
+        self._watch(
+            assignment,
+            self.create_topic(self.topic, len(assignment), configs, assignment=assignment),
+        )
 
-    def place_topic(self, configs: Mapping[str, str] | None = None) -> dict[int, tuple[int, ...]]:
+    def place_topic(self) -> dict[int, tuple[int, ...]]:
         """Create the topic where the cluster wants it, as `make_topic` does; its replicas."""
-        parameters = self.parameters
-        partitions, copies = parameters.partitions, parameters.replication_factor
+        partitions, copies = self.parameters.partitions, self.parameters.replication_factor
         made = self.create_topic(
-            self.topic, partitions, configs, partitions=partitions, replication_factor=copies
+            self.topic, partitions, None, partitions=partitions, replication_factor=copies
         )
         states = self.wait(
             "the topic to be known", lambda: self.cluster.partitions(self.topic), WORK_S
@@ -219,8 +220,7 @@ class Run:
             **(configs or {}),
         }
         self.allowed.expect(topic, count, wanted)
-        asked = admin.create_topic(topic, configs=wanted, **placed)
-        self.ask(asked, "the topic can't be made")
+        self.ask(admin.create_topic(topic, configs=wanted, **placed), "the topic can't be made")
         return wanted
 
     def _watch(self, assignment: Mapping[int, Sequence[int]], wanted: Mapping[str, str]) -> None:
@@ -242,6 +242,11 @@ class Run:
         return range(self.parameters.partitions)
 
     @property
+    def replicas(self) -> dict[int, tuple[int, ...]]:
+        """Who must hold each partition of the topic."""
+        return self.placement[self.topic]
+
+    @property
     def observer(self) -> Observer:
         assert self._observer is not None, "no topic yet"
         return self._observer
@@ -252,7 +257,11 @@ class Run:
         return NOTHING_SEEN if self._observer is None else self._observer.view
 
     def start_producer(
-        self, name: str = "producer", *, module: str = PRODUCER, **flags: object
+        self,
+        name: str = "producer",
+        *,
+        module: str = f"{WORKLOAD}.verifiable_producer",
+        **flags: object,
     ) -> Worker:
         """Start a verifiable producer with the run's settings; `flags` change or add to them.
 
@@ -271,19 +280,24 @@ class Run:
     def start_raw(self, name: str = "raw", **flags: object) -> Worker:
         """Start a producer without back-offs: it shows when the cluster serves again."""
         values = {"acks": self.parameters.acks, "rate": 50, **flags}
-        return self._start(name, "holdfast.clients.workload.raw_producer", values)
+        return self._start(name, f"{WORKLOAD}.raw_producer", values)
 
-    def start_reader(self, name: str = "consumer", **flags: object) -> Worker:
-        return self._start_reader(name, "holdfast.clients.workload.verifiable_consumer", flags)
+    def start_readers(self, **flags: Any) -> Worker:
+        """Start a reader, and one that notes the high watermark of every answer; the first."""
+        reader = self.start_reader(**flags)
+        self.start_reader("raw-reader", module=f"{WORKLOAD}.raw_consumer")
+        return reader
 
-    def start_raw_reader(self, name: str = "raw-reader") -> Worker:
-        """Start a reader that notes the high watermark of every answer."""
-        return self._start_reader(name, "holdfast.clients.workload.raw_consumer", {})
-
-    def _start_reader(self, name: str, module: str, flags: Mapping[str, object]) -> Worker:
+    def start_reader(
+        self,
+        name: str = "consumer",
+        *,
+        module: str = f"{WORKLOAD}.verifiable_consumer",
+        **flags: object,
+    ) -> Worker:
         """Start a reader. That a broker stamps records by itself is believed only if it must."""
         if self.allowed.has_create_time(str(flags.get("topic", self.topic))):
-            flags = {**flags, "create_time": True}
+            flags["create_time"] = True
         return self._start(name, module, flags)
 
     def raw_client(
@@ -308,8 +322,7 @@ class Run:
             timeout_ms=timeout_ms,
             timestamp=timestamp,
         )
-        self._clients.callback(client.close)
-        return client
+        return self._clients.enter_context(closing(client))
 
     def acknowledge(self, client: RawProducer, partition: int, count: int) -> int:
         """Send until so many are acknowledged, or `WORK_S` is over. Return how many were.
@@ -336,14 +349,11 @@ class Run:
             "partitions": self.parameters.partitions,
             **flags,
         }
-        arguments = []
+        arguments: list[str] = []
         for key, value in told.items():
             flag = f"--{key.replace('_', '-')}"
-            if value is True:
-                arguments.append(flag)
-                continue
             for each in value if isinstance(value, list) else [value]:
-                arguments += [flag, str(each)]
+                arguments += [flag] if each is True else [flag, str(each)]
         worker = Worker(name, module, arguments, self.history, self.guard.environment)
         self.watch(worker)
         return worker
@@ -381,11 +391,9 @@ class Run:
 
     def sync_view(self) -> None:
         """Wait until the observer looks through a broker that isn't about to go, if one is left."""
-        observer = self.observer
-        left = [n for n in self.cluster.broker_ids if n not in observer.avoided]
-        running = [n for n in left if self.cluster.state(n) == "running"]
-        if running:
-            self.wait("another broker's view", lambda: observer.view.seen_by in left, WORK_S)
+        left = [n for n in self.cluster.broker_ids if n not in self.observer.avoided]
+        if any(self.cluster.state(n) == "running" for n in left):
+            self.wait("another broker's view", lambda: self.view.seen_by in left, WORK_S)
 
     def start_node(self, *nodes: int) -> None:
         """Start nodes again and wait until they serve.
@@ -408,8 +416,10 @@ class Run:
         """Hold an election in all partitions."""
         kind = election.name.lower()
         self.note(f"{kind} election")
-        asked = admin.elect_leaders(election, {self.topic: self.partitions})
-        outcomes = self.ask(asked, "the election can't be asked for")
+        outcomes = self.ask(
+            admin.elect_leaders(election, {self.topic: self.partitions}),
+            "the election can't be asked for",
+        )
         refused = {
             partition: code
             for (_, partition), (code, _) in outcomes.items()
@@ -427,12 +437,14 @@ class Run:
         values = {key.replace("_", "."): value for key, value in configs.items()}
         self.note("topic set to " + ", ".join(f"{key}={value}" for key, value in values.items()))
         allows_less = self.allowed.change(self.topic, values)
-        asked = admin.alter_configs(ResourceType.TOPIC, self.topic, values)
-        self.ask(asked, "the topic can't be altered")
+        self.ask(
+            admin.alter_configs(ResourceType.TOPIC, self.topic, values),
+            "the topic can't be altered",
+        )
         if not allows_less:
             return True
-        nodes = self.cluster.broker_ids
-        if not self.soon(lambda: all_have(self.driver, nodes, self.topic, values), WORK_S):
+        brokers = self.cluster.broker_ids
+        if not self.soon(lambda: all_have(self.driver, brokers, self.topic, values), WORK_S):
             self.note("not every broker has heard of that: what was allowed before still is")
             return False
         self.allowed.settled(self.topic)
@@ -505,10 +517,7 @@ class Run:
             acknowledged = worker.tail.poll().acknowledged_ms
             return [p for p in partitions if acknowledged.get(p, 0.0) <= since_ms]
 
-        try:
-            self.wait("acknowledgements", lambda: not missing(), bound_s)
-        except LabError:
-            worker.raise_if_dead()
+        self.soon(lambda: not missing(), bound_s)
         return missing()
 
     def must_flow(self, worker: Worker, partitions: Sequence[int] | None = None) -> None:
@@ -541,10 +550,10 @@ class Run:
             kept=all(matches(wanted[p], state) for p, state in found.items()),
         )
 
-    def expect_replicas(self, when: str, assignment: Mapping[int, Sequence[int]]) -> None:
+    def expect_replicas(self, when: str) -> None:
         """Check that the replica lists are as they were made: nothing is copied elsewhere."""
         seen = {p: tuple(state.replicas) for p, state in self.view.partitions.items()}
-        wanted = {partition: tuple(nodes) for partition, nodes in assignment.items()}
+        wanted = self.replicas
         self.check(
             f"replica lists {when}", lists_text(wanted), lists_text(seen), kept=seen == wanted
         )

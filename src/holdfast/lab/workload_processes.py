@@ -22,7 +22,6 @@ from holdfast.judge.history import (
     Event,
     PartitionEvent,
     Refused,
-    Send,
     Unknown,
     decode_event,
 )
@@ -86,12 +85,6 @@ class HistoryTail:
             return self.counts[kind.KIND, partition]
         return sum(count for (name, _), count in self.counts.items() if name == kind.KIND)
 
-    @property
-    def unanswered(self) -> int:
-        """Sends that have no outcome yet."""
-        outcomes = (Acknowledged, Refused, Unknown)
-        return self.count(Send) - sum(self.count(kind) for kind in outcomes)
-
 
 class Process:
     """One process of a run, with what it has started, in a session of its own."""
@@ -123,10 +116,6 @@ class Process:
             )
         assert self._process.stdin is not None, "it was asked for"
         self._input: IO[bytes] = self._process.stdin
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def running(self) -> bool:
@@ -196,6 +185,5 @@ class Worker(Process):
         """Start it; its history is DIRECTORY/NAME.jsonl, what it prints DIRECTORY/NAME.log."""
         self.history = directory / f"{name}.jsonl"
         self.tail = HistoryTail(self.history)
-        common = ["--history", str(self.history), "--process", name]
-        said = directory / f"{name}.log"
-        super().__init__(name, module, [*common, *arguments], said, environment)
+        told = ["--history", str(self.history), "--process", name, *arguments]
+        super().__init__(name, module, told, directory / f"{name}.log", environment)

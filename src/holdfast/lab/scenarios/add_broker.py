@@ -20,7 +20,7 @@ EVEN = "load is even"
 
 def steps(run: Run) -> None:
     """Move with a throttle, kill the new broker in the middle, call back, and move for good."""
-    producer = begin(run)
+    producer = with_a_new_broker(run)
     old, target = before(run), run.parameters.assignment()
     mover = Mover(run)
     mover.begin(target, rate=SLOW)
@@ -41,8 +41,7 @@ def steps(run: Run) -> None:
 
     called_back = mover.cancel()
     mover.wait()
-    back = {p: old[p] for p in called_back}
-    expect_replicas(run, "the moves were called back", back)
+    expect_replicas(run, "the moves were called back", {p: old[p] for p in called_back})
     run.expect_flow(producer, "the moves were called back", 20.0)
 
     mover.begin(target, rate=SLOW)
@@ -50,7 +49,7 @@ def steps(run: Run) -> None:
     mover.wait()
     expect_replicas(run, "the moves are done", target)
     run.expect("the moves are done", whole(target), 45.0)
-    elect_preferred(run, target, producer)
+    elect_preferred(run, producer)
     run.tables.append(share_table(run, "Who holds and leads how many partitions at the end"))
     expect_even(run, f"{EVEN} at the end")
     run.steady(producer, 1.0)
@@ -58,23 +57,20 @@ def steps(run: Run) -> None:
 
 def nothing_moves(run: Run) -> None:
     """Nobody reassigns: no replica is ever moved by itself."""
-    producer = begin(run)
+    producer = with_a_new_broker(run)
     run.elect()
     run.steady(producer)
-    run.expect_replicas(f"{NEW} is there", before(run))
+    run.expect_replicas(f"{NEW} is there")
     expect_even(run, f"{EVEN} at the end")
 
 
 def before(run: Run) -> dict[int, tuple[int, ...]]:
     """Where replicas are at first: in rings over all brokers but the new one."""
-    parameters = run.parameters
-    return {
-        p: tuple((p + 1 - place) % NEW for place in range(parameters.replication_factor))
-        for p in run.partitions
-    }
+    copies = range(run.parameters.replication_factor)
+    return {p: tuple((p + 1 - place) % NEW for place in copies) for p in run.partitions}
 
 
-def begin(run: Run) -> Worker:
+def with_a_new_broker(run: Run) -> Worker:
     """Make the topic on three brokers, load it, and start the fourth."""
     run.make_topic(before(run))
     run.fault("TERM", NEW)

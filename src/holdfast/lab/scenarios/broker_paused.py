@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.clients.workload.raw_producer import Outcome, RawProducer
 from holdfast.judge.history import Acknowledged
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.steps.usual import elect_preferred, settle, start_clients, start_exact
+from holdfast.lab.steps.usual import begin, elect_preferred, settle, start_exact
 from holdfast.lab.steps.wants import want, whole
 from holdfast.lab.workload_processes import Worker
 
@@ -17,8 +16,7 @@ ANSWER_MARGIN_S = 45.0  # how much longer than the session a client waits for th
 
 def steps(run: Run) -> None:
     """acks=all: the zombie acknowledges nothing, and nothing that was acknowledged is lost."""
-    run.make_topic()
-    producer = start_clients(run).producer
+    producer = begin(run).producer
     run.steady(producer)
     acknowledged = zombie(run, producer)
     run.check(
@@ -27,7 +25,7 @@ def steps(run: Run) -> None:
         f"{acknowledged} of {run.parameters.count} acknowledged",
         kept=acknowledged == 0,
     )
-    elect_preferred(run, run.parameters.assignment(), producer)
+    elect_preferred(run, producer)
     run.steady(producer)
 
 
@@ -50,8 +48,7 @@ def zombie(run: Run, producer: Worker | None) -> int:
     What is sent meanwhile waits in its socket. It is the first thing that it reads when it goes on.
     """
     parameters = run.parameters
-    replicas = parameters.assignment()[PARTITION]
-    leader, followers = replicas[0], replicas[1:]
+    leader, *followers = run.replicas[PARTITION]
     bound_s = parameters.session_s + ANSWER_MARGIN_S
     client = run.raw_client("zombie", acks=parameters.acks, timeout_ms=int(bound_s * 1000))
     run.acknowledge(client, PARTITION, WARM_UP)
@@ -60,25 +57,24 @@ def zombie(run: Run, producer: Worker | None) -> int:
     run.fault("STOP", leader)
     posted = [client.post(PARTITION) for _ in range(parameters.count)]
     run.note(f"{parameters.count} events sent to {leader}, which stands still")
-    wanted = {PARTITION: want(followers[0], followers)}
-    run.expect(f"{leader} is out of its session", wanted, parameters.noticed_s)
+    run.expect(
+        f"{leader} is out of its session",
+        {PARTITION: want(followers[0], followers)},
+        parameters.noticed_s,
+    )
     now = run.view.partitions[PARTITION].leader_epoch
     run.check("leader epoch", f"above {epoch}", str(now), kept=now > epoch)
     if producer is not None:
         run.expect_flow(producer, f"{leader} stands still", 20.0)
         run.steady(producer)
     run.fault("CONT", leader)
-    acknowledged = sum(isinstance(each, Acknowledged) for each in take(client, posted))
+    outcomes = [client.take() if outcome is None else outcome for outcome in posted]
+    acknowledged = sum(isinstance(each, Acknowledged) for each in outcomes)
     run.note(f"{leader} goes on, and acknowledges {acknowledged} of them")
-    run.expect(f"{leader} follows, and is in sync again", whole(parameters.assignment()), 45.0)
+    run.expect(f"{leader} follows, and is in sync again", whole(run.replicas), 45.0)
     run.expect(f"{leader} leads no more", {PARTITION: want(followers[0])})
     run.acknowledge(client, PARTITION, WARM_UP)
     return acknowledged
-
-
-def take(client: RawProducer, posted: list[Outcome | None]) -> list[Outcome]:
-    """Wait for what became of everything that was posted."""
-    return [client.take() if outcome is None else outcome for outcome in posted]
 
 
 SCENARIO = Scenario(

@@ -18,12 +18,13 @@ from holdfast.lab.scenarios.write_anomaly import SESSION_MS, expect_replaced, st
 from holdfast.lab.steps.controllers import counts_of, expect_undisturbed
 from holdfast.lab.steps.usual import (
     Clients,
+    begin,
+    bring_back,
     elect_preferred,
     expect_consumed,
     expect_only_flows,
-    start_clients,
 )
-from holdfast.lab.steps.wants import preferred, whole, without
+from holdfast.lab.steps.wants import preferred, without
 from holdfast.lab.workload_processes import Worker
 from holdfast.wire.administration import AdminError, alter_configs, create_topic
 from holdfast.wire.errors import ErrorCode
@@ -37,8 +38,7 @@ LAST_WORDS = "without the controller's word"
 
 
 def steps(run: Run) -> None:
-    run.make_topic()
-    clients = start_clients(run)
+    clients = begin(run)
     run.steady(clients.producer, 1.0)
     outage(run, clients, "TERM")
     outage(run, clients, "KILL")
@@ -49,7 +49,6 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
     producer = clients.producer
     name = {"TERM": "first outage", "KILL": "second outage"}[signal]
     gone = f"{name}: all controllers are gone"
-    assignment = run.parameters.assignment()
     counts = counts_of(clients.senders)
     controllers = run.cluster.controller_ids
     gone_ms = run.fault("KILL", *controllers)
@@ -67,20 +66,19 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
         run.fault("KILL", VICTIM)
     dead = f"{name}: {VICTIM} is gone too (SIG{signal})"
     run.steady_view(2 * run.parameters.session_s)
-    run.expect(f"{dead}: metadata stay as they were, stale", preferred(assignment))
+    run.expect(f"{dead}: metadata stay as they were, stale", preferred(run.replicas))
     expect_halted(run, clients.raw, dead)
     expect_acks_one(run, dead)
 
     run.start_node(*controllers)
     run.expect(
         f"{name}: controllers are back",
-        without(assignment, {VICTIM}),
+        without(run.replicas, {VICTIM}),
         run.parameters.noticed_s,
     )
     run.expect_flow(producer, f"{name}: controllers are back", 30.0)
-    run.start_node(VICTIM)
-    run.expect(f"{name}: {VICTIM} is back", whole(assignment), 45.0)
-    elect_preferred(run, assignment, producer, f"{name}: after a preferred election")
+    bring_back(run, VICTIM, f"{name}: {VICTIM} is back")
+    elect_preferred(run, producer, f"{name}: after a preferred election")
     run.steady(producer, 1.0)
 
 
@@ -142,7 +140,6 @@ def expect_described(run: Run, when: str) -> None:
 
 def leave(run: Run) -> None:
     """SIGTERM: the broker asks in vain, says so, and goes within its bound."""
-    node = run.cluster.node(VICTIM)
     at_ms = run.fault("TERM", VICTIM)
     took_s = time.monotonic() - at_ms / 1000
     run.check(
@@ -151,7 +148,8 @@ def leave(run: Run) -> None:
         f"exited after {took_s:.1f} s",
         kept=took_s <= EXIT_S,
     )
-    said = [line for line in log_tail(Path(node.log_file)).splitlines() if LAST_WORDS in line]
+    log = Path(run.cluster.node(VICTIM).log_file)
+    said = [line for line in log_tail(log).splitlines() if LAST_WORDS in line]
     words = said[-1] if said else "nothing of it"
     run.check(f"{VICTIM} says why", f"...{LAST_WORDS}...", words, kept=bool(said))
 
@@ -160,8 +158,7 @@ def expect_halted(run: Run, raw: Worker, when: str) -> None:
     """Check acks=all: nothing where the broker led or followed, the rest goes on."""
     whys = {LED: "it led", FOLLOWED: "it is in the ISR, which can't shrink"}
     silent = {p: f"{when}: acks=all in P{p}: {why}" for p, why in whys.items()}
-    flowing = f"{when}: acks=all where it has no replica"
-    expect_only_flows(run, raw, flowing, [UNTOUCHED], silent)
+    expect_only_flows(run, raw, f"{when}: acks=all where it has no replica", [UNTOUCHED], silent)
 
 
 def expect_acks_one(run: Run, when: str) -> None:
@@ -180,21 +177,19 @@ def expect_acks_one(run: Run, when: str) -> None:
 
 def acks_one_without_controllers(run: Run) -> None:
     """Control: no controller sees that the followers stand still, and the leader goes on alone."""
-    parameters = run.parameters
-    replicas = parameters.assignment()[0]
-    leader, followers = replicas[0], replicas[1:]
+    count, controllers = run.parameters.count, run.cluster.controller_ids
+    replicas = run.parameters.assignment()[0]
     run.make_topic({0: replicas})
     client = run.raw_client("producer", acks="1", timeout_ms=2000)
-    run.acknowledge(client, 0, parameters.count)
-    controllers = run.cluster.controller_ids
+    run.acknowledge(client, 0, count)
     run.fault("KILL", *controllers)
-    acknowledged = strike(run, client, leader, followers)
-    run.check("acknowledged by the leader alone", str(parameters.count), str(acknowledged),
-              kept=acknowledged == parameters.count)  # fmt: skip
+    acknowledged = strike(run, client, replicas)
+    run.check("acknowledged by the leader alone", str(count), str(acknowledged),
+              kept=acknowledged == count)  # fmt: skip
     run.start_node(*controllers)
     replaced = "controllers are back, and elect a follower who lacks the events"
-    expect_replaced(run, client, replaced, leader, followers)
-    run.lost_expected = parameters.count
+    expect_replaced(run, client, replaced, replicas)
+    run.lost_expected = count
 
 
 SCENARIO = Scenario(

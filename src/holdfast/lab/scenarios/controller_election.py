@@ -23,7 +23,7 @@ from holdfast.lab.steps.controllers import (
     wait_quorum_whole,
 )
 from holdfast.lab.steps.metadata_changer import MetadataChanger
-from holdfast.lab.steps.usual import expect_consumed, start_clients
+from holdfast.lab.steps.usual import begin, expect_consumed
 
 CHANGE_S = 30.0  # for a metadata change to be made; far beyond every timeout
 AFTERWARDS_MS = 1000.0  # after an election, still counted to it
@@ -73,8 +73,7 @@ class Elections:
 
 
 def steps(run: Run) -> None:
-    run.make_topic()
-    workers = start_clients(run).senders
+    workers = begin(run).senders
     changer = MetadataChanger(run.cluster.bootstrap_servers).start()
     try:
         begin_ms = time.monotonic() * 1000
@@ -127,8 +126,7 @@ def thaw(run: Run, frozen: QuorumState) -> None:
 
 def without_majority(run: Run) -> None:
     """So many controllers are killed that one is too few: metadata stand still, data go on."""
-    run.make_topic()
-    clients = start_clients(run)
+    clients = begin(run)
     workers = clients.senders
     before = wait_quorum_whole(run)
     followers = [each.id for each in before.voters if each.id != before.leader]
@@ -160,18 +158,17 @@ def without_majority(run: Run) -> None:
 
 def combined_with_acks_one(run: Run) -> None:
     """Control: brokers are the controllers; the active one dies with events that only it has."""
-    parameters = run.parameters
-    leader = active_controller(run).leader
-    followers = tuple(node for node in run.cluster.broker_ids if node != leader)
-    run.make_topic({0: (leader, *followers)})
+    count, leader = run.parameters.count, active_controller(run).leader
+    replicas = (leader, *(node for node in run.cluster.broker_ids if node != leader))
+    run.make_topic({0: replicas})
     client = run.raw_client("producer", acks="1", timeout_ms=2000)
-    run.acknowledge(client, 0, parameters.count)
-    acknowledged = strike(run, client, leader, followers)
+    run.acknowledge(client, 0, count)
+    acknowledged = strike(run, client, replicas)
     replaced = "the other two elect a controller, and it elects a leader who lacks the events"
-    expect_replaced(run, client, replaced, leader, followers)
-    run.check("acknowledged by the one that died", str(parameters.count), str(acknowledged),
-              kept=acknowledged == parameters.count)  # fmt: skip
-    run.lost_expected = parameters.count
+    expect_replaced(run, client, replaced, replicas)
+    run.check("acknowledged by the one that died", str(count), str(acknowledged),
+              kept=acknowledged == count)  # fmt: skip
+    run.lost_expected = count
 
 
 SCENARIO = Scenario(

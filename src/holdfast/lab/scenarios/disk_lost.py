@@ -39,26 +39,25 @@ class Return:
 
 
 def steps(run: Run) -> None:
-    assignment = run.parameters.assignment()
     run.make_topic()
     filled = preload(run, PRELOAD_EVENTS)
     producer, raw, _ = start_clients(run)
     run.steady(producer, 1.0)
     filled.tail.poll()  # a long history, which nobody reads while the victim's session runs
 
-    victim = assignment[VICTIM_PARTITION][0]
+    victim = run.replicas[VICTIM_PARTITION][0]
     back = Return(run, victim)
     run.watchers.append(back.changed)
     run.fault("KILL", victim)
     replace_disk(run, victim)
     committed = {p: acknowledged(p, filled, producer, raw) for p in run.partitions}
     run.start_node(victim)
-    copied = whole(assignment)
-    run.expect(f"{victim} is back with an empty disk, and has copied", copied, 60.0)
+    copied = f"{victim} is back with an empty disk, and has copied"
+    run.expect(copied, whole(run.replicas), 60.0)
     run.watchers.remove(back.changed)
     expect_honest_return(run, back, committed)
 
-    elect_preferred(run, assignment, producer)
+    elect_preferred(run, producer)
     run.steady(producer, 1.0)
 
 

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from holdfast.clients.workload.raw_producer import RawProducer
-from holdfast.judge.history import Acknowledged, Refused
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.scenarios.unclean_election import (
+    REPLICAS,
+    A,
+    B,
+    C,
+    leave_a_alone,
+    send_to_the_last,
+)
 from holdfast.lab.steps.closing import end_of
 from holdfast.lab.steps.dead_disks import cut_back
 from holdfast.lab.steps.usual import start_exact
 from holdfast.lab.steps.wants import want
-
-A, B, C = 1, 0, 2  # replicas of the partition, in this order
-REPLICAS = (A, B, C)
-REFUSAL = "NOT_ENOUGH_REPLICAS"
 
 
 def steps(run: Run) -> None:
     """C goes, n1 is written, B goes, n2 is written, A loses power; all of them return, A first."""
     parameters = run.parameters
     client, _ = start_exact(run, {0: REPLICAS})
-    run.note(f"n0 = {parameters.count} events on all three")
     kept = end_of(run, A, 0)
-    run.fault("TERM", C)
-    run.expect("C is down", {0: want(A, {A, B})}, 15.0)
-    n1 = run.acknowledge(client, 0, parameters.count)
-    run.note(f"n1 = {n1} events acknowledged by A and B")
-    run.fault("TERM", B)
-    run.expect("A is the last in the ISR", {0: want(A, {A})}, 15.0)
-    n2 = send_to_the_last(run, client)
+    n1 = leave_a_alone(run, client, "TERM", "TERM", "A is the last in the ISR")
+    n2, _ = send_to_the_last(run, client, "n2, sent to A alone")
     run.fault("KILL", A)
     cut_back(run, A, 0, kept)
     if parameters.elr and parameters.min_isr > 1:
@@ -40,22 +36,6 @@ def steps(run: Run) -> None:
         lost = n1 + n2
     run.acknowledge(client, 0, parameters.count)
     run.lost_expected = lost
-
-
-def send_to_the_last(run: Run, client: RawProducer) -> int:
-    """Send while A is alone: refused under min ISR, acknowledged otherwise; how many were."""
-    count = run.parameters.count
-    outcomes = [client.send(0) for _ in range(count)]
-    acknowledged = sum(isinstance(each, Acknowledged) for each in outcomes)
-    refused = sum(isinstance(each, Refused) and each.error == REFUSAL for each in outcomes)
-    wanted = refused if run.parameters.min_isr > 1 else acknowledged
-    run.check(
-        "n2, sent to A alone",
-        f"{count} refused" if run.parameters.min_isr > 1 else f"{count} acknowledged",
-        f"{acknowledged} acknowledged, {refused} refused",
-        kept=wanted == count,
-    )
-    return acknowledged
 
 
 def eligible_leads(run: Run) -> None:

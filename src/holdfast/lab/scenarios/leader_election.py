@@ -7,31 +7,28 @@ import random
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
-from holdfast.lab.steps.usual import start_clients
-from holdfast.lab.steps.wants import want, whole
+from holdfast.lab.steps.usual import begin, bring_back
+from holdfast.lab.steps.wants import want
 
 PAUSE_S = (0.1, 1.5)  # traffic between the ISR being whole and the next kill
 
 
 def steps(run: Run) -> None:
     parameters = run.parameters
-    assignment = parameters.assignment()
     chance = random.Random()  # noqa: S311 - a moment, not a secret
-    run.make_topic()
-    producer, raw, _ = start_clients(run)
+    producer, raw, _ = begin(run)
     for number in range(1, parameters.kills + 1):
         run.steady(producer, chance.uniform(*PAUSE_S))
-        leader = run.view.partitions[0].leader
-        epoch = run.view.partitions[0].leader_epoch
+        before = run.view.partitions[0]
+        leader, epoch = before.leader, before.leader_epoch
         run.fault("KILL", leader)
         name = f"kill {number} of {parameters.kills}: {leader} led P0"
-        left = next(node for node in assignment[0] if node != leader)
+        left = next(node for node in run.replicas[0] if node != leader)
         run.expect(name, {0: want(left)}, parameters.noticed_s)
         now = run.view.partitions[0].leader_epoch
         run.check(f"{name}; leader epoch", f"above {epoch}", str(now), kept=now > epoch)
         run.expect_flow(raw, name, 20.0)
-        run.start_node(leader)
-        run.expect(f"{name}; it is back", whole(assignment), 45.0)
+        bring_back(run, leader, f"{name}; it is back")
     run.expect_flow(producer, "at the end", 20.0)
     run.steady(producer, 0.5)
 

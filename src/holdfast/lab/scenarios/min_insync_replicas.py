@@ -8,35 +8,32 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.two_brokers_down import unclean_return
-from holdfast.lab.steps.wants import whole, without
+from holdfast.lab.steps.usual import REFUSAL, bring_back
+from holdfast.lab.steps.wants import without
 from holdfast.lab.workload_processes import Worker
 
 VICTIM = 2
-REFUSAL = "NOT_ENOUGH_REPLICAS"
 HIDDEN = "hidden"  # the client whose acks=1 events must stay invisible
 
 
 def steps(run: Run) -> None:
     parameters = run.parameters
-    assignment = parameters.assignment()
-    touched = [p for p, replicas in assignment.items() if VICTIM in replicas]
     run.make_topic(configs={"min.insync.replicas": "1"})
+    touched = [p for p, replicas in run.replicas.items() if VICTIM in replicas]
     # What waits for the dead replica is given up after this: the ISR will not do without it.
     producer = run.start_producer(config="request.timeout.ms=3000")
-    run.start_reader()
-    run.start_raw_reader()
+    run.start_readers()
     run.must_flow(producer)
     run.steady(producer)
     run.alter_topic(min_insync_replicas=str(parameters.min_isr))
     run.expect_flow(producer, f"min.insync.replicas is {parameters.min_isr}, all are up", 20.0)
 
     run.fault("KILL", VICTIM)
-    run.expect(f"{VICTIM} is down", without(assignment, {VICTIM}), parameters.noticed_s)
+    run.expect(f"{VICTIM} is down", without(run.replicas, {VICTIM}), parameters.noticed_s)
     expect_refusals(run, producer, touched)
     expect_invisible(run, touched)
 
-    run.start_node(VICTIM)
-    run.expect(f"{VICTIM} is back", whole(assignment), 45.0)
+    bring_back(run, VICTIM)
     run.expect_flow(producer, f"{VICTIM} is back", 20.0)
 
 
@@ -56,19 +53,21 @@ def expect_refusals(run: Run, producer: Worker, touched: list[int]) -> None:
         acknowledged = tail.count(Acknowledged, partition) - before[partition]
         new = tail.count(Refused, partition) - refused[partition]
         seen = f"{acknowledged} acknowledged, {new} refused"
-        when = f"P{partition}, one of its replicas is down"
         if partition in touched:
-            kept = acknowledged == 0 and new > 0
-            run.check(when, f"every event refused, {REFUSAL}", seen, kept=kept)
+            run.check(
+                f"P{partition}, one of its replicas is down",
+                f"every event refused, {REFUSAL}",
+                seen,
+                kept=acknowledged == 0 and new > 0,
+            )
         else:
             run.check(f"P{partition}, untouched", "acknowledges", seen, kept=acknowledged > 0)
 
 
 def expect_invisible(run: Run, touched: list[int]) -> None:
     """acks=1 is accepted under min ISR, and nobody may read it until the ISR is back."""
-    client = run.raw_client(HIDDEN, acks="1")
     count = run.parameters.count
-    accepted = run.acknowledge(client, touched[0], count)
+    accepted = run.acknowledge(run.raw_client(HIDDEN, acks="1"), touched[0], count)
     run.check("acks=1 under min ISR", f"{count} accepted", f"{accepted}", kept=accepted == count)
     reader = run.start_reader("during", until_eof=True, timeout=30, partition=touched)
     reader.wait()

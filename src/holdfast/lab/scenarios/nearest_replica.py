@@ -12,8 +12,8 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
-from holdfast.lab.steps.usual import expect_consumed
-from holdfast.lab.steps.wants import want, whole
+from holdfast.lab.steps.usual import bring_back, expect_consumed
+from holdfast.lab.steps.wants import want
 from holdfast.lab.workload_processes import Worker
 
 RACKS = ("a", "b", "c")
@@ -27,7 +27,7 @@ Received = Mapping[int, int]  # bytes by broker, since the consumer's beginning
 
 def steps(run: Run) -> None:
     """Read near, lose the near replica, read on from the leaders, and near again."""
-    producer, reader, statistics = begin(run, f"client.rack={RACKS[NEAR]}")
+    producer, reader, statistics = start(run, f"client.rack={RACKS[NEAR]}")
     expect_near(run, statistics, "all are up")
     run.fault("KILL", NEAR)
     left = {p: want(isr={0, 1, 2} - {NEAR}) for p in run.partitions}
@@ -35,8 +35,7 @@ def steps(run: Run) -> None:
     run.expect_flow(producer, f"{NEAR} is down", 20.0)
     expect_consumed(run, reader, f"{NEAR} is down")
     run.steady(producer)
-    run.start_node(NEAR)
-    run.expect(f"{NEAR} is back", whole(run.parameters.assignment()), 45.0)
+    bring_back(run, NEAR)
     run.elect()
     expect_consumed(run, reader, f"{NEAR} is back")
     # No share is expected here: librdkafka changes a partition's replica once a minute at most.
@@ -45,19 +44,18 @@ def steps(run: Run) -> None:
 
 def without_rack(run: Run) -> None:
     """The consumer does not say where it is: the leaders serve it, two thirds from elsewhere."""
-    _, reader, statistics = begin(run, "client.rack=")
+    _, reader, statistics = start(run, "client.rack=")
     expect_near(run, statistics, "all are up")
     expect_consumed(run, reader, "all are up")
 
 
-def begin(run: Run, rack: str) -> tuple[Worker, Worker, Path]:
+def start(run: Run, rack: str) -> tuple[Worker, Worker, Path]:
     """Start producers and the consumer, and wait until everything flows."""
     run.make_topic()
     producer = run.start_producer(size=SIZE)
     run.must_flow(producer)
     statistics = run.history / "consumer.statistics"
-    reader = run.start_reader(config=rack, statistics=statistics)
-    run.start_raw_reader()
+    reader = run.start_readers(config=rack, statistics=statistics)
     run.wait(
         "the consumer to read every partition",
         lambda: len(reader.tail.poll().delivered_ms) == run.parameters.partitions,

@@ -6,16 +6,15 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import SESSION_MS, write_anomaly
-from holdfast.lab.steps.usual import elect_preferred, start_clients
-from holdfast.lab.steps.wants import whole, without
+from holdfast.lab.steps.usual import begin, bring_back, elect_preferred
+from holdfast.lab.steps.wants import without
 from holdfast.lab.workload_processes import Worker
 
 VICTIM_PARTITION = 1  # the broker that leads it is the one that goes
 
 
 def steps(run: Run) -> None:
-    run.make_topic()
-    producer, _, consumer = start_clients(run)
+    producer, _, consumer = begin(run)
     run.steady(producer)
     for signal in run.parameters.signals:
         stop_and_restart(run, producer, signal)
@@ -28,8 +27,7 @@ def steps(run: Run) -> None:
 
 def stop_and_restart(run: Run, producer: Worker, signal: str) -> None:
     """Stop one broker, look, start it again, look, and give leadership back."""
-    parameters = run.parameters
-    assignment = parameters.assignment()
+    parameters, assignment = run.parameters, run.replicas
     victim = assignment[VICTIM_PARTITION % parameters.partitions][0]
     run.fault(signal, victim)
     word = f"{victim} is down (SIG{signal})"
@@ -37,21 +35,15 @@ def stop_and_restart(run: Run, producer: Worker, signal: str) -> None:
     led = [p for p, replicas in assignment.items() if replicas[0] == victim and len(replicas) > 1]
     if signal == "TERM" and led:
         run.expect_handover(victim, led)
-    serving = [
-        p for p, replicas in assignment.items() if len(set(replicas) - {victim}) >= needed(run)
-    ]
+    # In-sync replicas without which a partition acknowledges nothing.
+    needed = parameters.min_isr if parameters.acks == "all" else 1
+    serving = [p for p, replicas in assignment.items() if len(set(replicas) - {victim}) >= needed]
     run.expect_flow(producer, f"while {word}", 20.0, serving)
     run.steady(producer)
-    run.expect_replicas(f"while {word}", assignment)
-    run.start_node(victim)
-    run.expect(f"{victim} is back", whole(assignment), 45.0)
-    elect_preferred(run, assignment, producer)
+    run.expect_replicas(f"while {word}")
+    bring_back(run, victim)
+    elect_preferred(run, producer)
     run.steady(producer)
-
-
-def needed(run: Run) -> int:
-    """In-sync replicas without which a partition acknowledges nothing."""
-    return run.parameters.min_isr if run.parameters.acks == "all" else 1
 
 
 SCENARIO = Scenario(

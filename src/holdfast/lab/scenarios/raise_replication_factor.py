@@ -7,16 +7,15 @@ from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.replication_factor_one import gone
 from holdfast.lab.steps.dead_disks import lose_replicas
 from holdfast.lab.steps.moving import Mover
-from holdfast.lab.steps.usual import elect_preferred, preload, start_clients
-from holdfast.lab.steps.wants import preferred, whole, without
+from holdfast.lab.steps.usual import bring_back, elect_preferred, preload, start_clients
+from holdfast.lab.steps.wants import preferred, without
 
 PRELOAD_EVENTS = 10_000
 VICTIM_PARTITION = 1
 
 
 def steps(run: Run) -> None:
-    parameters = run.parameters
-    target = parameters.assignment()
+    target = run.parameters.assignment()
     run.make_topic({p: nodes[:1] for p, nodes in target.items()})
     preload(run, PRELOAD_EVENTS)
     producer = start_clients(run).producer
@@ -26,20 +25,19 @@ def steps(run: Run) -> None:
     mover.begin(target)
     mover.wait()
     run.expect("each partition has three copies", preferred(target), 45.0)
-    run.expect_replicas("when it is done", target)
+    run.expect_replicas("when it is done")
     run.expect_flow(producer, "each partition has three copies", 20.0)
     run.steady(producer, 1.0)
 
     victim = target[VICTIM_PARTITION][0]
     run.fault("KILL", victim)
     lose_replicas(run, victim, run.partitions)
-    left = without(target, {victim})
-    run.expect(f"{victim} is down, and its copies are lost", left, parameters.noticed_s)
+    lost = f"{victim} is down, and its copies are lost"
+    run.expect(lost, without(target, {victim}), run.parameters.noticed_s)
     run.expect_flow(producer, f"{victim} is down", 20.0)
     run.steady(producer, 1.0)
-    run.start_node(victim)
-    run.expect(f"{victim} is back, and has copied", whole(target), 45.0)
-    elect_preferred(run, target, producer)
+    bring_back(run, victim, f"{victim} is back, and has copied")
+    elect_preferred(run, producer)
 
 
 SCENARIO = Scenario(

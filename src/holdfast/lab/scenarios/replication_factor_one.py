@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from holdfast.judge.history import Acknowledged
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.dead_disks import lose_replicas
-from holdfast.lab.steps.usual import start_clients
+from holdfast.lab.steps.usual import begin, tally
 from holdfast.lab.steps.wants import want
 
 
 def continues(run: Run) -> None:
     """RF 3: another replica leads, and the dead one's disk is not missed."""
-    parameters = run.parameters
-    replicas = parameters.assignment()[0]
-    leader, others = replicas[0], replicas[1:]
-    run.make_topic({0: replicas})
-    producer, raw, _ = start_clients(run)
+    replicas = run.parameters.assignment()[0]
+    leader, *others = replicas
+    producer, raw, _ = begin(run)
     run.steady(producer)
     run.fault("KILL", leader)
-    run.expect("the leader is down", {0: want(others[0], others)}, parameters.noticed_s)
+    run.expect("the leader is down", {0: want(others[0], others)}, run.parameters.noticed_s)
     run.expect_flow(raw, "the leader is down", 20.0)
     run.steady(producer)
     lose_replicas(run, leader, [0], "its copy of P0 is gone")
@@ -49,7 +46,7 @@ def _with_one_copy(run: Run, *, lost: bool) -> None:
     run.check("acknowledged while it is up", str(count), str(before), kept=before == count)
     run.fault("KILL", leader)
     run.expect("the only replica is down", {0: want(-1, {leader})}, parameters.noticed_s)
-    during = sum(isinstance(client.send(0), Acknowledged) for _ in range(count))
+    during, _ = tally(client.send(0) for _ in range(count))
     run.check("acknowledged while it is down", "0", str(during), kept=during == 0)
     if lost:
         lose_replicas(run, leader, [0], "its copy of P0 is gone")

@@ -18,7 +18,8 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.closing import replica_directory
 from holdfast.lab.steps.dead_disks import lose_replicas
-from holdfast.lab.steps.wants import names, whole
+from holdfast.lab.steps.usual import bring_back
+from holdfast.lab.steps.wants import names
 from holdfast.wire.administration import alter_configs
 from holdfast.wire.structs import ResourceType
 
@@ -36,12 +37,16 @@ CONFIGS = {
 
 
 def fill(run: Run) -> tuple[dict[int, RawProducer], dict[int, int]]:
-    """Send to every partition; return its raw producer, and how many it has acknowledged.
+    """Make the topic, read it, and send to every partition.
+
+    Return each one's raw producer, and how many it has acknowledged.
 
     Records without timestamps come from two clients, because their headers differ: librdkafka
     leaves 0 there as the largest timestamp, the raw producer none. What is of the past comes last:
     when that is gone, retention has looked after all else was there.
     """
+    run.make_topic(configs=CONFIGS)
+    run.start_readers()
     now_ms = time.time_ns() // 1_000_000
     stamps = {
         NOW: None,
@@ -56,10 +61,10 @@ def fill(run: Run) -> tuple[dict[int, RawProducer], dict[int, int]]:
     worker.wait()
     clients, sent = {}, {}
     for partition in run.partitions:
-        stamp = stamps[partition]
-        client = run.raw_client(f"producer-{partition}", acks="all", timestamp=stamp)
-        clients[partition] = client
-        sent[partition] = run.acknowledge(client, partition, count)
+        clients[partition] = run.raw_client(
+            f"producer-{partition}", acks="all", timestamp=stamps[partition]
+        )
+        sent[partition] = run.acknowledge(clients[partition], partition, count)
     sent[ABSENT] += worker.tail.poll().count(Acknowledged)
     return clients, sent
 
@@ -94,10 +99,6 @@ def expect_begins(run: Run, when: str, wanted: Mapping[int, int]) -> None:
 
 def steps(run: Run) -> None:
     """Keep what is young by its timestamp, or by its file where it has none, also in new copies."""
-    assignment = run.parameters.assignment()
-    run.make_topic(configs=CONFIGS)
-    run.start_reader()
-    run.start_raw_reader()
     clients, sent = fill(run)
 
     def expect_the_past_gone(when: str) -> None:
@@ -109,12 +110,10 @@ def steps(run: Run) -> None:
     expect_the_past_gone("an hour's retention")
     deleted = run.parameters.count // 2
     run.delete_records({NOW: deleted})
-    victim = assignment[NOW][-1]
+    victim = run.replicas[NOW][-1]
     run.fault("KILL", victim)
-    lost = f"its copies of {names(run.partitions)} are gone"
-    lose_replicas(run, victim, run.partitions, lost)
-    run.start_node(victim)
-    run.expect(f"{victim} has copied what there is", whole(assignment), 45.0)
+    lose_replicas(run, victim, run.partitions, f"its copies of {names(run.partitions)} are gone")
+    bring_back(run, victim, f"{victim} has copied what there is")
     expect_the_past_gone(f"{victim} has copies made anew")
     run.expired_expected = {
         f"{Excuse.TIME}={HOUR_MS}": sent[PAST],
@@ -124,9 +123,6 @@ def steps(run: Run) -> None:
 
 def soon(run: Run) -> None:
     """Let all go that has an age, by its timestamp or its file's; of the rest, what is too much."""
-    run.make_topic(configs=CONFIGS)
-    run.start_reader()
-    run.start_raw_reader()
     clients, sent = fill(run)
     sent[AHEAD] += run.acknowledge(clients[AHEAD], AHEAD, MORE)
     run.alter_topic(retention_ms="1")
@@ -146,10 +142,9 @@ def soon(run: Run) -> None:
     run.check("an hour's retention again", "every broker hears of it", str(heard), kept=heard)
     run.acknowledge(clients[NOW], NOW, MORE)  # from here on nothing excuses a record that is gone
     run.soon(lambda: len(set(begins(run, AHEAD).values())) == 1, GONE_S)
-    leader = run.view.partitions[AHEAD].leader
     run.expired_expected = {
         f"{Excuse.TIME}=1": sent[NOW] + sent[ABSENT],
-        f"{Excuse.SIZE}={SIZE}": begins(run, AHEAD)[leader],
+        f"{Excuse.SIZE}={SIZE}": begins(run, AHEAD)[run.view.partitions[AHEAD].leader],
     }
 
 

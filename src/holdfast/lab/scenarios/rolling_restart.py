@@ -5,26 +5,30 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.clients.workload.raw_producer import RawProducer
-from holdfast.judge.history import Acknowledged, Refused
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.controllers import Counts
-from holdfast.lab.steps.usual import elect_preferred, start_clients, start_exact
-from holdfast.lab.steps.wants import want, whole
+from holdfast.lab.steps.usual import (
+    REFUSAL,
+    begin,
+    bring_back,
+    elect_preferred,
+    start_exact,
+    tally,
+)
+from holdfast.lab.steps.wants import want
 from holdfast.lab.workload_processes import Worker
 
-REFUSAL = "NOT_ENOUGH_REPLICAS"
 WITH_RETRIES = "the producer, which sends again"
 
 
 def steps(run: Run) -> None:
     """Nothing is lost, and a producer that sends again sees no error."""
-    run.make_topic()
-    producer = start_clients(run).producer
+    producer = begin(run).producer
     run.steady(producer)
     for node in run.cluster.broker_ids:
         restart(run, node, producer)
-    elect_preferred(run, run.parameters.assignment(), producer)
+    elect_preferred(run, producer)
     run.stop_workers()
     counts = Counts.of(producer)
     run.check(
@@ -37,42 +41,42 @@ def steps(run: Run) -> None:
 
 def restart(run: Run, node: int, producer: Worker) -> None:
     """Stop one broker by SIGTERM, go on without it, start it, and wait until it is in sync."""
-    assignment = run.parameters.assignment()
     led = [p for p, state in run.view.partitions.items() if state.leader == node]
     run.fault("TERM", node)
     if led:
         run.expect_handover(node, led)
-    left = {p: want(isr=set(nodes) - {node}) for p, nodes in assignment.items()}
-    run.expect(f"{node} is down", left, 15.0)
+    expect_left(run, node)
     run.expect_flow(producer, f"{node} is down", 20.0)
-    run.start_node(node)
-    run.expect(f"{node} is back", whole(assignment), 45.0)
+    bring_back(run, node)
+
+
+def expect_left(run: Run, node: int) -> None:
+    """Check that a broker has left every ISR."""
+    left = {p: want(isr=set(nodes) - {node}) for p, nodes in run.replicas.items()}
+    run.expect(f"{node} is down", left, 15.0)
 
 
 def refused_at_each_step(run: Run) -> None:
     """Min ISR = RF: while any broker is away everything is refused, and for certain."""
     parameters = run.parameters
-    assignment = parameters.assignment()
     client, _ = start_exact(run, timeout_ms=5000)
     for node in run.cluster.broker_ids:
         run.fault("TERM", node)
-        left = {p: want(isr=set(nodes) - {node}) for p, nodes in assignment.items()}
-        run.expect(f"{node} is down", left, 15.0)
+        expect_left(run, node)
         find_leaders(run, client)
-        outcomes = [client.send(p) for p in run.partitions for _ in range(parameters.count)]
-        acknowledged = sum(isinstance(each, Acknowledged) for each in outcomes)
-        refused = sum(isinstance(each, Refused) and each.error == REFUSAL for each in outcomes)
+        wanted = parameters.count * parameters.partitions
+        acknowledged, refused = tally(
+            client.send(p) for p in run.partitions for _ in range(parameters.count)
+        )
         run.check(
             f"{node} is down: nothing is refused",
-            f"{len(outcomes)} acknowledged",
+            f"{wanted} acknowledged",
             f"{acknowledged} acknowledged, {refused} refused with {REFUSAL}",
-            kept=acknowledged == len(outcomes),
+            kept=acknowledged == wanted,
         )
-        run.start_node(node)
-        run.expect(f"{node} is back", whole(assignment), 45.0)
+        bring_back(run, node)
         find_leaders(run, client)
         again = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
-        wanted = parameters.count * parameters.partitions
         run.check(f"{node} is back: acknowledged", str(wanted), str(again), kept=again == wanted)
 
 
@@ -80,10 +84,7 @@ def find_leaders(run: Run, client: RawProducer) -> None:
     """Send until each partition's own leader answers: a client learns of a new one by a refusal."""
 
     def answers(partition: int) -> bool:
-        outcome = client.send(partition)
-        return isinstance(outcome, Acknowledged) or (
-            isinstance(outcome, Refused) and outcome.error == REFUSAL
-        )
+        return any(tally([client.send(partition)]))
 
     for partition in run.partitions:
         run.wait(f"P{partition}'s leader", partial(answers, partition), WORK_S)

@@ -7,7 +7,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run, asking
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.controllers import expect_no_controller
-from holdfast.lab.steps.usual import elect_preferred, expect_only_flows, start_clients
+from holdfast.lab.steps.usual import begin, bring_back, elect_preferred, expect_only_flows
 from holdfast.lab.steps.wants import Want, want, whole
 from holdfast.lab.workload_processes import Worker
 
@@ -16,8 +16,7 @@ OFFLINE = 1  # the partition that has both of them
 
 
 def steps(run: Run) -> None:
-    run.make_topic()
-    producer, raw, _ = start_clients(run)
+    producer, raw, _ = begin(run)
     run.steady(producer)
 
     stop_both_in_turn(run)
@@ -28,10 +27,12 @@ def steps(run: Run) -> None:
     run.steady(raw, 1.0)
     run.expect(
         f"(a) only {FIRST} is back: it lacks events and must not lead",
-        {OFFLINE: offline(run, SECOND)},
+        {OFFLINE: offline(run)},
     )
     if run.parameters.elr:
-        expect_eligible(run, f"(a) only {FIRST} is back", [SECOND])
+        seen = eligible(run)
+        run.check(f"P{OFFLINE}, (a) only {FIRST} is back: who may lead", str([SECOND]), str(seen),
+                  kept=seen == [SECOND])  # fmt: skip
     run.start_node(SECOND)
     run.expect(f"(b) {SECOND} is back: it has everything and leads", {OFFLINE: want(SECOND)}, 15.0)
     whole_again(run, producer, "(b) both are back")
@@ -61,14 +62,14 @@ def stop_both_in_turn(run: Run) -> None:
     run.fault("KILL", SECOND)
     run.expect(
         f"{FIRST} and {SECOND} are down",
-        {0: want(LEFT, {LEFT}), 1: offline(run, SECOND), 2: want(LEFT, {LEFT})},
+        {0: want(LEFT, {LEFT}), 1: offline(run), 2: want(LEFT, {LEFT})},
         bound_s,
     )
 
 
-def offline(run: Run, last: int) -> Want:
+def offline(run: Run) -> Want:
     """Without a leader: the ISR keeps its last member, or that one is eligible (KIP-966)."""
-    return want(-1, () if run.parameters.elr else {last})
+    return want(-1, () if run.parameters.elr else {SECOND})
 
 
 def eligible(run: Run) -> list[int]:
@@ -78,15 +79,9 @@ def eligible(run: Run) -> list[int]:
     return next(each for each in topic.partitions if each.index == OFFLINE).elr or []
 
 
-def expect_eligible(run: Run, when: str, wanted: list[int]) -> None:
-    seen = eligible(run)
-    run.check(f"P{OFFLINE}, {when}: who may lead", str(wanted), str(seen), kept=seen == wanted)
-
-
 def combined(run: Run) -> None:
     """(d) The brokers are the controllers: with two of them the majority goes too."""
-    run.make_topic()
-    producer, raw, _ = start_clients(run)
+    producer, raw, _ = begin(run)
     run.fault("KILL", FIRST)
     bound_s = run.parameters.noticed_s + run.parameters.quorum_s
     wanted = {0: want(SECOND, {SECOND, LEFT}), 1: want(SECOND, {SECOND}), 2: want(LEFT, {LEFT})}
@@ -105,9 +100,8 @@ def combined(run: Run) -> None:
 
 
 def whole_again(run: Run, producer: Worker, when: str) -> None:
-    assignment = run.parameters.assignment()
-    run.expect(when, whole(assignment), 45.0)
-    elect_preferred(run, assignment, producer, f"{when}, after a preferred election")
+    run.expect(when, whole(run.replicas), 45.0)
+    elect_preferred(run, producer, f"{when}, after a preferred election")
 
 
 def unclean_return(run: Run) -> None:
@@ -117,16 +111,14 @@ def unclean_return(run: Run) -> None:
     client = run.raw_client("producer", acks="all")
     run.acknowledge(client, OFFLINE, parameters.count)
     run.fault("KILL", FIRST)
-    wanted = {OFFLINE: want(SECOND, {SECOND})}
-    run.expect(f"{FIRST} is down", wanted, parameters.noticed_s)
+    run.expect(f"{FIRST} is down", {OFFLINE: want(SECOND, {SECOND})}, parameters.noticed_s)
     alone = run.acknowledge(client, OFFLINE, parameters.count)
     run.note(f"{alone} events acknowledged by {SECOND} alone")
     run.fault("KILL", SECOND)
     run.expect(f"{SECOND} is down too", {0: want(LEFT, {LEFT})}, parameters.noticed_s)
     run.start_node(FIRST)
     run.expect(f"only {FIRST} is back, unclean election on", {OFFLINE: want(FIRST, {FIRST})}, 20.0)
-    run.start_node(SECOND)
-    run.expect(f"{SECOND} is back and has truncated", whole(parameters.assignment()), 45.0)
+    bring_back(run, SECOND, f"{SECOND} is back and has truncated")
     run.acknowledge(client, OFFLINE, 1)
     run.check("events that only one replica had", f"{parameters.count}", f"{alone}",
               kept=alone == parameters.count)  # fmt: skip

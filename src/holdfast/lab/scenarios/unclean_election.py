@@ -5,44 +5,55 @@ from __future__ import annotations
 import time
 
 from holdfast.clients.workload.raw_producer import RawProducer
-from holdfast.judge.history import Acknowledged, Delivered, Position, Refused
+from holdfast.judge.history import Delivered, Position
 from holdfast.lab.evidence import events_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
-from holdfast.lab.steps.usual import expect_consumed, start_exact
+from holdfast.lab.steps.usual import expect_consumed, start_exact, tally
 from holdfast.lab.steps.wants import want
+from holdfast.lab.workload_processes import Worker
 
 A, B, C = 1, 0, 2  # replicas of the partition, in this order
 REPLICAS = (A, B, C)
 
 
-def go_one_by_one(
-    run: Run, client: RawProducer, *, n2_refused: bool = False, b_leaves_by: str = "KILL"
-) -> int:
-    """Kill C, write n1, stop B, write n2; return how many C lacks."""
-    parameters = run.parameters
-    count, bound_s = parameters.count, parameters.noticed_s
-    run.note(f"n0 = {count} events on all three")
-    run.fault("KILL", C)
-    run.expect("C is down", {0: want(A, {A, B})}, bound_s)
-    n1 = run.acknowledge(client, 0, count)
-    run.note(f"n1 = {n1} events acknowledged by A and B")
-    run.fault(b_leaves_by, B)
-    run.expect("C and B are down", {0: want(A, {A})}, bound_s)
-    outcomes = [client.send(0) for _ in range(count)]
-    n2 = sum(isinstance(outcome, Acknowledged) for outcome in outcomes)
-    refused = sum(
-        isinstance(each, Refused) and each.error == "NOT_ENOUGH_REPLICAS" for each in outcomes
-    )
+def go_one_by_one(run: Run, b_leaves_by: str = "KILL") -> tuple[RawProducer, Worker, int]:
+    """Kill C, write n1, stop B, write n2; return who sends, who reads, and how many C lacks."""
+    client, reader = start_exact(run, {0: REPLICAS})
+    n1 = leave_a_alone(run, client, "KILL", b_leaves_by, "C and B are down")
+    n2, refused = send_to_the_last(run, client, "n2, with A alone")
     run.note(f"n2 = {n2} events acknowledged by A alone, {refused} refused")
+    return client, reader, n1 + n2
+
+
+def leave_a_alone(run: Run, client: RawProducer, c_by: str, b_by: str, when: str) -> int:
+    """Let C go, write n1, let B go; return how many A and B have acknowledged."""
+    bound_s = run.parameters.noticed_s
+    run.note(f"n0 = {run.parameters.count} events on all three")
+    run.fault(c_by, C)
+    run.expect("C is down", {0: want(A, {A, B})}, bound_s)
+    n1 = run.acknowledge(client, 0, run.parameters.count)
+    run.note(f"n1 = {n1} events acknowledged by A and B")
+    run.fault(b_by, B)
+    run.expect(when, {0: want(A, {A})}, bound_s)
+    return n1
+
+
+def send_to_the_last(run: Run, client: RawProducer, name: str) -> tuple[int, int]:
+    """Send while A is alone; return how many it acknowledged, and how many it refused.
+
+    Check that it refuses all of them under min ISR, and acknowledges all otherwise.
+    """
+    count, under = run.parameters.count, run.parameters.min_isr > 1
+    acknowledged, refused = tally(client.send(0) for _ in range(count))
     run.check(
-        "n2, with A alone",
-        f"{count} refused" if n2_refused else f"{count} acknowledged",
-        f"{n2} acknowledged, {refused} refused",
-        kept=(refused if n2_refused else n2) == count,
+        name,
+        f"{count} refused" if under else f"{count} acknowledged",
+        f"{acknowledged} acknowledged, {refused} refused",
+        kept=(refused if under else acknowledged) == count,
     )
-    return n1 + n2
+    return acknowledged, refused
 
 
 def strike(run: Run) -> None:
@@ -51,10 +62,16 @@ def strike(run: Run) -> None:
     run.wait("C to be live", lambda: C in run.view.brokers and A not in run.view.brokers, 30.0)
 
 
-def waits_for_a(run: Run, *, n2_refused: bool) -> None:
+def expect_nothing_lost(run: Run, client: RawProducer, reader: Worker) -> None:
+    healed_ms = time.monotonic() * 1000
+    run.acknowledge(client, 0, 1)
+    expect_consumed(run, reader, "all have caught up", healed_ms)
+    run.lost_expected = 0
+
+
+def steps(run: Run) -> None:
     """Unclean election off: offline until A returns, and nothing is lost."""
-    client, reader = start_exact(run, {0: REPLICAS})
-    go_one_by_one(run, client, n2_refused=n2_refused)
+    client, reader, _ = go_one_by_one(run)
     strike(run)
     run.steady_view(2.0)
     run.expect("only C is back: it lacks events and must not lead", {0: want(-1, {A})})
@@ -64,24 +81,12 @@ def waits_for_a(run: Run, *, n2_refused: bool) -> None:
     run.start_node(A)
     run.expect("A is back, and leads", {0: want(A)}, 20.0)
     run.expect("the others have caught up", {0: want(A, REPLICAS)}, 45.0)
-    healed_ms = time.monotonic() * 1000
-    run.acknowledge(client, 0, 1)
-    expect_consumed(run, reader, "all have caught up", healed_ms)
-    run.lost_expected = 0
-
-
-def steps(run: Run) -> None:
-    waits_for_a(run, n2_refused=False)
-
-
-def steps_with_min_isr_two(run: Run) -> None:
-    waits_for_a(run, n2_refused=True)
+    expect_nothing_lost(run, client, reader)
 
 
 def elects_b(run: Run) -> None:
     """Eligible leader replicas: B left cleanly and last but one, has everything, and may lead."""
-    client, reader = start_exact(run, {0: REPLICAS})
-    go_one_by_one(run, client, n2_refused=True, b_leaves_by="TERM")
+    client, reader, _ = go_one_by_one(run, b_leaves_by="TERM")
     strike(run)
     run.steady_view(1.0)
     run.expect("only C is back: it lacks events and must not lead", {0: want(-1, ())})
@@ -89,16 +94,12 @@ def elects_b(run: Run) -> None:
     run.expect("B is back: it was eligible, and leads without a loss", {0: want(B)}, 20.0)
     run.start_node(A)
     run.expect("all have caught up", {0: want(B, REPLICAS)}, 45.0)
-    healed_ms = time.monotonic() * 1000
-    run.acknowledge(client, 0, 1)
-    expect_consumed(run, reader, "all have caught up", healed_ms)
-    run.lost_expected = 0
+    expect_nothing_lost(run, client, reader)
 
 
 def elects_c(run: Run) -> None:
     """Unclean election on: C leads, and exactly what it lacks is lost."""
-    client, reader = start_exact(run, {0: REPLICAS})
-    lacking = go_one_by_one(run, client)
+    client, reader, lacking = go_one_by_one(run)
     run.wait(
         "the reader to have read everything",
         lambda: reader.tail.poll().count(Delivered) >= 3 * run.parameters.count,
@@ -118,8 +119,7 @@ def elects_c(run: Run) -> None:
 def told(run: Run, name: str) -> list[str]:
     """What a reader was told about its position, after the first."""
     events = events_of([run.history / f"{name}.jsonl"])
-    reasons = [event.reason for event in events if isinstance(event, Position)]
-    return reasons[1:]
+    return [event.reason for event in events if isinstance(event, Position)][1:]
 
 
 SCENARIO = Scenario(
@@ -139,7 +139,7 @@ SCENARIO = Scenario(
         Part(
             name="min-isr-2",
             title="Unclean election off, min.insync.replicas=2",
-            steps=steps_with_min_isr_two,
+            steps=steps,
             change={"min_isr": 2},
         ),
         Part(

@@ -28,13 +28,12 @@ def write_anomaly(run: Run) -> None:
     """Lose exactly `count` events with acks=1; with acks=all none is acknowledged, none lost."""
     parameters = run.parameters
     replicas = parameters.assignment()[0]
-    leader, followers = replicas[0], replicas[1:]
     client, _ = start_exact(
         run, {0: replicas}, acks=parameters.acks, timeout_ms=2000, events=WARM_UP
     )
-    acknowledged = strike(run, client, leader, followers)
+    acknowledged = strike(run, client, replicas)
     replaced = "the dead leader is replaced by one who lacks the events"
-    expect_replaced(run, client, replaced, leader, followers)
+    expect_replaced(run, client, replaced, replicas)
     expected = 0 if parameters.acks == "all" else parameters.count
     run.check(
         f"acknowledged with acks={parameters.acks} while the followers stood still",
@@ -45,12 +44,13 @@ def write_anomaly(run: Run) -> None:
     run.lost_expected = expected
 
 
-def strike(run: Run, client: RawProducer, leader: int, followers: tuple[int, ...]) -> int:
+def strike(run: Run, client: RawProducer, replicas: Sequence[int]) -> int:
     """Stop the followers, send, kill the leader, let the followers go on; count what was acked.
 
     The partition is the first one. Nothing but what is sent here may be the leader's alone.
     """
-    count = run.parameters.count
+    acks, count = run.parameters.acks, run.parameters.count
+    leader, *followers = replicas
     settle(run, 0)
     run.fault("STOP", *followers)
     stopped_s = time.monotonic()
@@ -61,10 +61,10 @@ def strike(run: Run, client: RawProducer, leader: int, followers: tuple[int, ...
         parked_s + 5,
     )
     posted = [client.post(0) for _ in range(count)]
-    run.note(f"{count} events sent with acks={run.parameters.acks}")
+    run.note(f"{count} events sent with acks={acks}")
     acknowledged = sum(isinstance(outcome, Acknowledged) for outcome in posted)
-    if run.parameters.acks == "1":
-        acknowledged += sum(isinstance(client.take(), Acknowledged) for _ in range(count))
+    if acks == "1":
+        acknowledged += sum(isinstance(client.take(), Acknowledged) for _ in posted)
     run.fault("KILL", leader)
     stretch_s = time.monotonic() - stopped_s
     run.fault("CONT", *followers)
@@ -73,20 +73,17 @@ def strike(run: Run, client: RawProducer, leader: int, followers: tuple[int, ...
             f"the followers stood still for {stretch_s:.1f} s of a session of "
             f"{run.parameters.session_s:g} s: this machine is too busy for the schedule"
         )
-    if run.parameters.acks == "all":
+    if acks == "all":
         outcomes = [client.take() for outcome in posted if outcome is None]
         acknowledged += sum(isinstance(outcome, Acknowledged) for outcome in outcomes)
     return acknowledged
 
 
-def expect_replaced(
-    run: Run, client: RawProducer, when: str, leader: int, followers: Sequence[int]
-) -> None:
+def expect_replaced(run: Run, client: RawProducer, when: str, replicas: Sequence[int]) -> None:
     """Check that a follower leads, and that the dead leader comes back and follows it."""
-    run.expect(when, {0: want(followers[0], followers)}, run.parameters.session_s + 30)
+    run.expect(when, {0: want(replicas[1], replicas[1:])}, run.parameters.session_s + 30)
     run.acknowledge(client, 0, 1)
-    run.start_node(leader)
-    replicas = (leader, *followers)
+    run.start_node(replicas[0])
     run.expect("the old leader is back and has truncated", {0: want(isr=replicas)}, 45.0)
     run.acknowledge(client, 0, 1)
 

@@ -7,18 +7,19 @@ is the scenario's.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.clients.workload.raw_producer import RawProducer
-from holdfast.judge.history import Acknowledged
+from holdfast.clients.workload.raw_producer import Outcome, RawProducer
+from holdfast.judge.history import Acknowledged, Refused
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import WORK_S, Run
-from holdfast.lab.steps.wants import names, preferred
+from holdfast.lab.steps.wants import names, preferred, whole
 from holdfast.lab.workload_processes import Worker
 
 READ_S = 30.0  # for a consumer to go on; librdkafka may wait 10 s between its attempts
 PRELOAD_BYTES = 1000  # of an event
+REFUSAL = "NOT_ENOUGH_REPLICAS"
 
 
 class Clients(NamedTuple):
@@ -33,13 +34,18 @@ class Clients(NamedTuple):
         return [self.producer, self.raw]
 
 
+def begin(run: Run, assignment: Mapping[int, Sequence[int]] | None = None) -> Clients:
+    """Make the topic as `Run.make_topic` does, and start clients of every kind."""
+    run.make_topic(assignment)
+    return start_clients(run)
+
+
 def start_clients(run: Run) -> Clients:
     """Start clients of every kind, and wait until both producers flow in every partition.
 
     A reader that notes every high watermark is among them. LabError: a producer does not flow.
     """
-    clients = Clients(run.start_producer(), run.start_raw(), run.start_reader())
-    run.start_raw_reader()
+    clients = Clients(run.start_producer(), run.start_raw(), run.start_readers())
     for sender in clients.senders:
         run.must_flow(sender)
     return clients
@@ -66,10 +72,9 @@ def start_exact(
     LabError: it does not get so far.
     """
     run.make_topic(assignment)
-    reader = run.start_reader()
-    run.start_raw_reader()
+    reader = run.start_readers()
     client = run.raw_client("producer", acks=acks, timeout_ms=timeout_ms)
-    for partition in run.placement[run.topic]:
+    for partition in run.replicas:
         must_acknowledge(run, client, partition, run.parameters.count if events is None else events)
     run.wait("the reader to follow", lambda: reader.tail.poll().delivered_ms, WORK_S)
     return client, reader
@@ -82,15 +87,23 @@ def must_acknowledge(run: Run, client: RawProducer, partition: int, count: int) 
         raise LabError(f"{client.topic}-{partition} does not acknowledge: {done} of {count} events")
 
 
-def elect_preferred(
-    run: Run,
-    assignment: Mapping[int, Sequence[int]],
-    producer: Worker,
-    when: str = "after a preferred election",
-) -> None:
+def tally(outcomes: Iterable[Outcome]) -> tuple[int, int]:
+    """Return how many events were acknowledged, and how many refused for want of replicas."""
+    found = list(outcomes)
+    refused = sum(isinstance(each, Refused) and each.error == REFUSAL for each in found)
+    return sum(isinstance(each, Acknowledged) for each in found), refused
+
+
+def bring_back(run: Run, node: int, when: str | None = None) -> None:
+    """Start a node again, and check that every partition's replicas come to be in sync."""
+    run.start_node(node)
+    run.expect(when or f"{node} is back", whole(run.replicas), 45.0)
+
+
+def elect_preferred(run: Run, producer: Worker, when: str = "after a preferred election") -> None:
     """Give leadership back to each partition's first replica, and check that events flow there."""
     run.elect()
-    run.expect(when, preferred(assignment))
+    run.expect(when, preferred(run.replicas))
     run.expect_flow(producer, when, 20.0)
 
 
