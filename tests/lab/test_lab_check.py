@@ -22,9 +22,9 @@ from holdfast.judge.history import encode_event
 from holdfast.judge.series import PARTITIONS_MAX
 from holdfast.lab import folders
 from holdfast.lab.journal import HISTORY, JOURNAL, MANIFEST, Journal, write_manifest
+from holdfast.lab.outcome import report_of
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import judge_again
-from holdfast.lab.prove_report import report_of
 from holdfast.lab.report import Check, Table
 from holdfast.lab.scenario import load_scenario
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from holdfast.judge.history import Acknowledged, Event, Send
-from holdfast.lab.steps.controllers import between, latency_table
-from holdfast.lab.steps.metadata_changer import UNDERWAY_MS, Change, MetadataChanger
+from holdfast.lab.steps.controllers import (
+    UNDERWAY_MS,
+    Change,
+    MetadataChanger,
+    between,
+    latency_table,
+)
 
 
 def sent(number: int, at_ms: float, took_ms: float | None) -> list[Event]:

@@ -15,9 +15,8 @@ from tests.judge.histories import Story
 from holdfast.judge.checker import judge
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
-from holdfast.lab.outcome import Outcome, PartResult
+from holdfast.lab.outcome import Outcome, PartResult, report_of
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.prove_report import report_of
 from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario

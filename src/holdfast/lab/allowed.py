@@ -76,15 +76,11 @@ class Allowed:
 
     def _limits(self, topic: str, *policies: Mapping[str, str]) -> tuple[int | None, int | None]:
         """Return the least age and the least size that any of these configs lets go; None: none."""
-        ages, sizes = [], []
-        for configs in policies:
-            settings = self._resolved(topic, configs)
-            if "delete" in settings.cleanup_policy:
-                ages.append(settings.retention_ms)
-                sizes.append(settings.retention_bytes)
+        settings = [self._resolved(topic, configs) for configs in policies]
+        delete = [each for each in settings if "delete" in each.cleanup_policy]
         return (
-            min((each for each in ages if each >= 0), default=None),
-            min((each for each in sizes if each >= 0), default=None),
+            min((each.retention_ms for each in delete if each.retention_ms >= 0), default=None),
+            min((s.retention_bytes for s in delete if s.retention_bytes >= 0), default=None),
         )
 
     def _resolved(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:

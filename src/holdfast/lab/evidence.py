@@ -11,12 +11,11 @@ from pathlib import Path
 from holdfast.judge.checker import Checker, Evidence
 from holdfast.judge.history import Event, merge_runs, read_runs
 
-HISTORY_SUFFIX = ".jsonl"
 BLOCK_BYTES = 1 << 16
 
 
 def history_files(directory: Path) -> list[Path]:
-    return sorted(directory.glob(f"*{HISTORY_SUFFIX}"))
+    return sorted(directory.glob("*.jsonl"))
 
 
 def events_of(paths: Iterable[Path]) -> Iterator[Event]:
@@ -28,8 +27,9 @@ def runs_of(paths: Iterable[Path]) -> Iterator[list[Event]]:
     """Yield the same, as many at a time as were read."""
     with ExitStack() as stack:
         files = [(path, stack.enter_context(path.open("rb"))) for path in paths]
-        blocks = ((path.name, iter(partial(file.read, BLOCK_BYTES), b"")) for path, file in files)
-        yield from merge_runs(*(read_runs(read, name) for name, read in blocks))
+        yield from merge_runs(
+            *(read_runs(iter(partial(f.read, BLOCK_BYTES), b""), path.name) for path, f in files)
+        )
 
 
 def evidence_of(paths: Iterable[Path], *also: Callable[[Event], None]) -> Evidence:

@@ -54,23 +54,21 @@ def judge_folder(directory: Path) -> Judged:
 
 
 def judged_demo(verdict: DemoVerdict) -> Judged:
-    chapter = Chapter(title="", text="", checks=verdict.checks)
     return Judged(
         exit=verdict.exit,
         verdict=verdict.sentence,
-        chapters=[chapter],
+        chapters=[Chapter(title="", text="", checks=verdict.checks)],
         values=verdict.as_json(),
     )
 
 
 def judged_proof(outcome: Outcome) -> Judged:
-    chapters = [
-        Chapter(title=result.part.title, text=result.sentence(), checks=result.checks)
-        for result in outcome.results
-    ]
     return Judged(
         exit=outcome.exit,
         verdict=outcome.verdict,
-        chapters=chapters,
+        chapters=[
+            Chapter(title=result.part.title, text=result.sentence(), checks=result.checks)
+            for result in outcome.results
+        ],
         values=outcome.as_json(),
     )

@@ -100,11 +100,10 @@ class Observer:
         return None
 
     def _compare(self, view: View) -> None:
-        previous = self.view.partitions
         partitions = dict(view.partitions)
         shown = self._shown.setdefault(view.seen_by, {})
         for number, state in view.partitions.items():
-            before = previous.get(number)
+            before = self.view.partitions.get(number)
             goes_back = state.leader_epoch < shown.get(number, state.leader_epoch)
             shown[number] = state.leader_epoch
             if before is not None and state.leader_epoch < before.leader_epoch and not goes_back:

@@ -1,6 +1,7 @@
 """What a proof has come to: the result of each part, and the verdict over all of them.
 
-Owns when a part is as it must be. How the parts are run and judged is for `lab.prove`.
+Owns when a part is as it must be, and what of it the report says. How the parts are run and judged
+is for `lab.prove`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from holdfast.judge.checker import Evidence
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import Parameters
-from holdfast.lab.report import Check, Table
+from holdfast.lab.report import Check, PartReport, ReportData, Table
 from holdfast.lab.report.standstill import Standstill
 from holdfast.lab.scenario import Part, Scenario
 
@@ -135,3 +136,61 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         ],
         "history": str(result.history),
     }
+
+
+def report_of(outcome: Outcome, command: str) -> ReportData:
+    """Return what the report of a proof says: of all its parts, controls included."""
+    promise = outcome.parameters.promise
+    return ReportData(
+        title=outcome.scenario.name,
+        summary=outcome.scenario.summary,
+        text=outcome.scenario.text,
+        kept=outcome.exit.kept,
+        verdict=outcome.verdict,
+        promise=promise.text,
+        command=command,
+        parts=[_part_report(result) for result in outcome.results],
+        forbidden=frozenset(each.value for each in promise.forbids),
+    )
+
+
+def _part_report(result: PartResult) -> PartReport:
+    return PartReport(
+        title=result.part.title,
+        headline=result.sentence(),
+        kept=_kept(result),
+        control=_control(result),
+        as_it_must=result.as_it_must,
+        evidence=result.evidence,
+        still=result.still,
+        checks=result.checks,
+        tables=result.tables,
+        settings=result.parameters.shown(),
+    )
+
+
+def _kept(result: PartResult) -> bool | None:
+    """Whether the promise of the proof was kept in this part; a failed check breaks it, too.
+
+    In a control checks fail as they must, and only the promise itself counts.
+    """
+    if result.broken or (not result.part.is_control and result.seen_broken):
+        return False
+    decided = result.broke_off is None and result.evidence.judgement.decided
+    return True if decided else None
+
+
+def _control(result: PartResult) -> str:
+    """Return what a control must show; nothing of a part to prove."""
+    part = result.part
+    if part.breaks_with is not None:
+        return (
+            "The same promise, held against settings that can't keep it. It must be broken, with "
+            f"{part.breaks_with.value} events, or the run proves nothing."
+        )
+    if part.breaks_check is not None:
+        return (
+            "The same steps where they can't go well. The promise must be kept, and these checks "
+            f"must fail, or the run proves nothing: “{part.breaks_check}”."
+        )
+    return ""

@@ -28,9 +28,8 @@ from holdfast.lab.journal import (
     read_manifest,
     write_manifest,
 )
-from holdfast.lab.outcome import Outcome, PartResult
+from holdfast.lab.outcome import Outcome, PartResult, report_of
 from holdfast.lab.parameters import LabError, Parameters
-from holdfast.lab.prove_report import report_of
 from holdfast.lab.report.page import write_report
 from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
@@ -53,9 +52,8 @@ def prove(
     say: Callable[[str], None] = lambda _line: None,
 ) -> Outcome:
     """Run a scenario into an empty directory. Never raises what a run can end with."""
-    promise = parameters.promise
     say(f"{scenario.name}: {scenario.summary}")
-    say(f"Promise: {promise.text}")
+    say(f"Promise: {parameters.promise.text}")
     results: list[PartResult] = []
     error = None
     try:
@@ -143,21 +141,19 @@ def _run_part(
 def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
-    paths = history_files(directory / HISTORY)
     recoveries, standstills = Recoveries(), Standstills()
-    evidence = evidence_of(paths, recoveries.feed, standstills.feed)
+    evidence = evidence_of(history_files(directory / HISTORY), recoveries.feed, standstills.feed)
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
     if recorded.expired_expected is not None and recorded.broke_off is None:
         checks.append(expired_check(recorded.expired_expected, evidence.judgement))
-    table = recoveries.table()
     return PartResult(
         part=part,
         parameters=part.parameters(base),
         evidence=evidence,
         checks=tuple(checks),
-        tables=tuple(each for each in (*recorded.tables, table) if each is not None),
+        tables=tuple(each for each in (*recorded.tables, recoveries.table()) if each is not None),
         broken=evidence.judgement.broken(base.promise.forbids),
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
@@ -240,6 +236,5 @@ def _write(outcome: Outcome, command: str) -> None:
     """Write verdict.json always, and the report when there is something to report."""
     text = json.dumps(outcome.as_json(), indent=2) + "\n"
     (outcome.directory / "verdict.json").write_text(text, encoding="utf-8")
-    if outcome.report is None:
-        return
-    write_report(outcome.report, report_of(outcome, command))
+    if outcome.report is not None:
+        write_report(outcome.report, report_of(outcome, command))

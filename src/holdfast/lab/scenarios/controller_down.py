@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.clients.blocking_driver import Driver, DriverError
@@ -26,13 +25,14 @@ from holdfast.lab.steps.usual import (
 )
 from holdfast.lab.steps.wants import preferred, without
 from holdfast.lab.workload_processes import Worker
-from holdfast.wire.administration import AdminError, alter_configs, create_topic
+from holdfast.wire.administration import AdminError, AdminRequest, alter_configs, create_topic
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.structs import ResourceType
 
 VICTIM = 2  # leads P1, follows in P2
 LED, FOLLOWED, UNTOUCHED = 1, 2, 0  # partitions, as the victim sees them
 REQUEST_TIMEOUT_MS = 8000  # of brokers: how long they try to reach a controller
+ANSWER_S = REQUEST_TIMEOUT_MS / 1000 + SETTLE_S
 EXIT_S = 31.0  # a controlled shutdown is bounded by 30 s; this is a second more
 LAST_WORDS = "without the controller's word"
 
@@ -52,7 +52,11 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
     counts = counts_of(clients.senders)
     controllers = run.cluster.controller_ids
     gone_ms = run.fault("KILL", *controllers)
-    changes = [Change(run, *each) for each in (("create", create), ("alter", alter))]
+    later = {"retention.ms": "1000000"}
+    changes = [
+        Change(run, "create", create_topic(f"{run.topic}-more", assignment={0: [0]})),
+        Change(run, "alter", alter_configs(ResourceType.TOPIC, run.topic, later)),
+    ]
     run.steady(producer)
     expect_undisturbed(run, gone, counts, clients.senders)
     expect_consumed(run, clients.reader, gone, gone_ms)
@@ -85,19 +89,18 @@ def outage(run: Run, clients: Clients, signal: str) -> None:
 class Change:
     """One administrative request that no controller will answer, in a thread of its own."""
 
-    def __init__(self, run: Run, name: str, ask: Callable[[Run, Driver], None]) -> None:
+    def __init__(self, run: Run, name: str, asked: AdminRequest[None]) -> None:
         self.name = name
         self.outcome = "no answer"
         self.code: int | None = None
         self._begin_s = time.monotonic()
-        self._thread = threading.Thread(target=self._ask, args=(run, ask), daemon=True)
+        self._thread = threading.Thread(target=self._ask, args=(run, asked), daemon=True)
         self._thread.start()
 
-    def _ask(self, run: Run, ask: Callable[[Run, Driver], None]) -> None:
-        bound_s = REQUEST_TIMEOUT_MS / 1000 + SETTLE_S
+    def _ask(self, run: Run, asked: AdminRequest[None]) -> None:
         try:
-            with Driver(run.cluster.bootstrap_servers, "lab", timeout_s=bound_s) as driver:
-                ask(run, driver)
+            with Driver(run.cluster.bootstrap_servers, "lab", timeout_s=ANSWER_S) as driver:
+                driver.perform(asked)
             self.outcome = "done"
         except AdminError as error:
             self.code, self.outcome = error.code, str(error)
@@ -106,23 +109,14 @@ class Change:
 
     def expect_timed_out(self, run: Run, when: str) -> None:
         """Check that the cluster itself said that it could not be done in time."""
-        bound_s = REQUEST_TIMEOUT_MS / 1000 + SETTLE_S
-        run.wait(f"the answer to {self.name}", lambda: not self._thread.is_alive(), bound_s)
+        run.wait(f"the answer to {self.name}", lambda: not self._thread.is_alive(), ANSWER_S)
         took_s = time.monotonic() - self._begin_s
         run.check(
             f"{when}: {self.name}",
-            f"REQUEST_TIMED_OUT, within {bound_s:.0f} s",
+            f"REQUEST_TIMED_OUT, within {ANSWER_S:.0f} s",
             f"{self.outcome}, looked at after {took_s:.0f} s",
             kept=self.code == ErrorCode.REQUEST_TIMED_OUT,
         )
-
-
-def create(run: Run, driver: Driver) -> None:
-    driver.perform(create_topic(f"{run.topic}-more", assignment={0: [0]}))
-
-
-def alter(run: Run, driver: Driver) -> None:
-    driver.perform(alter_configs(ResourceType.TOPIC, run.topic, {"retention.ms": "1000000"}))
 
 
 def expect_described(run: Run, when: str) -> None:
@@ -169,9 +163,11 @@ def expect_acks_one(run: Run, when: str) -> None:
     run.check(f"{when}: acks=1 in P{FOLLOWED}", f"{count} acknowledged", str(accepted),
               kept=accepted == count)  # fmt: skip
     refused = not isinstance(client.send(LED), Acknowledged)
-    seen = "not acknowledged" if refused else "acknowledged"
     run.check(
-        f"{when}: acks=1 in P{LED}, whose leader it was", "not acknowledged", seen, kept=refused
+        f"{when}: acks=1 in P{LED}, whose leader it was",
+        "not acknowledged",
+        "not acknowledged" if refused else "acknowledged",
+        kept=refused,
     )
 
 

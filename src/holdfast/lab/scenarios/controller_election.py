@@ -12,6 +12,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.scenarios.write_anomaly import expect_replaced, strike
 from holdfast.lab.steps.controllers import (
+    MetadataChanger,
     Window,
     active_controller,
     between,
@@ -22,7 +23,6 @@ from holdfast.lab.steps.controllers import (
     latency_table,
     wait_quorum_whole,
 )
-from holdfast.lab.steps.metadata_changer import MetadataChanger
 from holdfast.lab.steps.usual import begin, expect_consumed
 
 CHANGE_S = 30.0  # for a metadata change to be made; far beyond every timeout
@@ -74,8 +74,7 @@ class Elections:
 
 def steps(run: Run) -> None:
     workers = begin(run).senders
-    changer = MetadataChanger(run.cluster.bootstrap_servers).start()
-    try:
+    with MetadataChanger(run.cluster.bootstrap_servers) as changer:
         begin_ms = time.monotonic() * 1000
         elections = Elections(run, changer)
         run.steady(workers[0])
@@ -92,8 +91,6 @@ def steps(run: Run) -> None:
         wait_quorum_whole(run)
         run.steady(workers[0])
         end_ms = time.monotonic() * 1000
-    finally:
-        changer.stop()
     expect_undisturbed(run, "during all elections", before, workers)
     run.stop_workers()
     calm = between(elections.windows, begin_ms, end_ms)
@@ -132,8 +129,7 @@ def without_majority(run: Run) -> None:
     followers = [each.id for each in before.voters if each.id != before.leader]
     dead = followers[: (len(before.voters) - 1) // 2]  # and the active one: the rest is no majority
     counts = counts_of(workers)
-    changer = MetadataChanger(run.cluster.bootstrap_servers).start()
-    try:
+    with MetadataChanger(run.cluster.bootstrap_servers) as changer:
         run.wait("a metadata change", lambda: changer.changes, CHANGE_S)
         run.fault("KILL", before.leader, *dead)
         expect_no_controller(run, "a majority is dead")
@@ -151,8 +147,6 @@ def without_majority(run: Run) -> None:
         run.note(f"metadata change again {first.end_ms - at_ms:.0f} ms after its start")
         run.start_node(before.leader, *dead[1:])
         wait_quorum_whole(run)
-    finally:
-        changer.stop()
     expect_undisturbed(run, "without a majority of controllers", counts, workers)
 
 

@@ -103,13 +103,12 @@ def expect_honest_return(run: Run, back: Return, committed: dict[int, int]) -> N
 
 def only_copy(run: Run) -> None:
     """The only in-sync replica loses its disk: it must not lead; going on without it loses."""
-    parameters = run.parameters
-    first, second, third = parameters.assignment()[0]
+    first, second, third = run.parameters.assignment()[0]
     client, _ = start_exact(run, {0: (first, second, third)}, timeout_ms=2000)
     run.fault("TERM", third)
     run.fault("TERM", second)
     run.expect(f"only {first} is in sync", {0: want(first, {first})}, 15.0)
-    alone = run.acknowledge(client, 0, parameters.count)
+    alone = run.acknowledge(client, 0, run.parameters.count)
     run.note(f"{alone} events acknowledged by {first} alone")
     run.fault("KILL", first)
     replace_disk(run, first)

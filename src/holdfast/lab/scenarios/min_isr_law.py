@@ -7,7 +7,7 @@ case that acknowledges. Then so many of the others are killed at one instant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.clients.workload.raw_producer import RawProducer
@@ -121,20 +121,17 @@ class Law:
         self._wait_in_sync("every ISR to be as small as may be", whole=False)
         self._send(watched)
         killed = STAYERS[:failures]
-        before = {cell: self._end(cell, min(cell.in_sync)) for cell in watched}
+        before = {cell: self._end(cell) for cell in watched}
         run.fault("KILL", *killed)
-        wiped = [cell for cell in watched if cell.disks_lost]
         for node in killed:
-            lost = [cell for cell in wiped if node in cell.in_sync]
+            lost = [cell for cell in watched if cell.disks_lost and node in cell.in_sync]
             for cell in lost:
                 lose_replica(run, node, cell.partition, cell.topic)
             if lost:
                 run.damage(node, f"its copies of {len(lost)} partitions are gone")
         run.start_node(*killed, *LEAVERS)
         self._wait_in_sync("all to be in sync again", whole=True)
-        for cell in watched:
-            found = self._end(cell, min(cell.in_sync))
-            self.ledgers.append(Ledger(cell, failures, before[cell], found))
+        self.ledgers += [Ledger(c, failures, before[c], self._end(c)) for c in watched]
 
     def _send(self, watched: Iterable[Cell]) -> None:
         count = self._run.parameters.count
@@ -163,36 +160,27 @@ class Law:
                 return answer.topics
         return {}
 
-    def _end(self, cell: Cell, node: int) -> int:
-        return end_of(self._run, node, cell.partition, cell.topic)
+    def _end(self, cell: Cell) -> int:
+        return end_of(self._run, min(cell.in_sync), cell.partition, cell.topic)
 
 
 def steps(run: Run) -> None:
     """Fewer failures than min ISR with disks lost, as many with disks kept: nothing is lost."""
-    law = _law(run)
-    for failures in FAILURES:
-        watched = [cell for cell in law.cells if failures <= cell.min_isr and holds(cell, failures)]
-        law.fail(failures, watched)
-    _reckon(run, law)
+    _experiment(run, lambda cell, failures: failures <= cell.min_isr and holds(cell, failures))
 
 
 def beyond(run: Run) -> None:
     """As many failures as min ISR, with disks lost: all copies of what was acknowledged go."""
-    law = _law(run)
-    for failures in FAILURES:
-        watched = [cell for cell in law.cells if cell.disks_lost and cell.min_isr == failures]
-        law.fail(failures, watched)
-    _reckon(run, law)
+    _experiment(run, lambda cell, failures: cell.disks_lost and cell.min_isr == failures)
 
 
-def _law(run: Run) -> Law:
+def _experiment(run: Run, watched: Callable[[Cell, int], bool]) -> None:
+    """Fail 1 to 5 at once, each time with these cells at stake, and reckon what came of it."""
     law = Law(run)
     run.topic = law.topics[0]
     law.make()
-    return law
-
-
-def _reckon(run: Run, law: Law) -> None:
+    for failures in FAILURES:
+        law.fail(failures, [cell for cell in law.cells if watched(cell, failures)])
     for failures in FAILURES:
         run.record_check(check_of([each for each in law.ledgers if each.failures == failures]))
     run.tables.append(law_table(law.ledgers))

@@ -28,15 +28,11 @@ def continues(run: Run) -> None:
 
 def offline(run: Run) -> None:
     """RF 1: offline until the broker returns; nothing is lost, because its disk is there."""
-    _with_one_copy(run, lost=False)
+    gone(run, lost=False)
 
 
-def gone(run: Run) -> None:
+def gone(run: Run, *, lost: bool = True) -> None:
     """RF 1 and the disk lost: everything acknowledged is gone."""
-    _with_one_copy(run, lost=True)
-
-
-def _with_one_copy(run: Run, *, lost: bool) -> None:
     parameters = run.parameters
     leader = parameters.assignment()[0][0]
     run.make_topic({0: (leader,)})

@@ -151,8 +151,7 @@ def soon(run: Run) -> None:
 def unsaid(run: Run) -> None:
     """Let somebody's retention take everything, and no event of the history allows it."""
     run.make_topic(configs=CONFIGS)
-    client = run.raw_client("producer", acks="all")
-    sent = run.acknowledge(client, NOW, run.parameters.count)
+    sent = run.acknowledge(run.raw_client("producer", acks="all"), NOW, run.parameters.count)
     run.driver.perform(alter_configs(ResourceType.TOPIC, run.topic, {"retention.ms": "1"}))
     run.note("somebody has set retention.ms=1, and the history does not say so")
     expect_begins(run, "a millisecond's retention", {NOW: sent})

@@ -92,12 +92,11 @@ def find_leaders(run: Run, client: RawProducer) -> None:
 
 def in_haste(run: Run) -> None:
     """Each broker is stopped before the other is back, and unclean election is on."""
-    parameters = run.parameters
-    first, second = parameters.assignment()[0][:2]
+    first, second = run.parameters.assignment()[0][:2]
     client, _ = start_exact(run, {0: (first, second)})
     run.fault("TERM", first)
     run.expect(f"{first} is down", {0: want(second, {second})}, 15.0)
-    alone = run.acknowledge(client, 0, parameters.count)
+    alone = run.acknowledge(client, 0, run.parameters.count)
     run.note(f"{alone} events acknowledged by {second} alone")
     run.fault("TERM", second)
     run.start_node(first)

@@ -19,7 +19,15 @@ def steps(run: Run) -> None:
     producer, raw, _ = begin(run)
     run.steady(producer)
 
-    stop_both_in_turn(run)
+    bound_s = run.parameters.noticed_s
+    run.fault("KILL", FIRST)
+    run.expect(f"{FIRST} is down", {OFFLINE: want(SECOND, {SECOND})}, bound_s)
+    run.fault("KILL", SECOND)
+    run.expect(
+        f"{FIRST} and {SECOND} are down",
+        {0: want(LEFT, {LEFT}), 1: offline(run), 2: want(LEFT, {LEFT})},
+        bound_s,
+    )
     expect_only_flows(run, raw, "two brokers are down", [0, 2])
 
     run.start_node(FIRST)
@@ -38,7 +46,6 @@ def steps(run: Run) -> None:
     whole_again(run, producer, "(b) both are back")
 
     run.fault("KILL", FIRST, SECOND)
-    bound_s = run.parameters.noticed_s
     run.expect("(c) both killed at one instant", {0: want(LEFT, {LEFT}), 2: want(LEFT, {LEFT})},
                bound_s)  # fmt: skip
     run.expect("(c) both killed at one instant", {OFFLINE: want(-1)}, bound_s)
@@ -53,18 +60,6 @@ def steps(run: Run) -> None:
     run.start_node(FIRST, SECOND)
     run.expect("(c) both are back", {OFFLINE: want(next(iter(stays), None))}, 20.0)
     whole_again(run, producer, "(c) both are back")
-
-
-def stop_both_in_turn(run: Run) -> None:
-    bound_s = run.parameters.noticed_s
-    run.fault("KILL", FIRST)
-    run.expect(f"{FIRST} is down", {OFFLINE: want(SECOND, {SECOND})}, bound_s)
-    run.fault("KILL", SECOND)
-    run.expect(
-        f"{FIRST} and {SECOND} are down",
-        {0: want(LEFT, {LEFT}), 1: offline(run), 2: want(LEFT, {LEFT})},
-        bound_s,
-    )
 
 
 def offline(run: Run) -> Want:

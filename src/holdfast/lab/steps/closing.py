@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from holdfast.clients.replica_files import DamagedFileError, ReplicaTail, stored_replica
@@ -74,25 +75,20 @@ class _Looks:
     def __init__(self, run: Run, topic: str) -> None:
         self._run = run
         self._topic = topic
-        self._tails: dict[Path, ReplicaTail] = {}
+        self._tail = cache(ReplicaTail)  # each goes on reading where it ended
         self.ends: dict[int, dict[int, int]] = {}  # by partition and node; -1: nobody can say
         self.distance = 0
 
     def apart(self) -> int:
         """Look: how many offsets all partitions' replicas end apart, together."""
         self.ends = {
-            partition: {node: self._end(node, partition) for node in nodes}
+            partition: {
+                node: end_of(self._run, node, partition, self._topic, self._tail) for node in nodes
+            }
             for partition, nodes in replicas_of(self._run, self._topic).items()
         }
         self.distance = sum(max(e.values()) - min(e.values()) for e in self.ends.values())
         return self.distance
-
-    def _end(self, node: int, partition: int) -> int:
-        try:
-            directory = replica_directory(self._run, node, partition, self._topic)
-            return self._tails.setdefault(directory, ReplicaTail(directory)).end()
-        except (OSError, DamagedFileError):
-            return -1
 
 
 def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
@@ -105,14 +101,13 @@ def final_read(run: Run, topic: str, ends: Mapping[int, int]) -> None:
     own = topic == run.topic
     run.note("reading everything back" if own else f"reading {topic} back")
     bound_s = FINAL_READ_S + sum(ends.values()) / READ_RATE
-    wanted = [f"{partition}:{end}" for partition, end in ends.items()]
     worker = run.start_reader(
         "final" if own else f"final-{topic}",
         topic=topic,
         partitions=len(replicas_of(run, topic)),
         until_end=True,
         timeout=bound_s,
-        end=wanted,
+        end=[f"{partition}:{end}" for partition, end in ends.items()],
     )
     try:
         worker.wait(bound_s + WORK_S)
@@ -130,10 +125,16 @@ def note_replicas(run: Run, recorder: Recorder, topic: str) -> None:
             _note_replica(run, recorder, node, partition, topic)
 
 
-def end_of(run: Run, node: int, partition: int, topic: str | None = None) -> int:
+def end_of(
+    run: Run,
+    node: int,
+    partition: int,
+    topic: str | None = None,
+    tail: Callable[[Path], ReplicaTail] = ReplicaTail,
+) -> int:
     """Where a replica's files end; -1 while they can't be read."""
     try:
-        return ReplicaTail(replica_directory(run, node, partition, topic)).end()
+        return tail(replica_directory(run, node, partition, topic)).end()
     except (OSError, DamagedFileError):
         return -1
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
 
 from holdfast.clients.replica_files import (
     RECOVERY_POINTS,
@@ -61,7 +60,8 @@ def cut_back(run: Run, node: int, partition: int, end: int) -> None:
     """
     _assert_dead(run, node)
     directory = replica_directory(run, node, partition)
-    before, synced = end_of(run, node, partition), recovery_point(directory)
+    # Up to where it is synced for certain, as its directory's checkpoint says.
+    before, synced = end_of(run, node, partition), checkpointed(directory, RECOVERY_POINTS)
     if not synced <= end < before:
         raise LabError(
             f"node {node} holds P{partition} up to {before} and has synced it up to {synced}: "
@@ -80,17 +80,11 @@ def cut_back(run: Run, node: int, partition: int, end: int) -> None:
             later.unlink()
     for root in log_directories(run, node):
         (root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
-    after = end_of(run, node, partition)
     run.damage(
         node,
-        f"what it had not synced of P{partition} is lost: it ended at {before}, now at {after} "
-        f"(synced up to {synced})",
+        f"what it had not synced of P{partition} is lost: it ended at {before}, now at "
+        f"{end_of(run, node, partition)} (synced up to {synced})",
     )
-
-
-def recovery_point(directory: Path) -> int:
-    """Up to which offset a replica is synced for certain, as its directory's checkpoint says."""
-    return checkpointed(directory, RECOVERY_POINTS)
 
 
 def _assert_dead(run: Run, node: int) -> None:

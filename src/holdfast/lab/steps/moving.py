@@ -58,8 +58,10 @@ class Mover:
         run = self._run
         called_back = self.moving()
         run.note(f"calling back the moves of {len(called_back)} partitions")
-        asked = reassign({(run.topic, p): None for p in called_back})
-        run.ask(asked, "the moves can't be called back")
+        run.ask(
+            reassign({(run.topic, p): None for p in called_back}),
+            "the moves can't be called back",
+        )
         run.placement[run.topic].update({p: self._before[p] for p in called_back})
         return called_back
 
