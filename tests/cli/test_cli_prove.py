@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
 FOLDER = Path(scenarios.__file__).parent
-# How steps use a parameter. A rate is a producer's, which `start_clients` starts, too.
+# How steps use a parameter. A rate is a producer's, which `start_clients` and `begin` start, too.
 USES = {
     "kills": r"parameters\.kills",
     "count": r"parameters\.count",
-    "rate": r"start_producer\(|start_clients\(",
+    "rate": r"start_producer\(|start_clients\(| begin\(",
     "duration_s": r"\.steady\(|parameters\.duration_s",
 }
 

@@ -553,9 +553,11 @@ class Run:
     def expect_replicas(self, when: str) -> None:
         """Check that the replica lists are as they were made: nothing is copied elsewhere."""
         seen = {p: tuple(state.replicas) for p, state in self.view.partitions.items()}
-        wanted = self.replicas
         self.check(
-            f"replica lists {when}", lists_text(wanted), lists_text(seen), kept=seen == wanted
+            f"replica lists {when}",
+            lists_text(self.replicas),
+            lists_text(seen),
+            kept=seen == self.replicas,
         )
 
     def expect_handover(self, node: int, partitions: Sequence[int]) -> None:

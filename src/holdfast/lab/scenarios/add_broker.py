@@ -104,10 +104,9 @@ def expect_replicas(run: Run, when: str, replicas: dict[int, tuple[int, ...]]) -
     def seen() -> dict[int, tuple[int, ...]]:
         return {p: tuple(run.view.partitions[p].replicas) for p in replicas}
 
-    def sets(lists: dict[int, tuple[int, ...]]) -> dict[int, set[int]]:
-        return {p: set(nodes) for p, nodes in lists.items()}
-
-    reached = run.soon(lambda: sets(seen()) == sets(replicas), WORK_S)
+    reached = run.soon(
+        lambda: all(set(nodes) == set(replicas[p]) for p, nodes in seen().items()), WORK_S
+    )
     run.check(f"replicas, {when}", lists_text(replicas), lists_text(seen()), kept=reached)
 
 

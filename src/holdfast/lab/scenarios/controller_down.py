@@ -144,8 +144,12 @@ def leave(run: Run) -> None:
     )
     log = Path(run.cluster.node(VICTIM).log_file)
     said = [line for line in log_tail(log).splitlines() if LAST_WORDS in line]
-    words = said[-1] if said else "nothing of it"
-    run.check(f"{VICTIM} says why", f"...{LAST_WORDS}...", words, kept=bool(said))
+    run.check(
+        f"{VICTIM} says why",
+        f"...{LAST_WORDS}...",
+        said[-1] if said else "nothing of it",
+        kept=bool(said),
+    )
 
 
 def expect_halted(run: Run, raw: Worker, when: str) -> None:

@@ -30,12 +30,11 @@ def steps(run: Run) -> None:
     cut_back(run, A, 0, kept)
     if parameters.elr and parameters.min_isr > 1:
         eligible_leads(run)
-        lost = 0
+        run.lost_expected = 0
     else:
         last_leads_again(run)
-        lost = n1 + n2
+        run.lost_expected = n1 + n2
     run.acknowledge(client, 0, parameters.count)
-    run.lost_expected = lost
 
 
 def eligible_leads(run: Run) -> None:
@@ -59,15 +58,6 @@ def last_leads_again(run: Run) -> None:
     run.expect("the others follow A", {0: want(A, REPLICAS)}, 45.0)
 
 
-def _control(name: str, title: str, *, elr: bool, min_isr: int) -> Part:
-    return Control(
-        name=name,
-        title=f"Control: {title}",
-        steps=steps,
-        change={"elr": elr, "min_isr": min_isr},
-    )
-
-
 SCENARIO = Scenario(
     name="last-replica-standing",
     summary="The ISR shrinks to one replica, which loses power and what it had not synced.",
@@ -84,11 +74,24 @@ SCENARIO = Scenario(
     defaults=Parameters(partitions=1, retries=0, elr=True),
     parts=(
         Part(name="main", title="Eligible leader replicas, min.insync.replicas=2", steps=steps),
-        _control("elr-off", "without eligible leader replicas", elr=False, min_isr=2),
-        _control(
-            "min-isr-1", "eligible leader replicas, min.insync.replicas=1", elr=True, min_isr=1
+        Control(
+            name="elr-off",
+            title="Control: without eligible leader replicas",
+            steps=steps,
+            change={"elr": False},
         ),
-        _control("elr-off-min-isr-1", "without them, min.insync.replicas=1", elr=False, min_isr=1),
+        Control(
+            name="min-isr-1",
+            title="Control: eligible leader replicas, min.insync.replicas=1",
+            steps=steps,
+            change={"min_isr": 1},
+        ),
+        Control(
+            name="elr-off-min-isr-1",
+            title="Control: without them, min.insync.replicas=1",
+            steps=steps,
+            change={"elr": False, "min_isr": 1},
+        ),
     ),
     fixed=frozenset(
         {"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal", "elr"}

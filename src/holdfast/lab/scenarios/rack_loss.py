@@ -73,15 +73,21 @@ def inside_one_rack(run: Run) -> None:
     client = run.raw_client("producer", acks="all", timeout_ms=2000)
     before = sum(run.acknowledge(client, p, parameters.count) for p in run.partitions)
     run.fault("KILL", *VICTIMS)
-    gone = dict.fromkeys(run.partitions, want(-1))
-    run.expect(f"rack {LOST_RACK} is gone", gone, parameters.noticed_s)
+    run.expect(
+        f"rack {LOST_RACK} is gone",
+        dict.fromkeys(run.partitions, want(-1)),
+        parameters.noticed_s,
+    )
     during, _ = tally(client.send(p) for p in run.partitions for _ in range(3))
     run.check(f"acknowledged while rack {LOST_RACK} is gone", "0", str(during), kept=during == 0)
     for node in VICTIMS:
         lose_replicas(run, node, run.partitions)
     run.start_node(*VICTIMS)
-    back = dict.fromkeys(run.partitions, want(isr=VICTIMS))
-    run.expect(f"rack {LOST_RACK} is back with nothing", back, 45.0)
+    run.expect(
+        f"rack {LOST_RACK} is back with nothing",
+        dict.fromkeys(run.partitions, want(isr=VICTIMS)),
+        45.0,
+    )
     for partition in run.partitions:
         run.acknowledge(client, partition, 1)
     run.lost_expected = before

@@ -109,8 +109,7 @@ def elects_c(run: Run) -> None:
     run.expect("only C is back, and leads", {0: want(C, {C})}, 20.0)
     run.start_node(A, B)
     run.expect("A and B are back and have truncated", {0: want(C, REPLICAS)}, 45.0)
-    run.wait("the reader to be told", lambda: told(run, reader.name), 30.0)
-    words = told(run, reader.name)
+    words = run.wait("the reader to be told", lambda: told(run, reader.name), 30.0)
     run.check("the reader, whose position is gone", "is told", ", ".join(words), kept=bool(words))
     run.acknowledge(client, 0, 1)
     run.lost_expected = lacking

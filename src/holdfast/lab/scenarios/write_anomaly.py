@@ -74,8 +74,9 @@ def strike(run: Run, client: RawProducer, replicas: Sequence[int]) -> int:
             f"{run.parameters.session_s:g} s: this machine is too busy for the schedule"
         )
     if acks == "all":
-        outcomes = [client.take() for outcome in posted if outcome is None]
-        acknowledged += sum(isinstance(outcome, Acknowledged) for outcome in outcomes)
+        acknowledged += sum(
+            isinstance(client.take(), Acknowledged) for _ in range(posted.count(None))
+        )
     return acknowledged
 
 

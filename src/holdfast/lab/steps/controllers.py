@@ -91,8 +91,9 @@ def expect_no_controller(run: Run, when: str) -> None:
         return time.monotonic() >= until_s
 
     run.wait("the time to watch", over, 2 * run.parameters.quorum_s + NEXT_S)
-    shown = ", ".join(map(str, seen)) or "none"
-    run.check(f"{when}: active controller", "none", shown, kept=not seen)
+    run.check(
+        f"{when}: active controller", "none", ", ".join(map(str, seen)) or "none", kept=not seen
+    )
 
 
 def wait_quorum_whole(run: Run) -> QuorumState:
@@ -216,24 +217,23 @@ class MetadataChanger:
 
         An answer that comes within moments tells of what was decided before.
         """
-        for change in list(self.changes):
-            later = change.begin_ms >= at_ms or change.end_ms >= at_ms + UNDERWAY_MS
-            if change.error is None and later:
-                return change
-        return None
+        later = (
+            each
+            for each in list(self.changes)
+            if each.begin_ms >= at_ms or each.end_ms >= at_ms + UNDERWAY_MS
+        )
+        return next((each for each in later if each.error is None), None)
 
     def made_since(self, at_ms: float) -> int:
         """How many changes were asked for since this moment, and made."""
         return sum(c.error is None and c.begin_ms >= at_ms for c in list(self.changes))
 
     def _run(self) -> None:
-        number = 0
-        while not self._stopping.wait(PAUSE_S) and number < CHANGES_MAX:
-            number += 1
+        while not self._stopping.wait(PAUSE_S) and len(self.changes) < CHANGES_MAX:
             begin_ms = time.monotonic() * 1000
             error = None
             try:
-                later = {KEY: str(1_000_000 + number)}
+                later = {KEY: str(1_000_001 + len(self.changes))}
                 self._driver.perform(alter_configs(ResourceType.TOPIC, TOPIC, later))
             except (AdminError, DriverError) as problem:
                 error = str(problem)
