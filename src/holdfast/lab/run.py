@@ -457,9 +457,10 @@ class Run:
         for partition, offset in offsets.items():
             self.allowed.delete(self.topic, partition, offset)
             try:
-                leader = self.driver.leader(self.topic, partition)
-                asked = admin.delete_records(self.topic, partition, offset)
-                self.driver.perform(asked, node=leader)
+                self.driver.perform(
+                    admin.delete_records(self.topic, partition, offset),
+                    node=self.driver.leader(self.topic, partition),
+                )
             except (admin.AdminError, DriverError) as error:
                 if isinstance(error, admin.AdminError) and error.code in DELETES_NOTHING:
                     self.allowed.refused(self.topic, partition, offset)

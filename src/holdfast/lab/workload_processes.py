@@ -81,9 +81,11 @@ class HistoryTail:
 
     def count(self, kind: type[Event], partition: int | None = None) -> int:
         """Events of a kind, in one partition or in all."""
-        if partition is not None:
-            return self.counts[kind.KIND, partition]
-        return sum(count for (name, _), count in self.counts.items() if name == kind.KIND)
+        return sum(
+            count
+            for (name, where), count in self.counts.items()
+            if name == kind.KIND and partition in {None, where}
+        )
 
 
 class Process:
