@@ -49,8 +49,10 @@ class ControllerAddress(NamedTuple):
 def controller_addresses(settings: NodeSettings) -> list[ControllerAddress]:
     """Where controllers may be found: the voters, or else the bootstrap servers."""
     voters = [ControllerAddress(*voter) for voter in settings.controller_quorum_voters]
-    servers = settings.controller_quorum_bootstrap_servers
-    return voters or [ControllerAddress(-1, server.host, server.port) for server in servers]
+    return voters or [
+        ControllerAddress(-1, server.host, server.port)
+        for server in settings.controller_quorum_bootstrap_servers
+    ]
 
 
 class KnownLeader:

@@ -210,8 +210,10 @@ class LeadingReplica:
 
         This leader's log is all that is left (rules: elections.md#recovery).
         """
-        recovering = decided.recovery_state is image.RecoveryState.RECOVERING
-        if recovering and decided.partition_epoch == self.state.partition_epoch:
+        if (
+            decided.recovery_state is image.RecoveryState.RECOVERING
+            and decided.partition_epoch == self.state.partition_epoch
+        ):
             proposal = self.state.propose_recovered()
             if proposal is not None:
                 self._surroundings.propose(self, proposal)

@@ -137,11 +137,10 @@ class Observer:
         )
 
     def _request(self) -> FetchRequest:
-        wanted = FetchPartition(
-            partition=0, fetch_offset=self.image.offset + 1, partition_max_bytes=BYTES_MAX
-        )
         return metadata_fetch(
-            wanted,
+            FetchPartition(
+                partition=0, fetch_offset=self.image.offset + 1, partition_max_bytes=BYTES_MAX
+            ),
             cluster_id=self._cluster_id,
             replica_id=self._node_id,
             wait_ms=WAIT_MS,

@@ -9,6 +9,7 @@ Rules: connections.md#unserved-requests, errors.md#an-answer-in-every-version.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
@@ -38,15 +39,13 @@ Handler = Callable[[Any, RequestContext, Any], Any]
 Decode = Callable[[int, memoryview | bytes, int], Any]
 
 
+@dataclass(slots=True, eq=False)
 class Route:
     """One API as one role serves it; its module is loaded when it is first asked for."""
 
-    __slots__ = ("api", "loaded", "role")
-
-    def __init__(self, api: Api, role: Role) -> None:
-        self.api = api
-        self.role = role  # the one of the row's that is meant here
-        self.loaded: tuple[Decode, Handler] | None = None
+    api: Api
+    role: Role  # the one of the row's that is meant here
+    loaded: tuple[Decode, Handler] | None = None
 
     def load(self) -> tuple[Decode, Handler]:
         """Import the API's module and find its decoder and its handler."""
