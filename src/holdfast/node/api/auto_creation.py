@@ -62,11 +62,10 @@ class AutoCreation:
             topics=[new_topic(name) for name in self._wanted],
             timeout_ms=self._broker.settings.request_timeout_ms,
         )
-        data = encode_request(request, VERSION, self._context.header.correlation_id, None)[
-            LENGTH_SIZE:
-        ]
+        frame = encode_request(request, VERSION, self._context.header.correlation_id, None)
         self._broker.channel.send(
-            envelope(self._context, data), timeout_ms=self._broker.settings.request_timeout_ms
+            envelope(self._context, frame[LENGTH_SIZE:]),
+            timeout_ms=self._broker.settings.request_timeout_ms,
         ).add_done_callback(self._answered)
 
     def _answered(self, done: asyncio.Future[Any]) -> None:

@@ -155,8 +155,9 @@ def handle_on_controller(
     if reader.is_voter:
         quorum.replica_fetched(reader.key, wanted.fetch_offset)
     elif reader.key.node_id >= 0:
-        wall_ms = controller.runtime.clock.wall_ms()
-        controller.readers.fetched(reader.key, wanted.fetch_offset, log.end, wall_ms)
+        controller.readers.fetched(
+            reader.key, wanted.fetch_offset, log.end, controller.runtime.clock.wall_ms()
+        )
     if wanted.fetch_offset < reader.bound(log) or request.max_wait_ms <= 0:
         return reader.answer(ErrorCode.NONE)
     return _wait(controller, context, reader, min(request.max_wait_ms, WAIT_MS_MAX))

@@ -36,9 +36,12 @@ def handle_on_controller(
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
     topic, wanted = request.topics[0], request.topics[0].partitions[0]
-    leader = LeaderIdAndEpoch(leader_id=controller.quorum.leader_id, leader_epoch=controller.epoch)
     found = PartitionSnapshot(
-        index=wanted.partition, snapshot_id=wanted.snapshot_id, current_leader=leader
+        index=wanted.partition,
+        snapshot_id=wanted.snapshot_id,
+        current_leader=LeaderIdAndEpoch(
+            leader_id=controller.quorum.leader_id, leader_epoch=controller.epoch
+        ),
     )
     found.error_code = _refuse(controller, topic.name, wanted) or _read(controller, request, found)
     return FetchSnapshotResponse(topics=[TopicSnapshot(name=topic.name, partitions=[found])])

@@ -89,14 +89,17 @@ def format_directories(
     for directory in (name for name, found in known.items() if found is None):
         holds_log = directory == settings.metadata_log_dir
         own_id = directory_id if holds_log and directory_id else random.uuid()
-        properties = MetaProperties(
-            cluster_id=cluster_id, node_id=settings.node_id, directory_id=own_id
-        )
         try:
             _make_durably(disk, directory)
             if holds_log:
                 _write_beginning(disk, settings, own_id, beginning)
-            write_meta_properties(disk, directory, properties)
+            write_meta_properties(
+                disk,
+                directory,
+                MetaProperties(
+                    cluster_id=cluster_id, node_id=settings.node_id, directory_id=own_id
+                ),
+            )
         except OSError as error:
             raise FormatError(_unusable(directory, error)) from error
     return [Formatted(directory, found is None) for directory, found in known.items()]

@@ -79,8 +79,13 @@ class Discovery:
         timeout_ms = max(1, replica.settings.controller_quorum_fetch_timeout_ms)
         wanted = FetchPartition(partition=0, fetch_offset=replica.log.end, partition_max_bytes=1)
         question = metadata_fetch(wanted, cluster_id=replica.cluster_id)
-        client_id = f"quorum-{replica.key.node_id}-discovery"
-        connection = await dial(replica.runtime, host, port, client_id, timeout_ms=timeout_ms)
+        connection = await dial(
+            replica.runtime,
+            host,
+            port,
+            f"quorum-{replica.key.node_id}-discovery",
+            timeout_ms=timeout_ms,
+        )
         try:
             response = await connection.send(question, timeout_ms=timeout_ms)
         finally:

@@ -213,10 +213,14 @@ class QuorumMember:
     def vote_requested(
         self, epoch: int, candidate: ReplicaKey, end: LogEnd, *, pre_vote: bool, reply: Reply
     ) -> None:
-        token = self._expect(reply)
         self.feed(
             self.state.vote_requested(
-                token, epoch, candidate, end, pre_vote=pre_vote, now_ms=self.now_ms()
+                self._expect(reply),
+                epoch,
+                candidate,
+                end,
+                pre_vote=pre_vote,
+                now_ms=self.now_ms(),
             )
         )
 
@@ -232,8 +236,11 @@ class QuorumMember:
     def end_requested(
         self, epoch: int, leader_id: int, successors: list[int], reply: Reply
     ) -> None:
-        token = self._expect(reply)
-        self.feed(self.state.end_requested(token, epoch, leader_id, successors, self.now_ms()))
+        self.feed(
+            self.state.end_requested(
+                self._expect(reply), epoch, leader_id, successors, self.now_ms()
+            )
+        )
 
     @property
     def serving(self) -> bool:

@@ -118,8 +118,7 @@ class VoterFetcher:
                 return False
             member.log_changed()
         # Nothing of a response that diverges may be believed but that it does (KAFKA-14704).
-        whole = found.diverging_epoch.epoch < 0
-        member.fetched(epoch, found.high_watermark if whole else 0)
+        member.fetched(epoch, found.high_watermark if found.diverging_epoch.epoch < 0 else 0)
         return True
 
     async def _load_snapshot(

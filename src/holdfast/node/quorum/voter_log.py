@@ -39,8 +39,7 @@ class VoterLog:
             return
         self._seen = self._log.start
         if loaded is not None:
-            record = loaded.voters
-            voters = None if record is None else voters_of(record, self._listeners)
+            voters = None if loaded.voters is None else voters_of(loaded.voters, self._listeners)
             end = loaded.identity.end_offset
             self.history.loaded(end - 1, loaded.kraft_version, voters)
             self._seen = max(self._seen, end)
@@ -82,9 +81,11 @@ class VoterLog:
         history = self.history
         if not history.needs_writing:
             return []
-        version = KRaftVersionRecord(k_raft_version=history.kraft_version)
         return [
-            (ControlType.KRAFT_VERSION, encode(version, 0)),
+            (
+                ControlType.KRAFT_VERSION,
+                encode(KRaftVersionRecord(k_raft_version=history.kraft_version), 0),
+            ),
             self.change(history.latest),
         ]
 
