@@ -138,6 +138,21 @@ def test_what_was_delivered_before_is_not_going_on() -> None:
     assert scene.kept == [False]
 
 
+def test_a_client_that_ends_early_does_not_make_another_one_s_silence_a_broken_promise() -> None:
+    def ended() -> None:
+        raise LabError("the process consumer ended early")
+
+    run: Any = object.__new__(Run)
+    run.checks = []
+    run._workers = [SimpleNamespace(raise_if_dead=ended)]
+    tail = SimpleNamespace(acknowledged_ms={})
+    tail.poll = lambda: tail
+    producer = SimpleNamespace(name="producer", tail=tail, raise_if_dead=lambda: None)
+    with pytest.raises(LabError, match="consumer ended early"):
+        run.expect_flow(producer, "it is back", 20.0, [0])
+    assert run.checks == []
+
+
 @pytest.mark.parametrize(("state", "kept"), [("dead", [False]), ("running", [])])
 def test_a_node_that_ends_while_it_starts_breaks_the_promise(state: str, kept: list[bool]) -> None:
     """Goal: a refusal to start is no mishap of the run; one that is only slow may be."""
