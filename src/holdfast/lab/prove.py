@@ -68,10 +68,9 @@ def prove(
             command=command,
         )
         for part in parts:
-            result = _run_part(part, parameters, directory / part.name, say)
-            results.append(result)
-            if result.broke_off is not None:
-                error = result.broke_off
+            results.append(_run_part(part, parameters, directory / part.name, say))
+            error = results[-1].broke_off
+            if error is not None:
                 break
     except PROBLEMS as problem:
         error = str(problem)
