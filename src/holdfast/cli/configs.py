@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.refusals import refusal_text, refusals_told
 from holdfast.cli.shared_options import (
     AsJson,
@@ -92,8 +92,7 @@ def configs(
             code=EXIT_USAGE,
         )
     name = _name(kind, entity_name, default=entity_default)
-    if describe == alter:
-        raise CommandError("Say either --describe or --alter.", code=EXIT_USAGE)
+    refuse_if(describe == alter, "Say either --describe or --alter.")
     given = {
         "--all": all_,
         "--add-config": add_config,
@@ -101,10 +100,10 @@ def configs(
         "--json": as_json,
     }
     refuse_idle("--describe" if describe else "--alter", given, GOES_WITH)
-    if alter and not (add_config or delete_config):
-        raise CommandError(
-            "--alter needs --add-config KEY=VALUE or --delete-config KEY.", code=EXIT_USAGE
-        )
+    refuse_if(
+        alter and not (add_config or delete_config),
+        "--alter needs --add-config KEY=VALUE or --delete-config KEY.",
+    )
     if alter and name is None:
         raise CommandError(
             "--alter needs --entity-name, or --entity-default for all brokers.", code=EXIT_USAGE
@@ -153,19 +152,18 @@ def _advice(driver: Driver, kind: ResourceType, name: str, keys: Sequence[str]) 
 
 def _name(kind: ResourceType, given: str | None, *, default: bool) -> str | None:
     """Return the entity's name, "" for the brokers' default, None for every entity."""
-    if default and given is not None:
-        raise CommandError(
-            "--entity-name and --entity-default exclude each other.", code=EXIT_USAGE
-        )
-    if default and kind is not ResourceType.BROKER:
-        raise CommandError(
-            "--entity-default goes with --entity-type brokers: topics take their defaults there.",
-            code=EXIT_USAGE,
-        )
-    if given is not None and kind is ResourceType.BROKER and not given.isdecimal():
-        raise CommandError(f"--entity-name {given!r}: a broker's id is a number.", code=EXIT_USAGE)
-    if given == "":
-        raise CommandError("--entity-name is empty.", code=EXIT_USAGE)
+    refuse_if(
+        default and given is not None, "--entity-name and --entity-default exclude each other."
+    )
+    refuse_if(
+        default and kind is not ResourceType.BROKER,
+        "--entity-default goes with --entity-type brokers: topics take their defaults there.",
+    )
+    refuse_if(
+        given is not None and kind is ResourceType.BROKER and not given.isdecimal(),
+        f"--entity-name {given!r}: a broker's id is a number.",
+    )
+    refuse_if(given == "", "--entity-name is empty.")
     return DEFAULT if default else given
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_FAILED, CommandError, refuse_if
 from holdfast.cli.json_files import read_partitions, whole
 from holdfast.cli.shared_options import (
     AsJson,
@@ -66,16 +66,19 @@ def delete_records(
     What is before the offset can't be read any more when this returns. Files shrink a little later.
     """
     by_name = topic is not None
-    if by_name == (offset_json_file is not None):
-        raise CommandError("Say which: --topic NAME or --offset-json-file FILE.", code=EXIT_USAGE)
+    refuse_if(
+        by_name == (offset_json_file is not None),
+        "Say which: --topic NAME or --offset-json-file FILE.",
+    )
     given = {"--partition": partition, "--before-offset": before_offset, "--all": all_records}
     refuse_idle("--topic" if by_name else "--offset-json-file", given, dict.fromkeys(given, WHERE))
-    if by_name and all_records == (before_offset is not None):
-        raise CommandError(
-            "--topic takes --all, or --partition N with --before-offset N.", code=EXIT_USAGE
-        )
-    if before_offset is not None and partition is None:
-        raise CommandError("--before-offset takes --partition N.", code=EXIT_USAGE)
+    refuse_if(
+        by_name and all_records == (before_offset is not None),
+        "--topic takes --all, or --partition N with --before-offset N.",
+    )
+    refuse_if(
+        before_offset is not None and partition is None, "--before-offset takes --partition N."
+    )
     whom = target(bootstrap_server, data_dir_option)
     named = {} if offset_json_file is None else read_offsets(offset_json_file)
     with connected(whom) as driver:

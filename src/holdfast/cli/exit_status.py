@@ -25,3 +25,9 @@ class InterruptedCommandError(CommandError):
 
     def __init__(self, text: str = "") -> None:
         super().__init__(f"\nInterrupted. {text}".rstrip(" "), code=EXIT_INTERRUPTED)
+
+
+def refuse_if(condition: object, text: str) -> None:
+    """Refuse what was typed if this is so. CommandError: `text`, with the exit status of usage."""
+    if condition:
+        raise CommandError(text, code=EXIT_USAGE)

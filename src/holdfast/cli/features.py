@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.groups import Command, group, remember_target, target_of
 from holdfast.cli.shared_options import (
     AsJson,
@@ -116,11 +116,9 @@ def disable(
 ) -> None:
     """Turn features off."""
     for name in feature:
-        if "=" in name:
-            raise CommandError(
-                f"--feature {name}: disable takes a name alone; `downgrade` takes a level.",
-                code=EXIT_USAGE,
-            )
+        refuse_if(
+            "=" in name, f"--feature {name}: disable takes a name alone; `downgrade` takes a level."
+        )
     whom = target_of(context, bootstrap_server, data_dir_option)
     _update("disable", dict.fromkeys(feature, 0), DOWNGRADES[unsafe], whom, dry_run=dry_run)
 
@@ -166,14 +164,12 @@ def _wanted(pairs: list[str] | None, metadata: str | None) -> dict[str, int]:
                 f"{did_you_mean(metadata, METADATA_VERSIONS)}",
                 code=EXIT_USAGE,
             )
-        if METADATA_VERSION in levels:
-            raise CommandError(
-                f"--metadata and --feature {METADATA_VERSION} say the same: name one of them.",
-                code=EXIT_USAGE,
-            )
+        refuse_if(
+            METADATA_VERSION in levels,
+            f"--metadata and --feature {METADATA_VERSION} say the same: name one of them.",
+        )
         levels[METADATA_VERSION] = FIRST_METADATA_LEVEL + METADATA_VERSIONS.index(metadata)
-    if not levels:
-        raise CommandError("Say which with --feature NAME=LEVEL or --metadata.", code=EXIT_USAGE)
+    refuse_if(not levels, "Say which with --feature NAME=LEVEL or --metadata.")
     return levels
 
 

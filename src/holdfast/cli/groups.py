@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import typer
 import typer.core
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import refuse_if
 from holdfast.cli.shared_options import BootstrapServer, ClusterDir, Target, target
 
 T = TypeVar("T")
@@ -81,8 +81,8 @@ def target_of(context: typer.Context, server: str | None, directory: Path | None
 
 def either(before: T | None, behind: T | None, option: str) -> T | None:
     """Return what an option was given as, on whichever side. CommandError: on both."""
-    if before is not None and behind is not None:
-        raise CommandError(
-            f"{option} is given before the action and behind it: once is enough.", code=EXIT_USAGE
-        )
+    refuse_if(
+        before is not None and behind is not None,
+        f"{option} is given before the action and behind it: once is enough.",
+    )
     return behind if before is None else before

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 
 T = TypeVar("T")
 
@@ -23,8 +23,7 @@ def read_json(named: str, path: Path, shape: str, things: str, read: Callable[[A
         raise CommandError(f"{named}: {error.strerror}.", code=EXIT_USAGE) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise CommandError(f"{named}: {shape} is wanted.", code=EXIT_USAGE) from None
-    if not found:
-        raise CommandError(f"{named} names no {things}.", code=EXIT_USAGE)
+    refuse_if(not found, f"{named} names no {things}.")
     return found
 
 
@@ -40,8 +39,7 @@ def read_partitions(
         found: dict[tuple[str, int], T] = {}
         for entry in content["partitions"]:
             key = (str(entry["topic"]), whole(entry["partition"]))
-            if key in found:
-                raise CommandError(f"{named} names {key[0]}-{key[1]} twice.", code=EXIT_USAGE)
+            refuse_if(key in found, f"{named} names {key[0]}-{key[1]} twice.")
             found[key] = value_of(entry)
         return found
 

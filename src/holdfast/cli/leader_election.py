@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.json_files import read_json, whole
 from holdfast.cli.refusals import outcome, refusals_told
 from holdfast.cli.shared_options import (
@@ -74,14 +74,12 @@ def leader_election(
             f"--election-type {election_type}: preferred or unclean is wanted.", code=EXIT_USAGE
         )
     chosen = [topic is not None, all_topic_partitions, path_to_json_file is not None]
-    if sum(chosen) != 1:
-        raise CommandError(
-            "Say for which partitions with one of --topic, --all-topic-partitions, "
-            "--path-to-json-file.",
-            code=EXIT_USAGE,
-        )
-    if (topic is None) != (partition is None):
-        raise CommandError("--topic and --partition go together.", code=EXIT_USAGE)
+    refuse_if(
+        sum(chosen) != 1,
+        "Say for which partitions with one of --topic, --all-topic-partitions, "
+        "--path-to-json-file.",
+    )
+    refuse_if((topic is None) != (partition is None), "--topic and --partition go together.")
     wanted: dict[str, list[int]] | None = None
     if topic is not None and partition is not None:
         wanted = {topic: [partition]}

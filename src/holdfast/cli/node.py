@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.groups import Command, group
 from holdfast.cli.shared_options import key_values
 from holdfast.cluster.nodes import new_cluster_id
@@ -124,8 +124,7 @@ def format_storage(
 
 
 def _readable(config: Path) -> str:
-    if not config.is_file():
-        raise CommandError(f"--config {config}: there is no such file.", code=EXIT_USAGE)
+    refuse_if(not config.is_file(), f"--config {config}: there is no such file.")
     return str(config)
 
 

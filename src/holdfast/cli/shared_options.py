@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cluster import ClusterError, LocalCluster
 
 if TYPE_CHECKING:
@@ -82,11 +82,10 @@ def target(
 ) -> Target:
     """Return the brokers a command talks to. CommandError: none are known, or malformed."""
     if given is not None:
-        if directory is not None:
-            raise CommandError(
-                f"{option} and --data-dir both say which cluster: name one of them.",
-                code=EXIT_USAGE,
-            )
+        refuse_if(
+            directory is not None,
+            f"{option} and --data-dir both say which cluster: name one of them.",
+        )
         return Target(
             servers=addresses(given, option),
             named=f"{option} {given}",
@@ -134,11 +133,10 @@ def addresses(given: str, option: str) -> str:
     for address in given.split(","):
         host, colon, port = address.strip().rpartition(":")
         digits = port.isascii() and port.isdigit()
-        if not (colon and host and digits and 0 < int(port) < 65_536):
-            raise CommandError(
-                f"{option} {given!r}: {address.strip()!r} is not HOST:PORT.",
-                code=EXIT_USAGE,
-            )
+        refuse_if(
+            not (colon and host and digits and 0 < int(port) < 65_536),
+            f"{option} {given!r}: {address.strip()!r} is not HOST:PORT.",
+        )
     return given
 
 
@@ -147,8 +145,7 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not key:
-            raise CommandError(f"{option} {pair!r} is not KEY=VALUE.", code=EXIT_USAGE)
+        refuse_if(not equals or not key, f"{option} {pair!r} is not KEY=VALUE.")
         if values.get(key, value) != value:
             raise CommandError(
                 f"{option} says {key}={values[key]} and {key}={value}: leave one of them out.",
@@ -162,10 +159,10 @@ def feature_levels(pairs: Sequence[str], option: str = "--feature") -> dict[str,
     """Read NAME=LEVEL pairs. CommandError names the option."""
     levels: dict[str, int] = {}
     for name, level in key_values(pairs, option).items():
-        if not (level.isascii() and level.isdigit()):
-            raise CommandError(
-                f"{option} {name}={level}: a level is a whole number.", code=EXIT_USAGE
-            )
+        refuse_if(
+            not (level.isascii() and level.isdigit()),
+            f"{option} {name}={level}: a level is a whole number.",
+        )
         levels[name] = int(level)
     return levels
 

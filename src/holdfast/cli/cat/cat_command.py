@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.cat.cat_format import parse_header, parse_offsets, unescape, writer
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.shared_options import did_you_mean, key_values, refuse_idle, target
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -243,10 +243,10 @@ def _delimiters(mode: str, delimiter: str | None, of_key: str | None) -> tuple[b
     """Return what stands between two messages, and between a key and its value."""
     between = unescape(DEFAULT_DELIMITER if delimiter is None else delimiter)
     between_keys = None if of_key is None else unescape(of_key)
-    if mode == "-P" and not between:
-        raise CommandError("-D is empty: what stands between two messages?", code=EXIT_USAGE)
-    if mode == "-P" and between_keys == b"":
-        raise CommandError("-K is empty: what stands between key and value?", code=EXIT_USAGE)
+    refuse_if(mode == "-P" and not between, "-D is empty: what stands between two messages?")
+    refuse_if(
+        mode == "-P" and between_keys == b"", "-K is empty: what stands between key and value?"
+    )
     return between, between_keys
 
 
@@ -280,8 +280,7 @@ def _check(mode: str, given: Mapping[str, object], *, topic: str | None, guessed
 
 def _mode(*, produce: bool, consume: bool, metadata: bool) -> str:
     chosen = [mode for mode, is_on in (("-P", produce), ("-C", consume), ("-L", metadata)) if is_on]
-    if len(chosen) > 1:
-        raise CommandError("-P, -C and -L exclude each other.", code=EXIT_USAGE)
+    refuse_if(len(chosen) > 1, "-P, -C and -L exclude each other.")
     if chosen:
         return chosen[0]
     return "-C" if sys.stdin.isatty() else "-P"
@@ -300,8 +299,9 @@ def _settings(
     ]
     for option, value, names in twice:
         for name in names:
-            if value is not None and name in settings:
-                raise CommandError(f"{option} and -X {name} say the same.", code=EXIT_USAGE)
+            refuse_if(
+                value is not None and name in settings, f"{option} and -X {name} say the same."
+            )
     if codec is not None:
         settings["compression.codec"] = codec
     if not any(name in settings for name in SERVERS):

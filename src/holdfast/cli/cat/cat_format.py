@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 
 NULL = b"NULL"
 Headers = Sequence[tuple[str, bytes | None]]
@@ -153,8 +153,7 @@ def _headers(headers: Headers) -> bytes:
 def parse_header(text: str) -> tuple[str, bytes | None]:
     """Read name=value of -H; without "=" the value is null."""
     name, equals, value = text.partition("=")
-    if not name:
-        raise CommandError(f"-H {text!r} has no name.", code=EXIT_USAGE)
+    refuse_if(not name, f"-H {text!r} has no name.")
     return name, value.encode("utf-8", "surrogateescape") if equals else None
 
 

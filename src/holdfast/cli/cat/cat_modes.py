@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 
 from holdfast.cli.cat import cat_format as formats
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError, InterruptedCommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, InterruptedCommandError, refuse_if
 from holdfast.cli.shared_options import did_you_mean
 
 CHUNK_BYTES = 1 << 16
@@ -219,8 +219,10 @@ def split(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
 
 def consume(settings: Settings, consumption: Consumption, write: formats.Write) -> None:
     """Write messages until the end, the count, the time, or Ctrl-C is reached."""
-    if consumption.start.stored and "group.id" not in settings:
-        raise CommandError("-o stored needs -X group.id=GROUP: whose offsets?", code=EXIT_USAGE)
+    refuse_if(
+        consumption.start.stored and "group.id" not in settings,
+        "-o stored needs -X group.id=GROUP: whose offsets?",
+    )
     ours = {
         "group.id": NO_GROUP,
         "enable.auto.commit": "true" if consumption.start.stored else "false",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.shared_options import did_you_mean
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import NodeRecord
@@ -69,11 +69,10 @@ def _controller(cluster: LocalCluster, *, active: bool) -> int:
 
 def _leader(cluster: LocalCluster, name: str) -> int:
     topic, dash, partition = name.rpartition("-")
-    if not (dash and topic and partition.isascii() and partition.isdigit()):
-        raise CommandError(
-            f"leader:{name}: leader:TOPIC-PARTITION is wanted, such as leader:payments-0.",
-            code=EXIT_USAGE,
-        )
+    refuse_if(
+        not (dash and topic and partition.isascii() and partition.isdigit()),
+        f"leader:{name}: leader:TOPIC-PARTITION is wanted, such as leader:payments-0.",
+    )
     partitions = cluster.partitions(topic)
     if partitions is None:
         raise CommandError(f"leader:{name}: no broker answers, so nobody says who leads.")

@@ -17,9 +17,8 @@ import typer
 from holdfast.cli.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
-    EXIT_USAGE,
     STARTED,
-    CommandError,
+    refuse_if,
 )
 from holdfast.cli.shared_options import DataDir, data_dir, feature_levels, key_values, unknown_keys
 from holdfast.cluster import ClusterError, LocalCluster, layout, plan
@@ -165,12 +164,11 @@ def _opened(directory: Path, wanted: _Wanted) -> LocalCluster:
         contradiction = "--combined, but its controllers are processes of their own"
     elif wanted.features:
         contradiction = "--feature is for a new one; `holdfast features` changes its levels"
-    if contradiction:
-        raise CommandError(
-            f"{directory} holds a cluster already: {contradiction}. "
-            "Leave the option out to resume it, or name another --data-dir.",
-            code=EXIT_USAGE,
-        )
+    refuse_if(
+        contradiction,
+        f"{directory} holds a cluster already: {contradiction}. "
+        "Leave the option out to resume it, or name another --data-dir.",
+    )
     if any(cluster.state(node.id) is not State.DEAD for node in record.nodes):
         cluster.start()  # says that it runs already
     cluster.configure(wanted.settings)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.groups import Command, either, group
 from holdfast.cli.quorum import voters
 from holdfast.cli.quorum.quorum_format import replication_lines, status_lines
@@ -86,12 +86,13 @@ def describe_quorum(
     as_json: AsJson = False,
 ) -> None:
     """Describe the quorum: --status or --replication, or both as JSON."""
-    if status == replication and not as_json:
-        raise CommandError("Say what to describe: --status or --replication.", code=EXIT_USAGE)
-    if human_readable and (as_json or not replication):
-        raise CommandError(
-            "--human-readable goes with --replication, and not with --json.", code=EXIT_USAGE
-        )
+    refuse_if(
+        status == replication and not as_json, "Say what to describe: --status or --replication."
+    )
+    refuse_if(
+        human_readable and (as_json or not replication),
+        "--human-readable goes with --replication, and not with --json.",
+    )
     asked = _whom(context, bootstrap_server, bootstrap_controller, data_dir_option)
     state = _state(asked)
     if as_json:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.shared_options import CONNECT_S
 from holdfast.clients.blocking_driver import DriverError, Peer, UnsupportedError, parse_addresses
 from holdfast.config.key import ConfigError
@@ -58,23 +58,21 @@ def read_voter(config: Path) -> NewVoter:
         ) from None
     except ConfigError as error:
         raise CommandError(f"--command-config {config}: {error}.", code=EXIT_USAGE) from None
-    if "controller" not in settings.process_roles:
-        raise CommandError(
-            f"--command-config {config}: node {settings.node_id} is not a controller.",
-            code=EXIT_USAGE,
-        )
+    refuse_if(
+        "controller" not in settings.process_roles,
+        f"--command-config {config}: node {settings.node_id} is not a controller.",
+    )
     names = settings.controller_listener_names
     listeners = [
         (listener.name, listener.host, listener.port)
         for listener in settings.advertised_listeners
         if listener.name in names and listener.host
     ]
-    if not listeners:
-        raise CommandError(
-            f"--command-config {config}: the controllers' listener has no host that others could "
-            "reach: set advertised.listeners.",
-            code=EXIT_USAGE,
-        )
+    refuse_if(
+        not listeners,
+        f"--command-config {config}: the controllers' listener has no host that others could "
+        "reach: set advertised.listeners.",
+    )
     return NewVoter(
         id=settings.node_id,
         directory_id=_directory_id(Path(settings.metadata_log_dir)),

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import CommandError, refuse_if
 from holdfast.cli.reassignment.mover import Mover
 from holdfast.cli.reassignment.reassignment_files import read_assignment, read_brokers, read_topics
 from holdfast.cli.shared_options import (
@@ -196,25 +196,24 @@ def reassign_partitions(
 def _check_combination(actions: Sequence[str], given: Mapping[str, object]) -> bool:
     """Return whether purposes say what to do. CommandError: that isn't clear, or some is idle."""
     by_purpose = bool(actions) and all(each in BY_PURPOSE for each in actions)
-    if not by_purpose and len(actions) != 1:
-        raise CommandError(
-            "Say what to do with one of --replication-factor, --remove-broker and --spread (which "
-            "go together), or one of --generate, --execute, --verify, --cancel, --list.",
-            code=EXIT_USAGE,
-        )
-    if actions == ["--generate"] and None in (given[TOPICS_FILE], given["--broker-list"]):
-        raise CommandError(
-            f"--generate takes {TOPICS_FILE} FILE and --broker-list ID,...", code=EXIT_USAGE
-        )
-    if "--replication-factor" in actions and not given["--topic"]:
-        raise CommandError(
-            "--replication-factor takes --topic NAME: of which topics?", code=EXIT_USAGE
-        )
-    if actions == ["--execute"] and given[FROM_FILE] is None:
-        raise CommandError(f"--execute takes {FROM_FILE} FILE.", code=EXIT_USAGE)
+    refuse_if(
+        not by_purpose and len(actions) != 1,
+        "Say what to do with one of --replication-factor, --remove-broker and --spread (which "
+        "go together), or one of --generate, --execute, --verify, --cancel, --list.",
+    )
+    refuse_if(
+        actions == ["--generate"] and None in (given[TOPICS_FILE], given["--broker-list"]),
+        f"--generate takes {TOPICS_FILE} FILE and --broker-list ID,...",
+    )
+    refuse_if(
+        "--replication-factor" in actions and not given["--topic"],
+        "--replication-factor takes --topic NAME: of which topics?",
+    )
+    refuse_if(
+        actions == ["--execute"] and given[FROM_FILE] is None, f"--execute takes {FROM_FILE} FILE."
+    )
     refuse_idle(actions[0], given, GOES_WITH)
     for with_, idle in IDLE_TOGETHER:
         for option in idle:
-            if given[with_] and given[option]:
-                raise CommandError(f"{option} has no effect with {with_}.", code=EXIT_USAGE)
+            refuse_if(given[with_] and given[option], f"{option} has no effect with {with_}.")
     return by_purpose

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.json_files import read_json, read_partitions, whole
 from holdfast.clients.placement_plan import Assignment, TopicPartition
 
@@ -65,6 +65,5 @@ def read_brokers(text: str) -> list[int]:
             f"--broker-list {text}: ids with commas between are wanted, such as 1,2,3.",
             code=EXIT_USAGE,
         ) from None
-    if len(set(brokers)) != len(brokers):
-        raise CommandError(f"--broker-list {text} names a broker twice.", code=EXIT_USAGE)
+    refuse_if(len(set(brokers)) != len(brokers), f"--broker-list {text} names a broker twice.")
     return brokers

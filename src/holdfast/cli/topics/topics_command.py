@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.exit_status import EXIT_USAGE, CommandError
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.refusals import refusal_text, refusals_told
 from holdfast.cli.shared_options import (
     REQUEST_TIMEOUT_MS,
@@ -209,11 +209,10 @@ def topics(
 
 def _action(chosen: Sequence[bool]) -> str:
     actions = [name for name, is_chosen in zip(ACTIONS, chosen, strict=True) if is_chosen]
-    if len(actions) != 1:
-        raise CommandError(
-            "Say what to do with exactly one of --list, --create, --describe, --alter, --delete.",
-            code=EXIT_USAGE,
-        )
+    refuse_if(
+        len(actions) != 1,
+        "Say what to do with exactly one of --list, --create, --describe, --alter, --delete.",
+    )
     return actions[0]
 
 
@@ -256,10 +255,10 @@ def parse_assignment(text: str) -> list[list[int]]:
             code=EXIT_USAGE,
         ) from None
     for index, brokers in enumerate(assignment):
-        if len(set(brokers)) != len(brokers):
-            raise CommandError(
-                f"--replica-assignment: partition {index} names a broker twice.", code=EXIT_USAGE
-            )
+        refuse_if(
+            len(set(brokers)) != len(brokers),
+            f"--replica-assignment: partition {index} names a broker twice.",
+        )
         if len(brokers) != len(assignment[0]):
             raise CommandError(
                 f"--replica-assignment: partition {index} has {len(brokers)} replicas, "
