@@ -21,6 +21,12 @@ class ConfigError(Exception):
     """A configuration that can't be used. The message names the key and says what to do."""
 
 
+def refuse_if(condition: object, text: str) -> None:
+    """Refuse a configuration in which this is so. ConfigError: `text`."""
+    if condition:
+        raise ConfigError(text)
+
+
 class ConfigType(IntEnum):
     """Types of values, numbered as DescribeConfigs reports them."""
 
@@ -112,8 +118,7 @@ class Key(NamedTuple):
     def _parse_number(self, text: str) -> int | float:
         value: int | float
         # int() and float() read digits with underscores and of other scripts too; Kafka does not.
-        if not text.isascii() or "_" in text:
-            raise ConfigError(f"{self.name}={text}: must be a number")
+        refuse_if(not text.isascii() or "_" in text, f"{self.name}={text}: must be a number")
         try:
             value = float(text) if self.type is ConfigType.DOUBLE else int(text)
         except ValueError:
@@ -124,10 +129,8 @@ class Key(NamedTuple):
         type_low, type_high = _INTEGER_BOUNDS.get(self.type, (None, None))
         low = type_low if self.low is None else self.low
         high = type_high if self.high is None else self.high
-        if low is not None and value < low:
-            raise ConfigError(f"{self.name}={text}: must be at least {low}")
-        if high is not None and value > high:
-            raise ConfigError(f"{self.name}={text}: must be at most {high}")
+        refuse_if(low is not None and value < low, f"{self.name}={text}: must be at least {low}")
+        refuse_if(high is not None and value > high, f"{self.name}={text}: must be at most {high}")
         self._check_honoured(text)
         return value
 
@@ -135,11 +138,9 @@ class Key(NamedTuple):
         members = [member.strip() for member in text.split(",")]
         if members == [""]:
             return ()
-        if "" in members:
-            raise ConfigError(f"{self.name}={text}: has an empty member; remove the extra comma")
+        refuse_if("" in members, f"{self.name}={text}: has an empty member; remove the extra comma")
         unique = tuple(dict.fromkeys(members))
-        if len(unique) != len(members):
-            raise ConfigError(f"{self.name}={text}: names a member twice")
+        refuse_if(len(unique) != len(members), f"{self.name}={text}: names a member twice")
         for member in unique:
             self._check_choice(member)
         return unique
@@ -147,8 +148,10 @@ class Key(NamedTuple):
     def _check_choice(self, text: str) -> None:
         if self.members is not None and not re.fullmatch(self.members[0], text):
             raise ConfigError(f"{self.name}={text}: must be {self.members[1]}")
-        if self.choices and text not in self.choices:
-            raise ConfigError(f"{self.name}={text}: must be one of {', '.join(self.choices)}")
+        refuse_if(
+            self.choices and text not in self.choices,
+            f"{self.name}={text}: must be one of {', '.join(self.choices)}",
+        )
         self._check_honoured(text)
 
     def _check_honoured(self, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from holdfast.config.key import ConfigError
+from holdfast.config.key import ConfigError, refuse_if
 
 PLAINTEXT: Final = "PLAINTEXT"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -45,13 +45,15 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for member in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = member.rpartition(":")
-        if not colon or not name or protocol not in _PROTOCOLS:
-            raise ConfigError(
-                f"listener.security.protocol.map={text}: {member} must be NAME:PROTOCOL"
-                f" with one of {', '.join(_PROTOCOLS)}"
-            )
-        if name.upper() in protocols:
-            raise ConfigError(f"listener.security.protocol.map={text}: {name} stands there twice")
+        refuse_if(
+            not colon or not name or protocol not in _PROTOCOLS,
+            f"listener.security.protocol.map={text}: {member} must be NAME:PROTOCOL"
+            f" with one of {', '.join(_PROTOCOLS)}",
+        )
+        refuse_if(
+            name.upper() in protocols,
+            f"listener.security.protocol.map={text}: {name} stands there twice",
+        )
         protocols[name.upper()] = protocol
     return protocols
 
@@ -63,14 +65,17 @@ def parse_listeners(
     listeners: list[Listener] = []
     for member in members:
         name, separator, address = member.partition("://")
-        if not separator or not name:
-            raise ConfigError(f"{key}={member}: must look like NAME://HOST:PORT")
+        refuse_if(not separator or not name, f"{key}={member}: must look like NAME://HOST:PORT")
         host, port = _parse_address(key, member, address)
         listener = Listener(name.upper(), host, port, _protocol(key, name.upper(), protocols))
-        if any(listener.name == other.name for other in listeners):
-            raise ConfigError(f"{key}: the listener name {listener.name} stands there twice")
-        if port and any((host, port) == (other.host, other.port) for other in listeners):
-            raise ConfigError(f"{key}: port {port} stands there twice; each listener needs its own")
+        refuse_if(
+            any(listener.name == other.name for other in listeners),
+            f"{key}: the listener name {listener.name} stands there twice",
+        )
+        refuse_if(
+            port and any((host, port) == (other.host, other.port) for other in listeners),
+            f"{key}: port {port} stands there twice; each listener needs its own",
+        )
         listeners.append(listener)
     return tuple(listeners)
 
@@ -81,13 +86,17 @@ def parse_voters(members: Iterable[str]) -> tuple[Voter, ...]:
     voters: list[Voter] = []
     for member in members:
         node_id, separator, address = member.partition("@")
-        if not separator or not _is_number(node_id):
-            raise ConfigError(f"{key}={member}: must look like ID@HOST:PORT")
+        refuse_if(
+            not separator or not _is_number(node_id), f"{key}={member}: must look like ID@HOST:PORT"
+        )
         host, port = _parse_address(key, member, address)
-        if not host or not port:
-            raise ConfigError(f"{key}={member}: needs a host and a port that can be reached")
-        if any(int(node_id) == other.node_id for other in voters):
-            raise ConfigError(f"{key}: node {node_id} stands there twice")
+        refuse_if(
+            not host or not port, f"{key}={member}: needs a host and a port that can be reached"
+        )
+        refuse_if(
+            any(int(node_id) == other.node_id for other in voters),
+            f"{key}: node {node_id} stands there twice",
+        )
         voters.append(Voter(int(node_id), host, port))
     return tuple(voters)
 
@@ -97,8 +106,9 @@ def parse_servers(key: str, members: Iterable[str]) -> tuple[Server, ...]:
     servers: list[Server] = []
     for member in members:
         host, port = _parse_address(key, member, member)
-        if not host or not port:
-            raise ConfigError(f"{key}={member}: needs a host and a port that can be reached")
+        refuse_if(
+            not host or not port, f"{key}={member}: needs a host and a port that can be reached"
+        )
         servers.append(Server(host, port))
     return tuple(servers)
 
@@ -113,24 +123,28 @@ def _protocol(key: str, name: str, protocols: dict[str, str]) -> str:
             f"{key}: no security protocol is known for the listener {name};"
             f" add {name}:PLAINTEXT to listener.security.protocol.map"
         )
-    if protocol != PLAINTEXT:
-        raise ConfigError(
-            f"{key}: the listener {name} wants {protocol}, and TLS and SASL are not built yet;"
-            f" use PLAINTEXT on a network you trust"
-        )
+    refuse_if(
+        protocol != PLAINTEXT,
+        f"{key}: the listener {name} wants {protocol}, and TLS and SASL are not built yet;"
+        f" use PLAINTEXT on a network you trust",
+    )
     return protocol
 
 
 def _parse_address(key: str, member: str, address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
-    if not separator or not _is_number(port) or int(port) > PORT_MAX:
-        raise ConfigError(f"{key}={member}: must end with :PORT, a number up to {PORT_MAX}")
+    refuse_if(
+        not separator or not _is_number(port) or int(port) > PORT_MAX,
+        f"{key}={member}: must end with :PORT, a number up to {PORT_MAX}",
+    )
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         raise ConfigError(f"{key}={member}: an IPv6 address stands in [brackets]")
-    if any(character in host for character in "/@ []"):
-        raise ConfigError(f"{key}={member}: {host} is not the name or address of a host")
+    refuse_if(
+        any(character in host for character in "/@ []"),
+        f"{key}={member}: {host} is not the name or address of a host",
+    )
     return host, int(port)
 
 

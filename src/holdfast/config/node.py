@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.config.key import ConfigError, Value
+from holdfast.config.key import ConfigError, Value, refuse_if
 from holdfast.config.listeners import (
     Listener,
     Server,
@@ -202,17 +202,16 @@ def _unused(properties: Mapping[str, str]) -> list[str]:
 def _identity(values: Mapping[str, Value], properties: Mapping[str, str]) -> dict[str, Any]:
     """Return the attributes that follow from several keys together."""
     roles = _strings(values["process.roles"])
-    if not roles:
-        raise ConfigError(
-            "process.roles is missing: set it to broker, controller or broker,controller"
-            " (there is no ZooKeeper mode)"
-        )
+    refuse_if(
+        not roles,
+        "process.roles is missing: set it to broker, controller or broker,controller"
+        " (there is no ZooKeeper mode)",
+    )
     resolved: dict[str, Any] = {"process_roles": roles, "node_id": _node_id(values)}
     resolved.update(_endpoints(roles, values, properties))
     resolved.update(_quorum(roles, resolved["node_id"], values))
     directories = _strings(values["log.dirs"]) or _strings(values["log.dir"])
-    if not directories:
-        raise ConfigError("log.dirs is empty: name at least one directory")
+    refuse_if(not directories, "log.dirs is empty: name at least one directory")
     resolved["log_dirs"] = directories
     resolved["metadata_log_dir"] = values["metadata.log.dir"] or directories[0]
     resolved["broker_rack"] = values["broker.rack"] or None
@@ -225,8 +224,10 @@ def _node_id(values: Mapping[str, Value]) -> int:
         node_id = broker_id
     if not isinstance(node_id, int):
         raise ConfigError("node.id is missing: give each node a number of its own, such as 0")
-    if broker_id not in (-1, node_id):
-        raise ConfigError(f"broker.id={broker_id} and node.id={node_id} differ: remove broker.id")
+    refuse_if(
+        broker_id not in (-1, node_id),
+        f"broker.id={broker_id} and node.id={node_id} differ: remove broker.id",
+    )
     return node_id
 
 
@@ -237,28 +238,29 @@ def _endpoints(
     protocols = parse_protocol_map(str(values["listener.security.protocol.map"]))
     listeners = parse_listeners("listeners", _strings(values["listeners"]), protocols)
     names = {listener.name for listener in listeners}
-    if not controller_names:
-        raise ConfigError(
-            "controller.listener.names is missing: name the controllers' listener,"
-            " such as CONTROLLER"
-        )
-    if "controller" in roles and not names & set(controller_names):
-        raise ConfigError(
-            f"listeners has none of controller.listener.names={','.join(controller_names)}:"
-            " a controller must listen on one of them"
-        )
-    if "controller" not in roles and names & set(controller_names):
-        raise ConfigError(
-            f"listeners names {','.join(sorted(names & set(controller_names)))}, which"
-            " controller.listener.names keeps for controllers, and this node is only a broker"
-        )
-    if "broker" not in roles and names - set(controller_names):
-        raise ConfigError(
-            f"listeners names {','.join(sorted(names - set(controller_names)))}, which is not in"
-            " controller.listener.names, and this node is only a controller"
-        )
-    if "broker" in roles and not names - set(controller_names):
-        raise ConfigError("listeners has no listener for clients: add PLAINTEXT://HOST:PORT")
+    refuse_if(
+        not controller_names,
+        "controller.listener.names is missing: name the controllers' listener, such as CONTROLLER",
+    )
+    refuse_if(
+        "controller" in roles and not names & set(controller_names),
+        f"listeners has none of controller.listener.names={','.join(controller_names)}:"
+        " a controller must listen on one of them",
+    )
+    refuse_if(
+        "controller" not in roles and names & set(controller_names),
+        f"listeners names {','.join(sorted(names & set(controller_names)))}, which"
+        " controller.listener.names keeps for controllers, and this node is only a broker",
+    )
+    refuse_if(
+        "broker" not in roles and names - set(controller_names),
+        f"listeners names {','.join(sorted(names - set(controller_names)))}, which is not in"
+        " controller.listener.names, and this node is only a controller",
+    )
+    refuse_if(
+        "broker" in roles and not names - set(controller_names),
+        "listeners has no listener for clients: add PLAINTEXT://HOST:PORT",
+    )
     advertised = _advertised(listeners, values, protocols)
     return {
         "listeners": listeners,
@@ -278,10 +280,13 @@ def _advertised(
     given = parse_listeners(key, _strings(values[key]), protocols)
     bound = {listener.name: listener for listener in listeners}
     for listener in given:
-        if listener.name not in bound:
-            raise ConfigError(f"{key} names {listener.name}, which is not in listeners")
-        if listener.host in _WILDCARDS:
-            raise ConfigError(f"{key}: {listener.host} can't be reached; name a host or an address")
+        refuse_if(
+            listener.name not in bound, f"{key} names {listener.name}, which is not in listeners"
+        )
+        refuse_if(
+            listener.host in _WILDCARDS,
+            f"{key}: {listener.host} can't be reached; name a host or an address",
+        )
     named = {listener.name: listener for listener in given}
     advertised = []
     for listener in listeners:
@@ -314,13 +319,14 @@ def _inter_broker(
     name = str(name).upper()
     if "broker" not in roles:
         return name
-    if name in controller_names:
-        raise ConfigError(f"inter.broker.listener.name={name}: is kept for controllers")
-    if all(listener.name != name for listener in advertised):
-        raise ConfigError(
-            f"inter.broker.listener.name={name}: must be one of the listeners"
-            f" ({', '.join(listener.name for listener in advertised)})"
-        )
+    refuse_if(
+        name in controller_names, f"inter.broker.listener.name={name}: is kept for controllers"
+    )
+    refuse_if(
+        all(listener.name != name for listener in advertised),
+        f"inter.broker.listener.name={name}: must be one of the listeners"
+        f" ({', '.join(listener.name for listener in advertised)})",
+    )
     return name
 
 
@@ -330,20 +336,20 @@ def _quorum(roles: tuple[str, ...], node_id: int, values: Mapping[str, Value]) -
         "controller.quorum.bootstrap.servers",
         _strings(values["controller.quorum.bootstrap.servers"]),
     )
-    if not voters and not servers:
-        raise ConfigError(
-            "controller.quorum.voters is missing: name the controller, such as 100@localhost:9093"
-        )
+    refuse_if(
+        not voters and not servers,
+        "controller.quorum.voters is missing: name the controller, such as 100@localhost:9093",
+    )
     ids = {voter.node_id for voter in voters}
-    if voters and "controller" in roles and node_id not in ids:
-        raise ConfigError(
-            f"controller.quorum.voters lacks node.id={node_id}, which is a controller"
-        )
-    if "controller" not in roles and node_id in ids:
-        raise ConfigError(
-            f"controller.quorum.voters names node {node_id}, which process.roles makes a broker"
-            " only: add controller to process.roles or give this node another node.id"
-        )
+    refuse_if(
+        voters and "controller" in roles and node_id not in ids,
+        f"controller.quorum.voters lacks node.id={node_id}, which is a controller",
+    )
+    refuse_if(
+        "controller" not in roles and node_id in ids,
+        f"controller.quorum.voters names node {node_id}, which process.roles makes a broker"
+        " only: add controller to process.roles or give this node another node.id",
+    )
     return {"controller_quorum_voters": voters, "controller_quorum_bootstrap_servers": servers}
 
 
@@ -357,8 +363,7 @@ def _check_together(settings: NodeSettings) -> None:
     for low, high in pairs:
         below = getattr(settings, NODE[low].attribute)
         above = getattr(settings, NODE[high].attribute)
-        if below >= above:
-            raise ConfigError(f"{low}={below}: must be below {high}={above}")
+        refuse_if(below >= above, f"{low}={below}: must be below {high}={above}")
 
 
 def _strings(value: Value) -> tuple[str, ...]:
