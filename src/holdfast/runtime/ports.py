@@ -19,32 +19,26 @@ ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 class Clock(Protocol):
     def wall_ms(self) -> int:
         """Milliseconds since 1970, as record timestamps have them. May jump."""
-        ...
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment; never goes back. For every lag, session and time-out."""
-        ...
 
 
 class Random(Protocol):
     def uuid(self) -> bytes:
         """Return 16 bytes, a version 4 UUID whose text form does not begin with a dash."""
-        ...
 
     def below(self, bound: int) -> int:
         """Return an integer in [0, bound)."""
-        ...
 
 
 class Listener(Protocol):
     @property
     def port(self) -> int:
         """Port really bound (never 0)."""
-        ...
 
     def close(self) -> None:
         """Stop accepting. Connections already accepted go on."""
-        ...
 
 
 class Network(Protocol):
@@ -52,13 +46,11 @@ class Network(Protocol):
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> Listener:
         """Accept connections, each with a protocol from `factory`. OSError: the port is taken."""
-        ...
 
     async def connect(
         self, factory: Callable[[], ProtocolT], host: str, port: int
     ) -> tuple[asyncio.Transport, ProtocolT]:
         """Open one connection, without Nagle's delay. OSError when it can't be had."""
-        ...
 
 
 class File(Protocol):
@@ -69,17 +61,14 @@ class File(Protocol):
 
     def pread(self, size: int, offset: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
-        ...
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end. After an OSError the size is what it was before."""
-        ...
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
         """Return once all that was written survives a power cut. Slow: submit it to the worker."""
-        ...
 
     def close(self) -> None: ...
 
@@ -97,15 +86,12 @@ class Disk(Protocol):
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a directory, sorted."""
-        ...
 
     def make_directories(self, path: str) -> None:
         """Create a directory and its parents; it may exist. Durable once the parent is synced."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically. Not durable until the directory is synced."""
-        ...
 
     def remove(self, path: str) -> None: ...
 
@@ -123,13 +109,11 @@ class Disk(Protocol):
         Without `sync` the two syncs are left out: whole or absent after a crash of the process,
         anything after a power cut.
         """
-        ...
 
     def sync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> DirectoryLock:
         """Take the lock file `path` for this process; BlockingIOError when another one holds it."""
-        ...
 
 
 class WorkerFullError(Exception):
@@ -145,7 +129,6 @@ class Worker(Protocol):
         A job touches sealed files and values of its own only, and returns a plan that the loop
         applies. A lane is a log directory, so that its syncs stay in order.
         """
-        ...
 
 
 def never(_point: str) -> bool:

@@ -185,34 +185,30 @@ def parse_offsets(texts: Sequence[str]) -> tuple[Start, int | None]:
             raise CommandError(
                 f"-o {text}: another -o says already where it {what}.", code=EXIT_USAGE
             )
-        if text in {"beginning", "earliest", "start"}:
-            start = Start(offset=0)
-        elif text in {"end", "latest"}:
-            start = Start(offset=END)
-        elif text == "stored":
-            start = Start(stored=True)
-        elif abs(_number_in(text)) > OFFSET_MAX:
-            raise CommandError(f"-o {text}: no offset or time is that large.", code=EXIT_USAGE)
-        elif re.fullmatch(r"-?\d{1,4000}", text, re.ASCII):
-            start = Start(offset=int(text))
-        elif re.fullmatch(r"[se]@\d{1,4000}", text, re.ASCII):
-            if text[0] == "s":
-                start = Start(timestamp_ms=int(text[2:]))
-            else:
-                stop_ms = int(text[2:])
-        else:
+        if text in _STARTS:
+            start = _STARTS[text]
+            continue
+        # Numbers of more digits Python reads no more.
+        found = re.fullmatch(r"([se]@)?(-?\d{1,4000})", text, re.ASCII)
+        if found is None or (found[1] and found[2].startswith("-")):
             raise CommandError(
                 f"-o {text!r}: beginning, end, stored, an offset, -N (N before the end), "
                 "s@MILLISECONDS or e@MILLISECONDS is wanted.",
                 code=EXIT_USAGE,
             )
+        number = int(found[2])
+        refuse_if(abs(number) > OFFSET_MAX, f"-o {text}: no offset or time is that large.")
+        if is_stop:
+            stop_ms = number
+        else:
+            start = Start(timestamp_ms=number) if found[1] else Start(offset=number)
     return start or Start(offset=0), stop_ms
-
-
-def _number_in(text: str) -> int:
-    found = re.fullmatch(r"(?:[se]@)?(-?\d{1,4000})", text, re.ASCII)
-    return int(found[1]) if found else 0
 
 
 END = -1 << 63
 OFFSET_MAX = (1 << 63) - 1
+_STARTS = {
+    **dict.fromkeys(("beginning", "earliest", "start"), Start(offset=0)),
+    **dict.fromkeys(("end", "latest"), Start(offset=END)),
+    "stored": Start(stored=True),
+}

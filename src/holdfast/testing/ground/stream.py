@@ -29,15 +29,12 @@ class Wire(Protocol):
 
     def acknowledge(self, count: int) -> None:
         """Tell the other end that so many of its bytes were read."""
-        ...
 
     def finish(self) -> None:
         """Carry the end of the stream, behind all data."""
-        ...
 
     def reset(self) -> None:
         """Carry a reset, which overtakes what the other end has not read."""
-        ...
 
 
 class MemoryTransport(asyncio.Transport):
