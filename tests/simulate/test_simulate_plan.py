@@ -13,9 +13,8 @@ import pytest
 
 from holdfast.testing.simulation.drawing import FAULTS_MIN, FULL, LIGHT, draw_plan
 from holdfast.testing.simulation.faults import KINDS
-from holdfast.testing.simulation.minimise import shrink
 from holdfast.testing.simulation.plan import Event
-from holdfast.testing.simulation.run import run_plan
+from holdfast.testing.simulation.run import run_plan, shrink
 from holdfast.testing.simulation.runner import read_entry
 
 

@@ -50,7 +50,7 @@ class Promises(Workload):
     @property
     def acknowledged(self) -> int:
         """Records acknowledged so far."""
-        return self.history.counts["acknowledged"]
+        return len(self.history.epochs)
 
     async def check(self) -> None:
         """Wait until every replica has all that is committed, and judge. All brokers must be up."""

@@ -165,8 +165,10 @@ class ClusterClient:
         The answer says that it has begun. RefusedError when it may not be, RetryError when a
         controller is missing.
         """
-        asked = reassign({(topic, partition): replicas}, self._timeout_ms)
-        await self.perform(asked, f"reassign {topic}-{partition}")
+        await self.perform(
+            reassign({(topic, partition): replicas}, self._timeout_ms),
+            f"reassign {topic}-{partition}",
+        )
 
     async def delete_records(self, topic: str, partition: int, offset: int) -> int:
         """Ask the leader once to forget all before `offset` (-1: all that is committed).

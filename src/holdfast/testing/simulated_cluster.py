@@ -165,10 +165,9 @@ class SimulatedCluster:
 
     def logs(self, topic: str, partition: int) -> dict[int, Log | None]:
         """Every broker's replica of a partition that is assigned to it; None: not there."""
-        found = self.image.topics[topic].partitions[partition]
         return {
             broker: self.nodes[broker].directories.get(topic, partition)
-            for broker in found.replicas
+            for broker in self.image.topics[topic].partitions[partition].replicas
         }
 
     @property

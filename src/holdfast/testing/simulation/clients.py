@@ -36,8 +36,7 @@ from holdfast.testing.simulated_client import (
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import Oracle
-from holdfast.testing.simulation.plan import ProducerPlan, ReaderPlan
-from holdfast.testing.simulation.stamps import KINDS
+from holdfast.testing.simulation.plan import STAMPS, ProducerPlan, ReaderPlan
 from holdfast.wire.batch import Record, assign_max_timestamp, build_batch
 from holdfast.wire.batch_header import read_header
 from holdfast.wire.errors import ErrorCode
@@ -59,7 +58,6 @@ class History:
         self.events: list[Event] = []
         self.epochs: dict[str, int | None] = {}  # id -> leader epoch in which it was acknowledged
         self.places: dict[str, int] = {}  # id -> offset at which it was acknowledged, where known
-        self.counts: dict[str, int] = {"acknowledged": 0, "refused": 0, "unknown": 0, "read": 0}
 
     def now(self) -> tuple[float, int]:
         now_ms = asyncio.get_running_loop().time() * 1000
@@ -118,7 +116,7 @@ class SimulatedProducer:
             name = f"{process}:{self._number}"
             self._number += 1
             value = name.encode() + b"|" + b"x" * self._draw.randrange(64)
-            stamp = KINDS[plan.stamps](self._draw, wall_ms)
+            stamp = STAMPS[plan.stamps](self._draw, wall_ms)
             sends[name] = value, stamp
             self._note(
                 Send, process, id=name, digest=digest_of(value), size=len(value), timestamp=stamp
@@ -158,7 +156,8 @@ class SimulatedProducer:
                     out_of_order_since = out_of_order_since or loop.time()
                 certain = failure.code in CERTAIN_CODES and len(sent) == 1 and not plan.idempotent
                 if certain and (not plan.retries or isinstance(failure, RefusedError)):
-                    self._refused(process, sends, error)
+                    for name in sends:
+                        self._note(Refused, process, id=name, error=error)
                     return
             except OSError as failure:
                 error = type(failure).__name__
@@ -212,18 +211,11 @@ class SimulatedProducer:
             self._note(
                 Acknowledged, process, id=name, offset=None if base is None else base + number
             )
-        history.counts["acknowledged"] += len(names)
 
-    def _refused(self, process: str, names: Collection[str], error: str) -> None:
-        for name in names:
-            self._note(Refused, process, id=name, error=error)
-        self._history.counts["refused"] += len(names)
-
-    def _unknown(self, process: str, names: Collection[str], error: str) -> None:
+    def _unknown(self, process: str, names: Iterable[str], error: str) -> None:
         """It may arrive at any time from now on: what follows is another producer's."""
         for name in names:
             self._note(Unknown, process, id=name, error=error)
-        self._history.counts["unknown"] += len(names)
         self._generation += 1
         self._identity = None
         self._client.forget()
@@ -342,7 +334,6 @@ def deliver(
     high_watermark: int | None,
 ) -> None:
     """Write down what a reader was given."""
-    history.counts["read"] += len(stored)
     for one in stored:
         history.note(
             Delivered, process, topic, partition,

@@ -164,12 +164,12 @@ def _draw_broken(
 # -- the schedule ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class _Dice:
     """What an event's details are drawn with."""
 
-    def __init__(self, draw: random.Random, plan: Plan) -> None:
-        self.draw = draw
-        self.plan = plan
+    draw: random.Random
+    plan: Plan
 
     def partition(self) -> str:
         topic = self.draw.choice(self.plan.topics)

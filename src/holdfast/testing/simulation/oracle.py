@@ -52,7 +52,6 @@ class Oracle:
         self.violation: Violation | None = None
         self.broken = asyncio.Event()
         self.metadata = Metadata(self.fail, self.counts, static, self._elected)
-        self._truths: dict[Key, PartitionTruth] = {}
         self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
         self._running: dict[int, None] = {}  # nodes that have opened all that they found
         # Nodes whose disks have failed at some time: what they lose since is not their fault.
@@ -63,7 +62,7 @@ class Oracle:
             "__cluster_metadata-0", self.fail, self.counts, voters=self.voters.counting
         )
         self.quorum.commits = self._committed
-        self._truths[METADATA_KEY] = self.quorum
+        self._truths: dict[Key, PartitionTruth] = {METADATA_KEY: self.quorum}
 
     def truth(self, key: Key) -> PartitionTruth:
         """What is known of a partition, by topic id and number."""

@@ -7,11 +7,28 @@ out one event must change nothing about the others, or no failing plan could be 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from holdfast.wire.batch_header import NO_TIMESTAMP
+
 VERSION: Final = 1
+_DAY_MS: Final = 86_400_000
+_AHEAD_MS: Final = 3_000_000  # less than message.timestamp.after.max.ms
+
+# What a producer's record says of the time at which it was made. None: the moment at which its
+# batch is, at each attempt. Some ages are due for time retention within a run, some at once.
+STAMPS: Final[Mapping[str, Callable[[random.Random, int], int | None]]] = {
+    "now": lambda _draw, _now_ms: None,
+    "none": lambda _draw, _now_ms: NO_TIMESTAMP,
+    "past": lambda draw, now_ms: now_ms - draw.choice((3_000, 20_000, 9 * _DAY_MS)),
+    "future": lambda draw, now_ms: now_ms + draw.randrange(_AHEAD_MS),
+    "mixed": lambda draw, now_ms: STAMPS[draw.choice(("now", "none", "past", "future"))](
+        draw, now_ms
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +67,6 @@ class TopicPlan:
     def min_isr(self) -> int:
         return min(int(self.configs["min.insync.replicas"]), self.replication_factor)
 
-    @property
-    def unclean(self) -> bool:
-        return self.configs.get("unclean.leader.election.enable") == "true"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerPlan:
@@ -66,7 +79,7 @@ class ProducerPlan:
     retries: bool  # a plain producer that sends again after doubt
     pause_ms: int  # on average, between an outcome and the next batch
     codec: int = 0
-    stamps: str = "now"  # what its records say of their time: a key of `stamps.KINDS`
+    stamps: str = "now"  # what its records say of their time: a key of `STAMPS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

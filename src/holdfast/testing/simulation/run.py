@@ -1,7 +1,8 @@
 """One run of one plan: safety under faults, then healing and liveness, then the judge's word.
 
-Owns the phases. `run_plan` returns an `Outcome` whatever happens; it raises for nothing that the
-simulated cluster does.
+Owns the phases, and how a failing plan is made smaller: fewer events, while the same invariant
+still breaks (delta debugging). `run_plan` returns an `Outcome` whatever happens; it raises for
+nothing that the simulated cluster does.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import random
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from holdfast.config.key import ConfigError
+from holdfast.judge.history import Delivered, Refused, Unknown
 from holdfast.testing.ground.links import Weather
 from holdfast.testing.ground.loop import SimulationError, UnhandledError
 from holdfast.testing.ground.runtime import World
@@ -30,7 +32,7 @@ from holdfast.testing.simulation.faults import KINDS
 from holdfast.testing.simulation.invariants import JUDGE, Invariant
 from holdfast.testing.simulation.liveness import can_acknowledge, waiting
 from holdfast.testing.simulation.oracle import Oracle, Violation
-from holdfast.testing.simulation.plan import Plan
+from holdfast.testing.simulation.plan import Event, Plan
 from holdfast.testing.simulation.watch import WatchedLog
 from holdfast.testing.simulation.workload import STOP_S, Workload
 from holdfast.wire.administration import Election
@@ -45,6 +47,7 @@ _OF_THE_DEAD: Final = (
     "TimeoutError", "OSError",
 )  # fmt: skip
 _LAST_LINES: Final = 25
+_TRIES_MAX: Final = 400  # runs in search of a smaller plan
 
 
 @dataclass(slots=True)
@@ -106,6 +109,43 @@ def _take_note(outcome: Outcome, error: UnhandledError, world: World) -> None:
         outcome.violation = Violation(
             "nothing goes wrong unhandled", "\n".join(left) or str(error), world.loop.time()
         )
+
+
+def minimise(plan: Plan, invariant: str, *, tell: Callable[[str], None]) -> Plan:
+    """Return the smallest plan found that breaks this invariant.
+
+    Events are data, each with an end of its own: leaving one out changes nothing about the others.
+    """
+    tries = 0
+
+    def breaks(events: Sequence[Event]) -> bool:
+        nonlocal tries
+        if tries >= _TRIES_MAX:
+            return False
+        tries += 1
+        outcome = run_plan(replace(plan, events=tuple(events)))
+        broken = outcome.violation is not None and outcome.violation.invariant == invariant
+        if broken:
+            tell(f"{len(events)} events still break it ({tries} runs)")
+        return broken
+
+    return replace(plan, events=tuple(shrink(plan.events, breaks)))
+
+
+def shrink(events: Sequence[Event], breaks: Callable[[Sequence[Event]], bool]) -> list[Event]:
+    """Drop ever smaller pieces for as long as what is left still breaks."""
+    kept = list(events)
+    size = max(1, len(kept) // 2)
+    while kept:
+        before = kept
+        for at in reversed(range(0, len(kept), size)):
+            fewer = kept[:at] + kept[at + size :]
+            if breaks(fewer):
+                kept = fewer
+        if size == 1 and kept is before:
+            break
+        size = max(1, size // 2)
+    return kept
 
 
 class _Stage:
@@ -200,9 +240,7 @@ class _Stage:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
-            found = waiting(self._hand, drained=drained)
-            if not drained and not found:
-                found = self._stuck(began)
+            found = waiting(self._hand, drained=drained) or ([] if drained else self._stuck(began))
             if not found:
                 self._hand.note(f"all is well {when}")
                 return
@@ -275,16 +313,16 @@ class _Stage:
         counts.update(self._hand.counts)
         provoked = self._world.provocations.counts
         counts.update({f"provoked: {name}": number for name, number in provoked.items()})
-        seen = self._work.history.counts
+        seen = Counter(type(event) for event in self._work.history.events)
         counts.update(
             {
                 "controller elections": len(self._oracle.quorum.leaders),
                 "records read from followers": sum(
                     one.from_followers for one in self._work.readers
                 ),
-                "records read": seen["read"],
-                "records refused": seen["refused"],
-                "records in doubt": seen["unknown"],
+                "records read": seen[Delivered],
+                "records refused": seen[Refused],
+                "records in doubt": seen[Unknown],
             }
         )
         return counts

@@ -25,10 +25,9 @@ from typing import Any, Final
 from holdfast.lab.background import SIMULATOR, Results, ResultsError
 from holdfast.testing.simulation import report
 from holdfast.testing.simulation.drawing import FULL, LIGHT, Scale, draw_plan
-from holdfast.testing.simulation.minimise import minimise
 from holdfast.testing.simulation.oracle import Violation
 from holdfast.testing.simulation.plan import Plan, plan_from_row
-from holdfast.testing.simulation.run import Outcome, run_plan
+from holdfast.testing.simulation.run import Outcome, minimise, run_plan
 
 MODULE: Final = "holdfast.testing.simulation"
 SCALES: Final[Mapping[str, Scale]] = {"full": FULL, "light": LIGHT}

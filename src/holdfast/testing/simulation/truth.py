@@ -354,12 +354,10 @@ class PartitionTruth:
                 )
             return  # with the log's end, which is judged when that is told
         replica.high_watermark = offset
-        last: Entry | None = None
-        for entry in replica.chain.between(max(before, replica.start), offset):
-            if entry.last < offset and self._commit(replica, entry):
-                last = entry
-        if last is not None:
-            self._count_copies(replica, last)
+        below = replica.chain.between(max(before, replica.start), offset)
+        new = [each for each in below if each.last < offset and self._commit(replica, each)]
+        if new:
+            self._count_copies(replica, new[-1])
 
     def _commit(self, replica: Replica, entry: Entry) -> bool:
         """Hold a batch below a high watermark against the others'. True: it is the first."""
@@ -526,8 +524,9 @@ class PartitionTruth:
 
     def offset_of(self, sent: Collection[int]) -> int | None:
         """Where one of these batches, by CRC, is committed."""
-        found = (entry.base for entry in reversed(self.committed.entries) if entry.crc in sent)
-        return next(found, None)
+        return next(
+            (entry.base for entry in reversed(self.committed.entries) if entry.crc in sent), None
+        )
 
     def epoch_of(self, node: int, offset: int) -> int | None:
         """In which epoch a node holds this offset; None: it does not hold it any more."""

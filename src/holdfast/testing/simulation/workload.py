@@ -60,14 +60,18 @@ class Workload:
                 )
         plan, cluster, seen = self.plan, self._cluster, (self.history, self._oracle)
         partitions = {topic.name: topic.partitions for topic in plan.topics}
-        for one in plan.producers:
-            client = cluster.client(f"producer-{one.topic}-{one.partition}")
-            self.producers.append(SimulatedProducer(one, client, *seen, plan.seed))
-        for number, each in enumerate(plan.readers):
-            client = cluster.client(f"reader-{number}")
-            self.readers.append(
-                SimulatedReader(number, each, partitions[each.topic], client, *seen)
+        self.producers += [
+            SimulatedProducer(
+                one, cluster.client(f"producer-{one.topic}-{one.partition}"), *seen, plan.seed
             )
+            for one in plan.producers
+        ]
+        self.readers += [
+            SimulatedReader(
+                number, one, partitions[one.topic], cluster.client(f"reader-{number}"), *seen
+            )
+            for number, one in enumerate(plan.readers)
+        ]
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(one.run()) for one in self._clients]
 
