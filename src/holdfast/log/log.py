@@ -491,17 +491,14 @@ class Log:
             self._segments.sync_active()
         # Last, for it reads what stays, which may be damaged: the cut itself is done.
         if not self._producers.truncate(offset):
-            self._replay_producers()
-
-    def _replay_producers(self) -> None:
-        replay_producers(
-            self.home.runtime,
-            self.directory,
-            self._segments.all,
-            self._snapshots.written(),
-            self._producers,
-            self.end,
-        )
+            replay_producers(
+                self.home.runtime,
+                self.directory,
+                self._segments.all,
+                self._snapshots.written(),
+                self._producers,
+                self.end,
+            )
 
     def reset_to(self, offset: int) -> None:
         """Throw everything away; the log starts and ends at `offset`.

@@ -167,7 +167,8 @@ class Connection(asyncio.BufferedProtocol):
                 if self._transport is None:
                     return
         except WireError as error:
-            self._break(str(error))
+            why = f"{self.name} doesn't speak the protocol: {error}"
+            self._end(ConnectionLostError(why))
 
     # Inside.
 
@@ -254,9 +255,6 @@ class Connection(asyncio.BufferedProtocol):
             )
         else:
             self._timer = self._loop.call_at(first.deadline, self._check_deadlines)
-
-    def _break(self, why: str) -> None:
-        self._end(ConnectionLostError(f"{self.name} doesn't speak the protocol: {why}"))
 
     def _end(self, error: ConnectionLostError) -> None:
         """End once: whoever waits hears why."""

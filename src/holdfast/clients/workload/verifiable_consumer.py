@@ -113,7 +113,8 @@ class VerifiableConsumer:
                 self._find_positions(time.monotonic() + ASK_S)
             self._recorder.flush()
             if options.until_end or options.until_eof:
-                done = self._all_read() if options.until_end else self._all_at_eof()
+                at_eof = self._at_eof >= self._next.keys()
+                done = self._all_read() if options.until_end else at_eof
                 if done or time.monotonic() >= deadline:
                     break
         self._consumer.close()
@@ -263,9 +264,6 @@ class VerifiableConsumer:
                 del self._ends[partition]
         self._recorder.flush()
         return not self._ends
-
-    def _all_at_eof(self) -> bool:
-        return self._at_eof >= self._next.keys()
 
 
 def parse(arguments: list[str]) -> Options:

@@ -9,7 +9,7 @@ Rules: topics.md#reassignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from holdfast.core.controller.assignment import home_directory
@@ -155,7 +155,10 @@ def _move(
                 "because it would require an unclean leader election: none of the replicas that "
                 f"would be left {list(members.replicas)} is in sync (ISR {list(partition.isr)}).",
             )
-    return decide_on(state, partition, Wish(replica_set=members, directory_of=_directory_of(state)))
+    wish = Wish(
+        replica_set=members, directory_of=lambda broker_id: home_directory(state, broker_id)
+    )
+    return decide_on(state, partition, wish)
 
 
 def _drops_the_last(state: ControllerState, partition: Partition, members: ReplicaSet) -> bool:
@@ -187,10 +190,6 @@ def _refuse_target(state: ControllerState, replicas: Sequence[int]) -> Refusal |
                 "broker is registered.",
             )
     return None
-
-
-def _directory_of(state: ControllerState) -> Callable[[int], bytes]:
-    return lambda broker_id: home_directory(state, broker_id)
 
 
 def _repeated(keys: Iterable[KeyT]) -> dict[KeyT, None]:

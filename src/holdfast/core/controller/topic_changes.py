@@ -91,7 +91,12 @@ def create_topics(
                 "partitions, and add more with CreatePartitions.",
             )
         if isinstance(outcome, Refusal):
-            results[asked.name] = _creation_refused(asked.name, outcome)
+            results[asked.name] = CreatableTopicResult(
+                name=asked.name,
+                error_code=outcome.code,
+                error_message=outcome.message,
+                configs=None,
+            )
             continue
         taken[folded(asked.name)] = asked.name
         records.extend(outcome)
@@ -192,12 +197,6 @@ def _assign(state: ControllerState, asked: CreatableTopic, seed: int) -> Refusal
             "default.replication.factor.",
         )
     return placed(state, partitions, factor, seed)
-
-
-def _creation_refused(name: str, refusal: Refusal) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name, error_code=refusal.code, error_message=refusal.message, configs=None
-    )
 
 
 def _creation_granted(
