@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from holdfast.judge.checker import Evidence
 from holdfast.lab.report.bins import (
@@ -19,11 +20,8 @@ from holdfast.lab.report.drawing import (
     LETTER,
     TOP,
     Drawing,
-    Label,
-    Lanes,
     Layout,
-    beside,
-    fitted,
+    in_lanes,
 )
 from holdfast.lab.report.scales import Scale, axis_end, decades, duration, number, round_up, ticks
 from holdfast.lab.report.scene import Figure, Key, Scene, drawn
@@ -31,6 +29,7 @@ from holdfast.lab.report.values import Lag
 
 PEAKS_SAID_MAX = 6
 PEAK_LANES = 2
+MARK_LANES_MAX = 8
 THROUGHPUT_HEIGHT, LATENCY_HEIGHT, LAG_HEIGHT = 230, 200, 190
 
 REFUSED = Rate(name="refused or not sent", of=lambda point: point.refused)
@@ -122,8 +121,7 @@ def _name_peaks(drawing: Drawing, peaks: Sequence[Peak], top: float) -> None:
 
     What finds no room is in the list under the chart.
     """
-    lanes = [Lanes(1) for _ in range(PEAK_LANES)]
-    taken: list[list[tuple[float, float]]] = [[] for _ in lanes]
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(PEAK_LANES)]
     for peak in peaks:
         x = drawing.x(peak.at_ms)
         drawing.pointer(x, top - 2, "peak")
@@ -219,21 +217,17 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
 
     def draw(layout: Layout) -> Drawing:
         label = f"{lag.title} over time. {highest_text}"
-        lanes, placed = _mark_labels(lag, scene, layout)
+        lanes, placed = in_lanes(lag.marks, scene.frame, layout, MARK_LANES_MAX)
         height = LAG_HEIGHT + 16 * lanes
         drawing = Drawing(scene.frame, layout, height, label)
         top, bottom = TOP + 16 * lanes, height - BOTTOM
         scale = Scale(0, top_value, bottom, top)
         drawing.value_axis(scale, ticks(0, top_value, 4))
-        places: list[tuple[float, float] | None] = []
-        before = None
-        for moment_ms, value in lag.points:
-            x, y = drawing.x(moment_ms), scale(value)
-            places += [(x, before), (x, y)] if before is not None else [(x, y)]
-            before = y
-        if before is not None:
-            places.append((drawing.right, before))
-        drawing.path(places, "line s0")
+        points = [(drawing.x(moment_ms), scale(value)) for moment_ms, value in lag.points]
+        places = points[:1]
+        for (_, before), (x, y) in pairwise(points):
+            places += [(x, before), (x, y)]
+        drawing.path([*places, (drawing.right, points[-1][1])], "line s0")
         scene.lines(drawing, top, bottom)
         for x, place, lane, words in placed:
             y = 16 * lane + 14
@@ -253,18 +247,3 @@ def lag_chart(lag: Lag, scene: Scene) -> Figure | None:
             "rows": [[round(at - scene.frame.begin_ms), value] for at, value in lag.points],
         },
     )
-
-
-def _mark_labels(
-    lag: Lag, scene: Scene, layout: Layout
-) -> tuple[int, list[tuple[float, Label, int, str]]]:
-    """Where the names of a lag's moments stand above its chart: rows in which none overlap."""
-    x = Scale(scene.frame.begin_ms, scene.frame.end_ms, layout.left, layout.width - layout.right)
-    lanes = Lanes(8)
-    placed = []
-    for at_ms, name in lag.marks:
-        words = fitted(name, layout)
-        label = beside(x(at_ms), words, layout)
-        lane = lanes.place(label.begin, label.end)
-        placed.append((x(at_ms), label, lane or 0, words if lane is not None else ""))
-    return lanes.count, placed

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from holdfast.judge.history import Fault
 from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
-from holdfast.lab.report.drawing import BOTTOM, TOP, Drawing, Lanes, Layout, beside, fitted
-from holdfast.lab.report.scales import Scale, duration
+from holdfast.lab.report.drawing import BOTTOM, TOP, Drawing, Layout, in_lanes
+from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Key, Scene, direction, drawn
 from holdfast.lab.report.words import ACTION_WORDS, nodes_text
 
@@ -31,25 +31,18 @@ def strip(scene: Scene) -> Figure | None:
         return None
 
     def draw(layout: Layout) -> Drawing:
-        x = Scale(
-            scene.frame.begin_ms, scene.frame.end_ms, layout.left, layout.width - layout.right
-        )
-        lanes = Lanes(LANES_MAX)
-        placed = []
-        for at_ms, label, kind in labels:
-            words = fitted(label, layout)
-            place = beside(x(at_ms), words, layout)
-            lane = lanes.place(place.begin, place.end)
-            placed.append((x(at_ms), place, lane, words, kind))
-        said = "; ".join(f"{words} at {scene.frame.said(at)}" for at, words, _ in labels[:20])
+        names = [(at, words) for at, words, _ in labels]
+        lanes, placed = in_lanes(names, scene.frame, layout, LANES_MAX)
+        said = "; ".join(f"{words} at {scene.frame.said(at)}" for at, words in names[:20])
         drawing = Drawing(
-            scene.frame, layout, LANE * lanes.count + 6, f"What was done and went wrong: {said}"
+            scene.frame, layout, LANE * lanes + 6, f"What was done and went wrong: {said}"
         )
-        for at, _place, lane, _words, kind in placed:
-            top = 4 if lane is None else LANE * lane + 4
-            drawing.line(at, top, at, drawing.height, f"mark {_line_kind(kind)}")
-        for _at, place, lane, words, kind in placed:  # over the lines of the others
-            if lane is not None:
+        for (at, _place, lane, _words), (_, _, kind) in zip(placed, labels, strict=True):
+            line_kind = kind.replace("fault fault-", "mark-")
+            drawing.line(at, LANE * lane + 4, at, drawing.height, f"mark {line_kind}")
+        # Over the lines of the others.
+        for (_at, place, lane, words), (_, _, kind) in zip(placed, labels, strict=True):
+            if words:
                 drawing.text(place.x, LANE * lane + 15, words, kind, place.anchor)
         return drawing
 
@@ -77,10 +70,6 @@ def _fault_labels(scene: Scene) -> list[tuple[float, str, str]]:
         kind = f"fault fault-{direction(group[0])}"
         labels.append((group[0].at_ms, f"{action} {nodes_text(f.node for f in group)}", kind))
     return labels
-
-
-def _line_kind(kind: str) -> str:
-    return kind if kind.startswith("anomaly") else kind.replace("fault fault-", "mark-")
 
 
 def cluster_state(scene: Scene) -> Figure | None:

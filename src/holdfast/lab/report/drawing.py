@@ -59,21 +59,20 @@ class Drawing:
         self._parts: list[str] = []
         self._label = label
 
-    def add(self, text: str) -> None:
-        self._parts.append(text)
-
     def text(self, x: float, y: float, words: str, kind: str, anchor: str = "start") -> None:
-        self.add(
+        self._parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">'
             f"{escape(words)}</text>"
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-        self.add(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>')
+        self._parts.append(
+            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
+        )
 
     def box(self, x1: float, y1: float, x2: float, y2: float, kind: str, title: str = "") -> None:
         inside = f"<title>{escape(title)}</title>" if title else ""
-        self.add(
+        self._parts.append(
             f'<rect x="{x1:.1f}" y="{y1:.1f}" width="{max(0.0, x2 - x1):.1f}" '
             f'height="{max(0.0, y2 - y1):.1f}" class="{kind}">{inside}</rect>'
         )
@@ -88,7 +87,7 @@ class Drawing:
             if before is None and after is None:
                 commands.append("m-1.5 0h3")  # alone between gaps: a dot, or nothing is seen
         if commands:
-            self.add(f'<path d="{" ".join(commands)}" class="{kind}"/>')
+            self._parts.append(f'<path d="{" ".join(commands)}" class="{kind}"/>')
 
     def band(
         self, upper: Sequence[tuple[float, float]], lower: Sequence[tuple[float, float]], kind: str
@@ -97,18 +96,18 @@ class Drawing:
         around = [*upper, *reversed(lower)]
         if around:
             places = " ".join(f"{x:.1f} {y:.1f}" for x, y in around)
-            self.add(f'<path d="M{places}Z" class="{kind}"/>')
+            self._parts.append(f'<path d="M{places}Z" class="{kind}"/>')
 
     def cross(self, x: float, y: float, kind: str, title: str = "") -> None:
         """A mark of something wrong: a cross, so that it is seen without its colour, too."""
         inside = f"<title>{escape(title)}</title>" if title else ""
-        self.add(
+        self._parts.append(
             f'<path d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8" class="cross {kind}">{inside}</path>'
         )
 
     def pointer(self, x: float, y: float, kind: str) -> None:
         """A small triangle that points up: there is more above."""
-        self.add(f'<path d="M{x:.1f} {y:.1f}l-5 8h10z" class="{kind}"/>')
+        self._parts.append(f'<path d="M{x:.1f} {y:.1f}l-5 8h10z" class="{kind}"/>')
 
     def time_axis(self, bottom: float) -> None:
         total_s = (self.frame.end_ms - self.frame.begin_ms) / 1000
@@ -120,11 +119,11 @@ class Drawing:
             anchor = "end" if at > self.layout.width - 3 * LETTER else "middle"
             self.text(at, bottom + 18, f"{number(tick)} s", "tick", anchor)
 
-    def value_axis(self, scale: Scale, marks: Sequence[float], unit: str = "") -> None:
+    def value_axis(self, scale: Scale, marks: Sequence[float]) -> None:
         for mark in marks:
             at = scale(mark)
             self.line(self.left, at, self.right, at, "grid")
-            self.text(self.left - 7, at + 4, f"{number(mark)}{unit}", "tick", "end")
+            self.text(self.left - 7, at + 4, number(mark), "tick", "end")
 
     def render(self) -> str:
         width, height = self.layout.width, self.height
@@ -181,6 +180,24 @@ class Lanes:
     @property
     def count(self) -> int:
         return len(self._ends)
+
+
+def in_lanes(
+    names: Iterable[tuple[float, str]], frame: Frame, layout: Layout, lanes_max: int
+) -> tuple[int, list[tuple[float, Label, int, str]]]:
+    """Place names of moments in rows in which none overlap: how many rows, and each one's place.
+
+    That is its line's x, its label, its row, and its words; none where no row has room.
+    """
+    x = Scale(frame.begin_ms, frame.end_ms, layout.left, layout.width - layout.right)
+    lanes = Lanes(lanes_max)
+    placed = []
+    for at_ms, name in names:
+        words = fitted(name, layout)
+        label = beside(x(at_ms), words, layout)
+        lane = lanes.place(label.begin, label.end)
+        placed.append((x(at_ms), label, lane or 0, words if lane is not None else ""))
+    return lanes.count, placed
 
 
 def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

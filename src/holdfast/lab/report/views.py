@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from holdfast.judge.checker import Evidence
 from holdfast.judge.history import Fault
-from holdfast.judge.timeline import DISK, HURTS, TopicPartition
+from holdfast.judge.timeline import DISK, HURTS
 from holdfast.judge.verdict import Anomaly, Observed, PartitionJudgement
 from holdfast.lab.report.charts import lag_chart, latency, throughput
 from holdfast.lab.report.cluster_charts import cluster_state, node_state, strip
@@ -300,10 +300,7 @@ def longest_gap(partitions: Iterable[PartitionJudgement]) -> PartitionJudgement 
 
 
 def _name(evidence: Evidence, each: PartitionJudgement) -> str:
-    partitions: set[TopicPartition] = {
-        (other.topic, other.partition) for other in evidence.judgement.partitions
-    }
-    one_topic = len({topic for topic, _ in partitions}) == 1
+    one_topic = len({other.topic for other in evidence.judgement.partitions}) == 1
     return f"P{each.partition}" if one_topic else f"{each.topic}-{each.partition}"
 
 
