@@ -110,15 +110,6 @@ def _victims(run: Run, chance: random.Random) -> list[int]:
     return [chance.choice([node.id for node in run.cluster.nodes])]
 
 
-def _of_scenario(name: str) -> Campaign:
-    return Campaign(
-        name=name,
-        text=load_scenario(name).summary,
-        runs=RUNS_OF_SCENARIO,
-        run=proof_of(name),
-    )
-
-
 CAMPAIGNS = (
     Campaign(
         name="random-kills",
@@ -127,5 +118,13 @@ CAMPAIGNS = (
         runs=10,
         run=random_kills,
     ),
-    *(_of_scenario(name) for name in SCENARIOS),
+    *(
+        Campaign(
+            name=name,
+            text=load_scenario(name).summary,
+            runs=RUNS_OF_SCENARIO,
+            run=proof_of(name),
+        )
+        for name in SCENARIOS
+    ),
 )
