@@ -102,9 +102,8 @@ class ClusterClient:
 
     async def perform(self, asked: AdminRequest[T], what: str, *, node: int | None = None) -> T:
         """Ask once for something administrative. RetryError and RefusedError: it was refused."""
-        answer = await self.ask(asked.message, node=node)
         try:
-            return asked.read(answer)
+            return asked.read(await self.ask(asked.message, node=node))
         except AdminError as error:
             raise refusal(what, error.code) from error
 
@@ -176,15 +175,19 @@ class ClusterClient:
         Returns the low watermark: no replica that is alive keeps anything before it.
         """
         asked = delete_records(topic, partition, offset, self._timeout_ms // 2)
-        leader = await self.leader(topic, partition)
-        return await self.perform(asked, f"delete records of {topic}-{partition}", node=leader)
+        return await self.perform(
+            asked,
+            f"delete records of {topic}-{partition}",
+            node=await self.leader(topic, partition),
+        )
 
     async def refresh(self, topic: str) -> Any:
         """Fetch a topic's metadata, remember it, return it."""
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        response = await self.ask(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+            )
         )
-        response = await self.ask(request)
         self._nodes = {one.node_id: (one.host, one.port) for one in response.brokers}
         found = response.topics[0]
         check(f"metadata of {topic}", found.error_code)
@@ -256,8 +259,9 @@ class ClusterClient:
 
     async def producer_id(self) -> tuple[int, int]:
         """Ask once for a producer's id and epoch."""
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        response = await self.ask(request)
+        response = await self.ask(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        )
         check("producer id", response.error_code)
         return response.producer_id, response.producer_epoch
 

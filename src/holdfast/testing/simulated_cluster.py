@@ -107,8 +107,11 @@ class SimulatedCluster:
 
     def client(self, client_id: str = "client") -> ClusterClient:
         """Make a client on a machine that never fails."""
-        bootstrap = [(self.machine(broker).name, BROKER_PORT) for broker in self.brokers]
-        return ClusterClient(self._client_runtime, bootstrap, client_id=client_id)
+        return ClusterClient(
+            self._client_runtime,
+            [(self.machine(broker).name, BROKER_PORT) for broker in self.brokers],
+            client_id=client_id,
+        )
 
     async def start(self) -> None:
         """Start every node at once; return when all brokers serve."""
@@ -255,7 +258,6 @@ class SimulatedCluster:
 
     def _settings(self, node: int, name: str) -> NodeSettings:
         addresses = [f"{self._machine_name(each)}:{CONTROLLER_PORT}" for each in self.controllers]
-        voters = [f"{each}@{at}" for each, at in zip(self.controllers, addresses, strict=True)]
         properties = {
             "node.id": str(node),
             "log.dirs": DIRECTORY,
@@ -265,7 +267,9 @@ class SimulatedCluster:
         if self._dynamic:
             properties["controller.quorum.bootstrap.servers"] = ",".join(addresses)
         else:
-            properties["controller.quorum.voters"] = ",".join(voters)
+            properties["controller.quorum.voters"] = ",".join(
+                f"{each}@{at}" for each, at in zip(self.controllers, addresses, strict=True)
+            )
         roles = {}
         if node in self.brokers:
             roles["broker"] = f"PLAINTEXT://{name}:{BROKER_PORT}"

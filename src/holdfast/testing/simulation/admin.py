@@ -188,7 +188,7 @@ async def _set_min_isr(hand: Conductor, event: Event) -> bool:
 async def _throttle(hand: Conductor, event: Event) -> bool:
     """What is not in sync catches up slowly for a while (KIP-73)."""
     rate = str(20_000 + int(event.amount) % 100_000)
-    names = [f"{side}.replication.throttled" for side in ("leader", "follower")]
+    names = ("leader.replication.throttled", "follower.replication.throttled")
     done = True
     for name in names:
         done &= await _set(hand, event, event.target, f"{name}.replicas", "*")

@@ -38,7 +38,12 @@ from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import STAMPS, ProducerPlan, ReaderPlan
 from holdfast.wire.batch import Record, assign_max_timestamp, build_batch
-from holdfast.wire.batch_header import read_header
+from holdfast.wire.batch_header import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    read_header,
+)
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.well_known import EARLIEST
 
@@ -180,14 +185,12 @@ class SimulatedProducer:
             Record(value=value, timestamp=now_ms if stamp is None else stamp)
             for value, stamp in sends
         ]
-        if self._identity is None:
-            return build_batch(records)
-        producer_id, epoch = self._identity
+        producer_id, epoch = self._identity or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         return build_batch(
             records,
             producer_id=producer_id,
             producer_epoch=epoch,
-            base_sequence=self._sequence,
+            base_sequence=NO_SEQUENCE if self._identity is None else self._sequence,
         )
 
     def _acknowledged(

@@ -35,11 +35,7 @@ Strike = Callable[["Conductor", Event, int], Awaitable[bool]]  # an event's node
 Unless = Callable[["Conductor", int], bool]  # whether a node is to be passed over
 
 
-def _nobody(_hand: Conductor, _node: int) -> bool:
-    return False
-
-
-def held(strike: Strike, *, unless: Unless = _nobody) -> Perform:
+def held(strike: Strike, *, unless: Unless | None = None) -> Perform:
     """Take the event's node, strike it, and release it when the event's time is over."""
 
     async def perform(hand: Conductor, event: Event) -> bool:
@@ -88,8 +84,7 @@ class Conductor:
         self._tasks.append(loop.create_task(self._keep_running()))
 
     async def _perform(self, event: Event, began: float, perform: Perform) -> None:
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, began + event.at - loop.time()))
+        await asyncio.sleep(max(0.0, began + event.at - asyncio.get_running_loop().time()))
         self.note(f"begins: {event}")
         done = await perform(self, event)
         self.counts[event.kind if done else f"{event.kind} passed over"] += 1
@@ -223,13 +218,18 @@ class Conductor:
         """Whether there is nothing yet that could be asked to stop."""
         return self.cluster.nodes.get(node) is None
 
-    def take(self, target: str, event: Event, *, unless: Unless = _nobody) -> int | None:
+    def take(self, target: str, event: Event, *, unless: Unless | None = None) -> int | None:
         """Resolve a node that is up and that no other event is at; it is this event's then.
 
         None, too, when `unless` is true of it.
         """
         node = self.resolve(target)
-        if node is None or node in self.held or not self.cluster.is_up(node) or unless(self, node):
+        if (
+            node is None
+            or node in self.held
+            or not self.cluster.is_up(node)
+            or (unless is not None and unless(self, node))
+        ):
             return None
         self.held[node] = event.kind
         return node

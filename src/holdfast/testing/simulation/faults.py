@@ -175,9 +175,8 @@ async def _gather_requests(hand: Conductor, node: int, seconds: float) -> bool:
     hand.cluster.machine(node).pause()
     await asyncio.sleep(seconds)
     others = [hand.cluster.quorum_of(each) for each in hand.cluster.controllers if each != node]
-    asking = [other for other in others if other is not None and other.state.role in _ASKING]
     hand.cluster.machine(node).resume()
-    return len(asking) > 1
+    return sum(other is not None and other.state.role in _ASKING for other in others) > 1
 
 
 async def _stop(hand: Conductor, _event: Event, node: int) -> bool:
@@ -210,8 +209,8 @@ async def _cut(hand: Conductor, event: Event, here: str, there: str) -> None:
 
 
 async def _isolate(hand: Conductor, event: Event, machine: Machine) -> None:
-    others = [name for name in hand.names if name != machine.name]
-    links = [pair for other in others for pair in _both_ways([machine.name], [other])]
+    here = machine.name
+    links = [link for other in hand.names if other != here for link in _both_ways([here], [other])]
     await _hold_cut(hand, links, event.seconds)
 
 

@@ -24,9 +24,11 @@ def waiting(hand: Conductor, *, drained: bool) -> list[str]:
         broker = metadata.brokers.get(node)
         if broker is None or not broker.active:
             found.append(f"broker {node} is not active for the controller: {broker}")
-    for key, state in metadata.partitions.items():
-        found += _of_partition(hand, key, state, alive, drained=drained)
-    return found
+    return found + [
+        text
+        for key, state in metadata.partitions.items()
+        for text in _of_partition(hand, key, state, alive, drained=drained)
+    ]
 
 
 def _of_partition(
@@ -40,10 +42,9 @@ def _of_partition(
     if state.leader not in alive:
         return [f"{name} has no leader that lives: {state}"]
     found = []
-    if state.adding or state.removing:
-        target = [node for node in state.replicas if node not in state.removing]
-        if all(node in alive for node in target):
-            found.append(f"{name} is still being moved: {state}")
+    target = [node for node in state.replicas if node not in state.removing]
+    if (state.adding or state.removing) and alive.issuperset(target):
+        found.append(f"{name} is still being moved: {state}")
     lagging = [node for node in living if node not in state.isr]
     if lagging:
         found.append(f"{name}: {lagging} have not joined the ISR: {state}")
@@ -79,5 +80,5 @@ def can_acknowledge(hand: Conductor, topic: str, partition: int) -> bool:
     if key is None:
         return False
     state = metadata.partitions[key]
-    living = [node for node in state.replicas if node in alive]
-    return can_lead(hand, key, state, alive) and len(living) >= metadata.min_isr(key)
+    living = len(alive.intersection(state.replicas))
+    return can_lead(hand, key, state, alive) and living >= metadata.min_isr(key)

@@ -277,9 +277,8 @@ class Metadata:
 
     def _check_joined(self, key: Key, node: int) -> None:
         state, broker = self.partitions.get(key), self.brokers.get(node)
-        if state is None or node not in state.isr:
-            return
-        if broker is None or not broker.active:
+        joined = state is not None and node in state.isr
+        if joined and (broker is None or not broker.active):
             self.fail(
                 Invariant.ISR_OF_ACTIVE,
                 f"{self.name(key)}: {node} is {broker}; {state}",
@@ -291,10 +290,9 @@ class Metadata:
 
     def _removed(self, record: Any) -> None:
         topic_id = bytes(record.topic_id)
-        name = self.topics.get(topic_id, "")
         for key in [key for key in self.partitions if key[0] == topic_id]:
             del self.partitions[key]
-        self.configs.pop((_TOPIC, name), None)
+        self.configs.pop((_TOPIC, self.topics.get(topic_id, "")), None)
         self.counts["topics deleted"] += 1
 
     def _configured(self, record: Any) -> None:

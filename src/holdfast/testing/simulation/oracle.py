@@ -136,8 +136,10 @@ class Oracle:
             return
         self.counts["metadata batches committed"] += 1
         self.counts["sets of voters committed"] += self.voters.commit(entry)
-        batches = decode_batches(memoryview(payload))
-        self.metadata.apply((one for batch in batches for one in batch.records), entry.last + 1)
+        self.metadata.apply(
+            (one for batch in decode_batches(memoryview(payload)) for one in batch.records),
+            entry.last + 1,
+        )
 
     def _elected(self, key: Key, epoch: int, election: Election) -> None:
         self.truth(key).elections[epoch] = election

@@ -120,10 +120,10 @@ class Plan:
     def describe(self) -> list[str]:
         """Lines for a person: the configuration, then every event."""
         where = "combined" if self.combined else "dedicated"
-        where += ", changing" if self.dynamic else ""
         return [
             (
-                f"seed {self.seed}: {self.brokers} brokers, {self.controllers} {where} controllers,"
+                f"seed {self.seed}: {self.brokers} brokers, "
+                f"{self.controllers} {where}{', changing' if self.dynamic else ''} controllers,"
                 f" eligible leader replicas {'on' if self.elr else 'off'},"
                 f" {self.log_directories} log directories, racks {','.join(self.racks) or 'none'}"
             ),

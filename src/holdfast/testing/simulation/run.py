@@ -285,10 +285,11 @@ class _Stage:
         ]
 
     async def _make_topic(self) -> None:
-        factor = min(2, self._plan.brokers - 1)
         with closing(self._cluster.client("last")) as client:
             try:
-                await client.create_topic("last", partitions=2, replication_factor=factor)
+                await client.create_topic(
+                    "last", partitions=2, replication_factor=min(2, self._plan.brokers - 1)
+                )
             except (OSError, AnswerError) as error:
                 self._oracle.fail(Invariant.TOPIC_MADE, f"{error!r}")
 

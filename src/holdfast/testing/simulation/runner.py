@@ -205,8 +205,11 @@ def single(options: argparse.Namespace, plan: Plan) -> int:
     print("\n".join(outcome.trace))
     print("\n".join(report.totals(outcome.counts)))
     if outcome.violation is not None:
-        of_seed = command(plan.seed, options.scale)
-        again = of_seed if options.plan is None else _plan_command(options.plan)
+        again = (
+            command(plan.seed, options.scale)
+            if options.plan is None
+            else _plan_command(options.plan)
+        )
         print("\n".join(report.failure(outcome, outcome.violation, again)))
         if options.minimise:
             _minimise(options, plan, outcome.violation.invariant)

@@ -108,11 +108,13 @@ class PartitionTruth:
         self._known: dict[Name, tuple[Entry, Name | None]] = {}
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: committed until {self.committed.end}"]
-        lines += [f"  {self.replicas[node]}" for node in sorted(self.replicas)]
-        lines += [
-            f"  forgiven: before epoch {each.epoch} from offset {each.offset}: {each.reason}"
-            for each in self.allowances.given
+        lines = [
+            f"{self.name}: committed until {self.committed.end}",
+            *(f"  {self.replicas[node]}" for node in sorted(self.replicas)),
+            *(
+                f"  forgiven: before epoch {each.epoch} from offset {each.offset}: {each.reason}"
+                for each in self.allowances.given
+            ),
         ]
         return "\n".join(lines)
 
@@ -230,8 +232,7 @@ class PartitionTruth:
                 )
         self._link(replica, entry)
         replica.chain.append(entry)
-        if replica.lost:
-            replica.lost.pop(entry.name, None)
+        replica.lost.pop(entry.name, None)
 
     def _link(self, replica: Replica, entry: Entry) -> None:
         """Hold a batch that is about to stand at a chain's end against what is known of it."""
@@ -321,9 +322,12 @@ class PartitionTruth:
 
     def expired(self, replica: Replica, gone: Stretch, *, left: int, now_ms: int) -> None:
         """A replica deletes its first segment, since it is too old or its log too large."""
-        entries = replica.chain.between(gone.first, gone.end)
         why_not = self.deletions.expire(
-            gone, entries, start=replica.start, left=left, now_ms=now_ms
+            gone,
+            replica.chain.between(gone.first, gone.end),
+            start=replica.start,
+            left=left,
+            now_ms=now_ms,
         )
         self._counts["segments that expired"] += not why_not
         if why_not:
@@ -467,8 +471,9 @@ class PartitionTruth:
             return
         for name in replica.lost:
             if name[0] < epoch and name[1] >= replica.chain.end:
-                end = self._known[name][0].last + 1
-                self._may_be_lost.setdefault(name, Forgiveness(epoch, name[1], reason, end))
+                self._may_be_lost.setdefault(
+                    name, Forgiveness(epoch, name[1], reason, self._known[name][0].last + 1)
+                )
 
     def _chosen_by(self, election: Election, epoch: int) -> Election:
         """Which election put this leader into the ISR: it may have died before it could lead."""
@@ -513,9 +518,8 @@ class PartitionTruth:
     def read(self, offset: int, epoch: int) -> None:
         """A consumer was given this record."""
         found = self.committed.at(offset)
-        if found is not None and found.epoch == epoch:
-            return
-        if not self.allowances.covers(epoch, offset):
+        stands = found is not None and found.epoch == epoch
+        if not stands and not self.allowances.covers(epoch, offset):
             self._fail(
                 Invariant.COMMITTED_READ_ONLY,
                 f"{self.name}: a consumer was given offset {offset} of epoch {epoch}; committed is "
@@ -542,11 +546,10 @@ class PartitionTruth:
         found = self.committed.at(offset)
         if found is not None:
             if found.crc not in sent and not self.allowances.reaches(offset):
-                crcs = ", ".join(f"{crc:08x}" for crc in sent)
                 self._fail(
                     Invariant.ACKNOWLEDGED_AS_SENT,
                     f"{self.name}: node {node} acknowledged offset {offset}, where [{found}] is "
-                    f"committed; sent was {crcs}\n{self}",
+                    f"committed; sent was {', '.join(f'{crc:08x}' for crc in sent)}\n{self}",
                 )
             return
         epoch = self.epoch_of(node, offset)

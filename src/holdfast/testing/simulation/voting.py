@@ -32,9 +32,7 @@ class Voters:
     def saw(self, entry: Entry, batch: bytes) -> None:
         """Take in a batch that somebody has appended."""
         for at, header in batches(memoryview(batch)):
-            if not header.is_control:
-                continue
-            for record in read_records(memoryview(batch)[at:]):
+            for record in read_records(memoryview(batch)[at:]) if header.is_control else ():
                 if read_control_type(record.key) == ControlType.KRAFT_VOTERS:
                     named = decode(VotersRecord, 0, record.value or b"")
                     self._sets[entry.name] = tuple(each.voter_id for each in named.voters)
