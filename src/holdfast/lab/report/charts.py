@@ -95,13 +95,12 @@ def _rate_line(drawing: Drawing, bins: Sequence[Bin], index: int, scale: Scale) 
 
 
 def _throughput_data(scene: Scene, bins: Sequence[Bin], rates: Sequence[Rate]) -> dict[str, object]:
-    begin_ms = scene.frame.begin_ms
     return {
         "unit": "/s",
         "names": [rate.name for rate in rates],
         "rows": [
             [
-                round(each.at_ms - begin_ms),
+                round(each.at_ms - scene.frame.begin_ms),
                 *(round(reach.mean, 1) for reach in each.rates[: len(rates)]),
             ]
             for each in bins
@@ -173,10 +172,8 @@ def latency(evidence: Evidence, scene: Scene) -> Figure | None:
             drawing.line(drawing.left, scale(mark), drawing.right, scale(mark), "grid")
             drawing.text(drawing.left - 7, scale(mark) + 4, _time_mark(mark), "tick", "end")
         for _name, kind, get in kinds:
-            places = []
-            for each in bins:
-                value = get(each)
-                places.append(None if value is None else (drawing.x(each.at_ms), scale(value)))
+            values = [(drawing.x(each.at_ms), get(each)) for each in bins]
+            places = [None if value is None else (x, scale(value)) for x, value in values]
             drawing.path(places, f"line {kind}")
         scene.lines(drawing, top, bottom)
         drawing.time_axis(bottom)

@@ -20,8 +20,7 @@ SHORT_NAME = 4  # letters that fit beside the numbers of replicas
 
 def strip(scene: Scene) -> Figure | None:
     """Faults and anomalies in words, above all other charts; labels never overlap."""
-    labels = _fault_labels(scene)
-    labels += [
+    labels = _fault_labels(scene) + [
         (mark.at_ms, f"✗ {mark.words(scene.place(mark.partition))}",
          "anomaly" if mark.forbidden else "anomaly allowed")
         for mark in scene.marks
@@ -54,13 +53,8 @@ def _fault_labels(scene: Scene) -> list[tuple[float, str, str]]:
     near_ms = TOGETHER_SHARE * (scene.frame.end_ms - scene.frame.begin_ms)
     groups: list[list[Fault]] = []
     for fault in scene.timeline.faults:
-        latest = groups[-1][-1] if groups else None
-        together = (
-            latest is not None
-            and latest.action == fault.action
-            and fault.at_ms - groups[-1][0].at_ms <= near_ms
-        )
-        if together:
+        first = groups[-1][0] if groups else None  # all of a group had the same done to them
+        if first and first.action == fault.action and fault.at_ms - first.at_ms <= near_ms:
             groups[-1].append(fault)
         else:
             groups.append([fault])

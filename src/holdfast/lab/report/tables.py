@@ -119,8 +119,12 @@ def outcomes(evidence: Evidence) -> TableView | None:
 
 
 def _counts(counts: Counts, whole: bool) -> list[Cell]:
-    doubtful = counts.unknown + counts.unanswered
-    known = (counts.sent, counts.acknowledged, counts.refused, doubtful)
+    known = (
+        counts.sent,
+        counts.acknowledged,
+        counts.refused,
+        counts.unknown + counts.unanswered,
+    )
     read = (counts.unknown_in_log, counts.in_log, counts.expired)
     cells = [Cell(f"{count:,}", "n") for count in known]
     return cells + [Cell(f"{count:,}" if whole else "?", "n") for count in read]
