@@ -100,13 +100,11 @@ class TableFindings:
             shown.append(f"partition {where[0]} offset {where[1]}")
 
     def said(self, *kinds: str) -> str:
-        parts = []
-        for kind in kinds:
-            text = f"{self.counts[kind]:,} {kind}"
-            if self.counts[kind]:
-                text += f" ({', '.join(self.examples[kind])})"
-            parts.append(text)
-        return ", ".join(parts)
+        return ", ".join(
+            f"{self.counts[kind]:,} {kind}"
+            + (f" ({', '.join(self.examples[kind])})" if self.counts[kind] else "")
+            for kind in kinds
+        )
 
 
 def check_tables(database: str, plan: DemoPlan, model: Model) -> Found:

@@ -31,20 +31,17 @@ class Words:
     def poll(self) -> Words:
         """Take in what was told since; returns itself."""
         for line in self._lines.new():
-            self._take(line)
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # a library's own words
+            if not isinstance(event, dict) or "event" not in event:
+                continue
+            self.last[event["event"]] = event
+            if event["event"] == "committed":
+                self.rows += event["rows"]
+                self.commits.append((event["at_ms"], event["rows"]))
         return self
-
-    def _take(self, line: bytes) -> None:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            return  # a library's own words
-        if not isinstance(event, dict) or "event" not in event:
-            return
-        self.last[event["event"]] = event
-        if event["event"] == "committed":
-            self.rows += event["rows"]
-            self.commits.append((event["at_ms"], event["rows"]))
 
 
 class SparkDriver(Process):

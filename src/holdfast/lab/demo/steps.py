@@ -291,13 +291,11 @@ class Scene:
     # -- the steps -----------------------------------------------------------------------------
 
     def start_driver(self, *options: str) -> SparkDriver:
-        bootstrap = self.run.cluster.bootstrap_servers
-        number = len(self.drivers) + 1
         driver = SparkDriver(
             self.plan,
             self.places,
-            bootstrap,
-            number,
+            self.run.cluster.bootstrap_servers,
+            len(self.drivers) + 1,
             *options,
             environment=self.run.guard.environment,
         )

@@ -90,7 +90,8 @@ def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str
         begin_s = time.monotonic()
         result = campaign.run(directory / "run")
         seconds = time.monotonic() - begin_s
-        say(f"{campaign.name} {number}/{wanted}: {_word(result)} in {seconds:.0f} s. "
+        word = {True: "kept", False: "BROKEN", None: "could not be made"}[result["kept"]]
+        say(f"{campaign.name} {number}/{wanted}: {word} in {seconds:.0f} s. "
             f"{result.get('verdict', '')}")  # fmt: skip
         if result["kept"] is None:
             say(f"{campaign.name} {number}: what there is of it stays in {directory}")
@@ -111,10 +112,6 @@ def _bring_to(campaign: Campaign, wanted: int, done: Results, say: Callable[[str
         else:
             say(f"{campaign.name} {number}: its history stays in {directory}")
     return failures
-
-
-def _word(result: dict[str, Any]) -> str:
-    return {True: "kept", False: "BROKEN", None: "could not be made"}[result["kept"]]
 
 
 def main(arguments: Sequence[str]) -> int:
