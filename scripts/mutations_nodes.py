@@ -213,8 +213,8 @@ NODES: tuple[Mutation, ...] = (
         "producers stay when a log is cut",
         "rules: producers.md#producer-state",
         LOG,
-        "        if not self._producers.truncate(offset):\n            self._replay_producers()\n",
-        "",
+        "        if not self._producers.truncate(offset):\n",
+        "        if self.end < 0:\n",
     ),
     one(
         "producers are forgotten by a restart",

@@ -35,6 +35,12 @@ class LabError(Exception):
     """The run could not be made; the text says why. Says nothing about what the cluster kept."""
 
 
+def refuse_if(condition: object, text: str) -> None:
+    """End a run in which this is so. LabError: `text`."""
+    if condition:
+        raise LabError(text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
     """Settings of one run, as flags give them. Rates in events a second, times in seconds."""
@@ -60,29 +66,36 @@ class Parameters:
 
     def __post_init__(self) -> None:
         """LabError: these settings make no sense together."""
-        if self.acks not in {"0", "1", "all"}:
-            raise LabError(f"--acks {self.acks}: it is 0, 1 or all.")
-        if not 1 <= self.replication_factor <= self.brokers:
-            raise LabError(
-                f"--replication-factor {self.replication_factor}: there are {self.brokers} brokers."
-            )
-        if not 1 <= self.min_isr <= self.replication_factor:
-            raise LabError(
-                f"--min-isr {self.min_isr}: it lies between 1 and the replication factor, "
-                f"{self.replication_factor}."
-            )
-        if self.signal not in {"KILL", "TERM", "both"}:
-            raise LabError(f"--signal {self.signal}: it is KILL, TERM or both.")
-        if self.profile not in PROFILES:
-            raise LabError(f"--profile {self.profile}: it is {' or '.join(PROFILES)}.")
+        refuse_if(self.acks not in {"0", "1", "all"}, f"--acks {self.acks}: it is 0, 1 or all.")
+        refuse_if(
+            not 1 <= self.replication_factor <= self.brokers,
+            f"--replication-factor {self.replication_factor}: there are {self.brokers} brokers.",
+        )
+        refuse_if(
+            not 1 <= self.min_isr <= self.replication_factor,
+            f"--min-isr {self.min_isr}: it lies between 1 and the replication factor, "
+            f"{self.replication_factor}.",
+        )
+        refuse_if(
+            self.signal not in {"KILL", "TERM", "both"},
+            f"--signal {self.signal}: it is KILL, TERM or both.",
+        )
+        refuse_if(
+            self.profile not in PROFILES,
+            f"--profile {self.profile}: it is {' or '.join(PROFILES)}.",
+        )
         try:
             self._shape()
         except ClusterError as error:
             raise LabError(str(error)) from None
-        if self.partitions < 1 or self.kills < 1 or self.count < 1:
-            raise LabError("--partitions, --kills and --count are at least 1.")
-        if not (0 < self.rate < math.inf and 0 < self.duration_s < math.inf):
-            raise LabError("--rate and --duration are greater than 0, and they end.")
+        refuse_if(
+            self.partitions < 1 or self.kills < 1 or self.count < 1,
+            "--partitions, --kills and --count are at least 1.",
+        )
+        refuse_if(
+            not (0 < self.rate < math.inf and 0 < self.duration_s < math.inf),
+            "--rate and --duration are greater than 0, and they end.",
+        )
 
     def as_json(self) -> dict[str, Any]:
         """All of them, for a file that `from_json` reads."""

@@ -26,7 +26,7 @@ from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
 from holdfast.lab.journal import HISTORY, Journal
-from holdfast.lab.parameters import TOPIC, LabError, Parameters
+from holdfast.lab.parameters import TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
@@ -525,8 +525,7 @@ class Run:
         """Wait until every partition acknowledges; that the workload runs at all. LabError."""
         wanted = self.partitions if partitions is None else partitions
         missing = self._silent(worker, wanted, WORK_S)
-        if missing:
-            raise LabError(f"{worker.name}: no acknowledgement from partitions {missing}")
+        refuse_if(missing, f"{worker.name}: no acknowledgement from partitions {missing}")
 
     def expect_flow(
         self, worker: Worker, when: str, bound_s: float, partitions: Sequence[int] | None = None

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.parameters import LabError, Parameters, refuse_if
 
 if TYPE_CHECKING:
     from holdfast.lab.run import Run
@@ -67,16 +67,16 @@ class Scenario:
     def with_flags(self, flags: Mapping[str, Any]) -> Parameters:
         """Lay flags over the defaults. LabError: one of them can't be had here."""
         for name, value in flags.items():
-            if self.name in IDLE.get(name, ()):
-                raise LabError(
-                    f"--{name.removesuffix('_s')} has no effect in {self.name}: its steps have no "
-                    "use for it."
-                )
-            if name in self.fixed and value != getattr(self.defaults, name):
-                raise LabError(
-                    f"--{name.replace('_', '-')} {value}: {self.name} is made for "
-                    f"{getattr(self.defaults, name)}."
-                )
+            refuse_if(
+                self.name in IDLE.get(name, ()),
+                f"--{name.removesuffix('_s')} has no effect in {self.name}: its steps have no "
+                "use for it.",
+            )
+            refuse_if(
+                name in self.fixed and value != getattr(self.defaults, name),
+                f"--{name.replace('_', '-')} {value}: {self.name} is made for "
+                f"{getattr(self.defaults, name)}.",
+            )
             if name in self.least and value < self.least[name]:
                 raise LabError(
                     f"--{name.replace('_', '-')} {value}: {self.name} takes "

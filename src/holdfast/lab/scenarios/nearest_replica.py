@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.config.node_keys import RACK_AWARE
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.report import Table
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.scenario import Part, Scenario
@@ -108,8 +108,7 @@ def watch(run: Run, statistics: Path, when: str) -> float:
     )
     received = received_between(before, samples(statistics)[-1][1])
     total = sum(received.values())
-    if not total:
-        raise LabError("the consumer has received nothing")
+    refuse_if(not total, "the consumer has received nothing")
     run.tables.append(
         Table(
             title=f"Whom the consumer's bytes came from, {when}",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged
-from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.usual import settle, start_exact
@@ -68,11 +68,11 @@ def strike(run: Run, client: RawProducer, replicas: Sequence[int]) -> int:
     run.fault("KILL", leader)
     stretch_s = time.monotonic() - stopped_s
     run.fault("CONT", *followers)
-    if stretch_s >= run.parameters.session_s * 0.8:
-        raise LabError(
-            f"the followers stood still for {stretch_s:.1f} s of a session of "
-            f"{run.parameters.session_s:g} s: this machine is too busy for the schedule"
-        )
+    refuse_if(
+        stretch_s >= run.parameters.session_s * 0.8,
+        f"the followers stood still for {stretch_s:.1f} s of a session of "
+        f"{run.parameters.session_s:g} s: this machine is too busy for the schedule",
+    )
     if acks == "all":
         acknowledged += sum(
             isinstance(client.take(), Acknowledged) for _ in range(posted.count(None))

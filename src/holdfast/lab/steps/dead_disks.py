@@ -16,7 +16,7 @@ from holdfast.clients.replica_files import (
     checkpointed,
     position_of,
 )
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import Run
 from holdfast.lab.steps.closing import end_of, log_directories, replica_directory
 
@@ -62,11 +62,11 @@ def cut_back(run: Run, node: int, partition: int, end: int) -> None:
     directory = replica_directory(run, node, partition)
     # Up to where it is synced for certain, as its directory's checkpoint says.
     before, synced = end_of(run, node, partition), checkpointed(directory, RECOVERY_POINTS)
-    if not synced <= end < before:
-        raise LabError(
-            f"node {node} holds P{partition} up to {before} and has synced it up to {synced}: "
-            f"a power cut can't leave it with {end}"
-        )
+    refuse_if(
+        not synced <= end < before,
+        f"node {node} holds P{partition} up to {before} and has synced it up to {synced}: "
+        f"a power cut can't leave it with {end}",
+    )
     try:
         found = position_of(directory, end)
     except DamagedFileError as error:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from holdfast.clients.workload.raw_producer import Outcome, RawProducer
 from holdfast.judge.history import Acknowledged, Refused
-from holdfast.lab.parameters import LabError
+from holdfast.lab.parameters import refuse_if
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.steps.wants import names, preferred, whole
 from holdfast.lab.workload_processes import Worker
@@ -83,8 +83,9 @@ def start_exact(
 def must_acknowledge(run: Run, client: RawProducer, partition: int, count: int) -> None:
     """Send until so many are acknowledged. LabError: they never are."""
     done = run.acknowledge(client, partition, count)
-    if done != count:
-        raise LabError(f"{client.topic}-{partition} does not acknowledge: {done} of {count} events")
+    refuse_if(
+        done != count, f"{client.topic}-{partition} does not acknowledge: {done} of {count} events"
+    )
 
 
 def tally(outcomes: Iterable[Outcome]) -> tuple[int, int]:
