@@ -172,3 +172,28 @@ def test_refusals(
     with pytest.raises(OSError) as caught:  # noqa: PT011 - the code below says which
         act(disk, root)
     assert caught.value.errno == code
+
+
+def test_a_held_directory_is_the_same_one_under_any_name(disk: Disk, root: str) -> None:
+    """What has its old name by then is another one, and not touched."""
+    disk.make_directories(f"{root}/d")
+    disk.write_atomic(f"{root}/d/old", b"1")
+    with disk.inside(f"{root}/d") as files:
+        disk.rename(f"{root}/d", f"{root}/gone")
+        disk.make_directories(f"{root}/d")
+        file = files.open(f"{root}/d/made", create=True)
+        file.append(b"2")
+        file.close()
+        files.write_atomic(f"{root}/d/whole", b"3")
+        assert files.exists(f"{root}/d/old")
+        files.remove(f"{root}/d/old")
+        assert not files.exists(f"{root}/d/old")
+        files.sync_directory(f"{root}/d")
+    assert disk.list(f"{root}/d") == []
+    assert disk.list(f"{root}/gone") == ["made", "whole"]
+    assert disk.read(f"{root}/gone/whole") == b"3"
+
+
+def test_no_directory_is_held_that_is_not_there(disk: Disk, root: str) -> None:
+    with pytest.raises(FileNotFoundError), disk.inside(f"{root}/none"):
+        pytest.fail("there is none")

@@ -15,7 +15,7 @@ from holdfast.log.directory import LogDirectory
 from holdfast.log.errors import TOO_MUCH, StorageError
 from holdfast.log.index import IndexWrite, write_index
 from holdfast.log.producers import SnapshotEntry, encode_snapshot
-from holdfast.runtime.ports import Disk, WorkerFullError
+from holdfast.runtime.ports import Files, WorkerFullError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +28,9 @@ class FlushPlan:
     stale_snapshots: Mapping[int, str]  # offset -> path; removed, they may not be there
     snapshots: Mapping[int, tuple[str, Sequence[SnapshotEntry]]]  # offset -> path and content
     epochs: tuple[str, bytes] | None
-    directories: Sequence[str]  # synced, last
+    directory: str  # the replica's own
+    has_new_names: bool  # it is synced, after all that is in it
+    is_name_new: bool  # the log directory is synced, last
     names: int  # replicas in the log directory when it was planned
 
     @property
@@ -39,34 +41,35 @@ class FlushPlan:
             or self.stale_snapshots
             or self.snapshots
             or self.epochs
-            or self.directories
+            or self.has_new_names
+            or self.is_name_new
         )
 
-    def run(self, disk: Disk) -> None:
-        """In the worker. OSError: nothing of it may be believed.
+    def run(self, files: Files) -> None:
+        """In the worker, inside of the replica's directory. OSError: nothing of it is certain.
 
-        A log that is gone was truncated or deleted meanwhile; who did it knows.
+        A file that is gone was truncated meanwhile; who did it knows.
         """
         for write in self.indexes:
-            write_index(disk, write, sync=True)
+            write_index(files, write, sync=True)
         for path in self.logs:
-            sync_file(disk, path)
+            sync_file(files, path)
         for path in self.stale_snapshots.values():
-            if disk.exists(path):
-                disk.remove(path)
+            if files.exists(path):
+                files.remove(path)
         # One sync of the directory for all names. Whoever finds one of these files half written
         # after a power cut does without it: older snapshots and the batches say the same.
         for path, entries in self.snapshots.values():
-            disk.write_atomic(path, encode_snapshot(entries), sync=False)
-            sync_file(disk, path)
+            files.write_atomic(path, encode_snapshot(entries), sync=False)
+            sync_file(files, path)
         if self.epochs is not None:
-            disk.write_atomic(*self.epochs, sync=False)
-            sync_file(disk, self.epochs[0])
-        for path in self.directories:
-            disk.sync_directory(path)
+            files.write_atomic(*self.epochs, sync=False)
+            sync_file(files, self.epochs[0])
+        if self.has_new_names:
+            files.sync_directory(self.directory)
 
 
-def sync_file(disk: Disk, path: str) -> None:
+def sync_file(disk: Files, path: str) -> None:
     """Make a file's content durable, if it is there. OSError: it is not."""
     with suppress(FileNotFoundError), closing(disk.open(path)) as file:
         file.sync()
@@ -135,9 +138,28 @@ class Flusher:
             return
         self._running = plan
         self._limit = plan.up_to
-        disk = self._home.runtime.disk
-        job = self._home.submit(lambda: plan.run(disk))
+        job = self._home.submit(lambda: self._run(plan))
         job.add_done_callback(lambda future: self._finish(future, plan, waiting))
+
+    def _run(self, plan: FlushPlan) -> None:
+        """In the worker.
+
+        A replica that is deleted loses its name at once, and the next topic of that name may have
+        it when this job's turn comes, or in the middle of it. So the directory is held first and
+        only then asked whether it is ours still: a deletion says so before it renames.
+        """
+        disk = self._home.runtime.disk
+        try:
+            with disk.inside(plan.directory) as files:
+                if self._closed:
+                    return
+                plan.run(files)
+        except FileNotFoundError:
+            if not self._closed:
+                raise
+        else:
+            if plan.is_name_new:
+                disk.sync_directory(self._home.path)
 
     def _finish(
         self, job: asyncio.Future[None], plan: FlushPlan, waiting: list[asyncio.Future[None]]

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from holdfast.log.errors import CorruptFileError
 from holdfast.log.files import FileCache
-from holdfast.runtime.ports import Disk
+from holdfast.runtime.ports import Files
 
 RELATIVE_MAX: Final = 0x7FFFFFFF
 _WORD: Final = "I"
@@ -39,7 +39,7 @@ class IndexWrite(NamedTuple):
     data: bytes
 
 
-def write_index(disk: Disk, write: IndexWrite, *, sync: bool) -> None:
+def write_index(disk: Files, write: IndexWrite, *, sync: bool) -> None:
     """Run in a job. OSError: the disk failed."""
     try:
         file = disk.open(write.path, create=not write.keep)

@@ -655,16 +655,13 @@ class Log:
         if self._epochs.dirty:
             epochs = f"{self.directory}/{epoch_files.FILE_NAME}", self._epochs.text()
             self._epochs.dirty = False
-        directories = []
         stale_snapshots, snapshots = self._snapshots.plan()
         new_files = epochs or snapshots or any(not write.keep for write in indexes)
-        if segments.names_dirty or new_files:
-            directories.append(self.directory)
-            segments.names_dirty = False
-        if self._is_new and (logs or whole):
+        has_new_names = segments.names_dirty or bool(new_files)
+        segments.names_dirty = False
+        is_named = self._is_new and (whole or bool(logs))
+        if is_named:
             logs.append(f"{self.directory}/{PARTITION_METADATA}")
-            if self._name_number > self.home.names_durable:
-                directories.append(self.home.path)
         return FlushPlan(
             up_to=up_to,
             indexes=indexes,
@@ -672,7 +669,9 @@ class Log:
             stale_snapshots=stale_snapshots,
             snapshots=snapshots,
             epochs=epochs,
-            directories=directories,
+            directory=self.directory,
+            has_new_names=has_new_names,
+            is_name_new=is_named and self._name_number > self.home.names_durable,
             names=self.home.names,
         )
 
@@ -682,7 +681,7 @@ class Log:
         self._snapshots.flushed(plan)
         if f"{self.directory}/{PARTITION_METADATA}" in plan.logs:
             self._is_new = False
-        if self.home.path in plan.directories:
+        if plan.is_name_new:
             self.home.names_durable = max(self.home.names_durable, plan.names)
 
     def _undo_flush(self, plan: FlushPlan) -> None:

@@ -194,5 +194,5 @@ class Segments:
             for index in (segment.offsets, segment.times):
                 if index.path in writes:
                     index.unplan_write(writes[index.path])
-        self.names_dirty = self.names_dirty or self._directory in plan.directories
+        self.names_dirty = self.names_dirty or plan.has_new_names
         self.cut = self.cut or self.active.log_path in plan.logs

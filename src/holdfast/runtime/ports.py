@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -77,12 +78,32 @@ class DirectoryLock(Protocol):
     def release(self) -> None: ...
 
 
-class Disk(Protocol):
+class Files(Protocol):
     """Paths are absolute strings with forward slashes. Every failure is an OSError."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
     def exists(self, path: str) -> bool: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Write a temporary file, sync it, rename it over `path`, sync the directory.
+
+        Without `sync` the two syncs are left out: whole or absent after a crash of the process,
+        anything after a power cut.
+        """
+
+    def sync_directory(self, path: str) -> None: ...
+
+
+class Disk(Files, Protocol):
+    def inside(self, path: str) -> AbstractContextManager[Files]:
+        """Hold the directory that has this name now, for a job that a deletion may overtake.
+
+        Paths below `path`, and itself, mean the held directory until the end of the block, also
+        when it is called something else by then and another one has its name.
+        """
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a directory, sorted."""
@@ -93,8 +114,6 @@ class Disk(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Rename atomically. Not durable until the directory is synced."""
 
-    def remove(self, path: str) -> None: ...
-
     def remove_tree(self, path: str) -> None: ...
 
     def size(self, path: str) -> int: ...
@@ -102,15 +121,6 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def read(self, path: str) -> bytes: ...
-
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Write a temporary file, sync it, rename it over `path`, sync the directory.
-
-        Without `sync` the two syncs are left out: whole or absent after a crash of the process,
-        anything after a power cut.
-        """
-
-    def sync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> DirectoryLock:
         """Take the lock file `path` for this process; BlockingIOError when another one holds it."""

@@ -12,7 +12,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from typing import Any
@@ -21,6 +22,7 @@ from holdfast.runtime.ports import (
     Buffer,
     DirectoryLock,
     File,
+    Files,
     Listener,
     ProtocolT,
     Runtime,
@@ -166,18 +168,71 @@ class _RealLock:
             os.close(descriptor)
 
 
-class RealDisk:
+class RealFiles:
+    """All of the disk, or what is inside of one directory that is held by its descriptor."""
+
+    def __init__(self, held: str = "", descriptor: int | None = None) -> None:
+        self._held = held
+        self._at = descriptor
+
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(path, flags, _FILE_MODE))
+        return RealFile(os.open(self._name(path), flags, _FILE_MODE, dir_fd=self._at))
 
     def exists(self, path: str) -> bool:
         # os.path.exists would call a failing disk an absent file.
         try:
-            os.stat(path)
+            os.stat(self._name(path), dir_fd=self._at)
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
+
+    def remove(self, path: str) -> None:
+        os.unlink(self._name(path), dir_fd=self._at)
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        name = self._name(path)
+        temporary = name + ".tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, _FILE_MODE, dir_fd=self._at)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, name, src_dir_fd=self._at, dst_dir_fd=self._at)
+        if sync:
+            self.sync_directory(path.rpartition("/")[0] or "/")
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = _open_directory(self._name(path), self._at)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _name(self, path: str) -> str:
+        if self._at is None:
+            return path
+        assert f"{path}/".startswith(f"{self._held}/"), f"{path} is not inside of {self._held}"
+        return path[len(self._held) + 1 :] or "."
+
+
+def _open_directory(path: str, at: int | None = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+
+
+class RealDisk(RealFiles):
+    @contextmanager
+    def inside(self, path: str) -> Iterator[Files]:
+        descriptor = _open_directory(path)
+        try:
+            yield RealFiles(path, descriptor)
+        finally:
+            os.close(descriptor)
 
     def list(self, path: str) -> Sequence[str]:
         return sorted(os.listdir(path))
@@ -187,9 +242,6 @@ class RealDisk:
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
-
-    def remove(self, path: str) -> None:
-        os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
         with os.scandir(path) as entries:
@@ -209,29 +261,6 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         with FileIO(path) as file:
             return file.readall()
-
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        temporary = path + ".tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, _FILE_MODE)
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            if sync:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
-        if sync:
-            self.sync_directory(path.rpartition("/")[0] or "/")
-
-    def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def lock(self, path: str) -> DirectoryLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn, TypeAlias
 
-from holdfast.runtime.ports import Buffer, DirectoryLock, File
+from holdfast.runtime.ports import Buffer, DirectoryLock, File, Files
 from holdfast.testing.ground.trace import Part, brief
 
 Operation: TypeAlias = Literal[
@@ -206,6 +206,7 @@ class MemoryDisk:
         self._dead = False
         self.watch: Callable[[str], None] | None = None  # told each operation's path before it
         self._looked_at = False
+        self._inside: tuple[list[str], _Directory] | None = None  # held for a job
 
     # What goes wrong.
 
@@ -264,6 +265,17 @@ class MemoryDisk:
         inode.durable[offset : offset + len(data)] = data
 
     # The port.
+
+    @contextmanager
+    def inside(self, path: str) -> Iterator[Files]:
+        # A job has the world for itself until it ends, so this disk can serve as what is held.
+        assert self._inside is None, "a job of a replica has one directory"
+        self.check("open", path)
+        self._inside = _parts(path), self._directory(path)
+        try:
+            yield self
+        finally:
+            self._inside = None
 
     def open(self, path: str, *, create: bool = False) -> File:
         self.check("open", path)
@@ -469,7 +481,10 @@ class MemoryDisk:
 
     def _find(self, path: str) -> _Inode | _Directory:
         at: _Inode | _Directory = self._platter.root
-        for name in _parts(path):
+        parts = _parts(path)
+        if self._inside is not None and parts[: len(self._inside[0])] == self._inside[0]:
+            at, parts = self._inside[1], parts[len(self._inside[0]) :]
+        for name in parts:
             if isinstance(at, _Inode):
                 _fail(errno.ENOTDIR, path)
             below = at.entries.get(name)
