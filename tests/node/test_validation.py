@@ -8,12 +8,14 @@ Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompressio
 from __future__ import annotations
 
 from struct import pack_into
+from typing import Any
 
 import pytest
 from crc32c import crc32c
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.refusal import Refusal
+from holdfast.node.broker import append_validation
 from holdfast.node.broker.append_validation import check_and_prepare
 from holdfast.wire.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
 from holdfast.wire.errors import ErrorCode
@@ -195,3 +197,52 @@ def test_a_claim_from_the_past_hides_no_timestamp_of_the_future() -> None:
     """Method: the first record's timestamp is in the header, too."""
     future = NOW_MS + HOUR_MS + 1
     assert refused(with_claim([future], 5), TopicSettings()) is ErrorCode.INVALID_TIMESTAMP
+
+
+BOMB = build_batch([Record(value=bytes(20_000_000), timestamp=NOW_MS)], codec=Codec.GZIP)
+
+
+@pytest.mark.parametrize(
+    ("compression", "value_bytes", "expected"),
+    [
+        ("uncompressed", 900, ErrorCode.NONE),
+        ("uncompressed", 1000, ErrorCode.MESSAGE_TOO_LARGE),
+        ("lz4", 1000, ErrorCode.NONE),  # small again
+        ("uncompressed", 2_000_000, ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_what_is_built_again_is_held_against_the_bounds_again(
+    compression: str, value_bytes: int, expected: ErrorCode
+) -> None:
+    """Seen to fail: 122 KB became 126 MB in the log, which no follower could fetch any more."""
+    settings = TopicSettings(max_message_bytes=1000, compression_type=compression)
+    record = Record(value=bytes(value_bytes), timestamp=NOW_MS)
+    small = build_batch([record], codec=Codec.ZSTD)
+    assert len(small) < 1000
+    assert refused(small, settings) == expected
+
+
+def test_a_segment_s_size_bounds_it_too() -> None:
+    settings = TopicSettings(
+        max_message_bytes=100_000, segment_bytes=5_000, compression_type="uncompressed"
+    )
+    record = Record(value=bytes(10_000), timestamp=NOW_MS)
+    packed = build_batch([record], codec=Codec.ZSTD)
+    assert refused(packed, settings) == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zstd"])
+def test_a_bomb_is_not_inflated_to_its_end(
+    compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it would be after compressing it anew does not matter: it is never all in memory."""
+    asked: list[int] = []
+
+    def seen(view: Any, *, inflated_size_max: int) -> list[Record]:
+        asked.append(inflated_size_max)
+        return read_records(view, inflated_size_max=inflated_size_max)
+
+    monkeypatch.setattr(append_validation, "read_records", seen)
+    settings = TopicSettings(compression_type=compression)
+    assert refused(bytearray(BOMB), settings) == ErrorCode.MESSAGE_TOO_LARGE
+    assert asked == [settings.max_message_bytes if compression == "uncompressed" else 16 << 20]

@@ -112,7 +112,7 @@ def build_batch(
 def read_records(view: Buffer, *, inflated_size_max: int = INFLATED_SIZE_MAX) -> list[Record]:
     """Return the records of the one batch that begins `view`. The CRC is not checked.
 
-    WireError: what it holds does not parse, or inflates beyond `inflated_size_max` bytes.
+    WireError: what it holds does not parse; its kind InflatedError: it inflates to more bytes.
     """
     header = read_header(view)
     if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(view):

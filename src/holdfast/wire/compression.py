@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct as Layout
 from typing import Any, Final, TypeAlias
 
-from holdfast.wire.errors import WireError
+from holdfast.wire.errors import InflatedError, WireError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -57,7 +57,10 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, size_max: int = INFLATED_SIZE_MAX) -> bytes:
-    """Return what a batch's body holds. WireError: it does not inflate, or beyond `size_max`."""
+    """Return what a batch's body holds.
+
+    WireError: it does not inflate; its kind InflatedError: to more than `size_max` bytes.
+    """
     if codec == 0:
         return bytes(data)
     if codec == _GZIP:
@@ -75,8 +78,8 @@ def decompress(codec: int, data: Buffer, size_max: int = INFLATED_SIZE_MAX) -> b
         raise WireError(f"a batch does not inflate: {error}") from error
 
 
-def _too_large(size_max: int) -> WireError:
-    return WireError(f"a batch inflates to more than {size_max} bytes")
+def _too_large(size_max: int) -> InflatedError:
+    return InflatedError(f"a batch inflates to more than {size_max} bytes")
 
 
 def _gunzip(data: Buffer, size_max: int) -> bytes:

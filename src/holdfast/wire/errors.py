@@ -1,4 +1,4 @@
-"""Kafka's error codes and our two exceptions. Owns their numbers and what each means to a client.
+"""Kafka's error codes and our exceptions. Owns their numbers and what each means to a client.
 
 Must never hold text for users: what to do about an error is said where it is raised.
 """
@@ -10,6 +10,10 @@ from enum import IntEnum
 
 class WireError(Exception):
     """A peer sent what does not parse. Its connection is lost; nothing else is."""
+
+
+class InflatedError(WireError):
+    """A batch inflates to more than whoever opens it takes."""
 
 
 class EncodeError(WireError):

@@ -22,7 +22,7 @@ from holdfast.wire.batch import (
     validate_producer_batch,
 )
 from holdfast.wire.batch_header import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
-from holdfast.wire.errors import ErrorCode, WireError
+from holdfast.wire.errors import ErrorCode, InflatedError, WireError
 
 _FROM_ATTRIBUTES = Struct(">hiqq")  # attributes, last offset delta, timestamps: from byte 21 on
 
@@ -36,6 +36,11 @@ CODECS = {
 RECORDS_MAX = 1_000_000
 """In one batch. A few bytes may inflate to any number, and looking for a timestamp or recompressing
 makes an object of each."""
+INFLATED_BYTES_MAX = 16 * 1024 * 1024
+"""What a batch may inflate to that is to be compressed anew, if max.message.bytes is small."""
+INFLATED_RATIO_MAX = 4
+"""And so many times max.message.bytes if that is large: clients bound a batch before or after they
+compress it, and a bomb of a few KB would otherwise take the memory and the time of all."""
 
 
 def check_and_prepare(
@@ -67,10 +72,10 @@ def check_and_prepare(
         return problem
     wanted = CODECS.get(settings.compression_type)
     if wanted is not None and wanted != attributes & CODEC_MASK:
-        try:
-            batch = memoryview(_recompressed(batch, wanted))
-        except WireError as damage:
-            return Refusal(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
+        rebuilt = _recompressed(batch, wanted, settings)
+        if isinstance(rebuilt, Refusal):
+            return rebuilt
+        batch = rebuilt
     elif largest != max_timestamp:
         assign_max_timestamp(batch, largest)
     if settings.message_timestamp_type == "LogAppendTime":
@@ -113,17 +118,47 @@ def _check_timestamp(
     )
 
 
-def _recompressed(batch: memoryview, codec: Codec) -> bytearray:
+def _recompressed(batch: memoryview, codec: Codec, settings: TopicSettings) -> memoryview | Refusal:
     """Build the same batch again in the codec that compression.type asks for."""
     header = read_header(batch)
-    return build_batch(
-        read_records(batch),
+    inflated_max = settings.max_message_bytes
+    if codec:  # else what it inflates to is what would be appended
+        inflated_max = max(INFLATED_BYTES_MAX, inflated_max * INFLATED_RATIO_MAX)
+    try:
+        records = read_records(batch, inflated_size_max=inflated_max)
+    except InflatedError:
+        return Refusal(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"With compression.type={settings.compression_type} a batch is built again, and this"
+            f" one inflates to more than {inflated_max} bytes: too much for"
+            f" max.message.bytes={settings.max_message_bytes}.",
+        )
+    except WireError as damage:
+        return Refusal(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
+    rebuilt = build_batch(
+        records,
         codec=codec,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
         transactional=header.is_transactional,
     )
+    return _too_large(len(rebuilt), settings) or memoryview(rebuilt)
+
+
+def _too_large(size: int, settings: TopicSettings) -> Refusal | None:
+    """Whether a batch that was built again may still be appended: it may be larger than it came."""
+    for error, name, limit in (
+        (ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes", settings.max_message_bytes),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, "segment.bytes", settings.segment_bytes),
+    ):
+        if size > limit:
+            return Refusal(
+                error,
+                f"With compression.type={settings.compression_type} the batch has {size} bytes,"
+                f" more than {name}={limit}.",
+            )
+    return None
 
 
 _MESSAGES = {
