@@ -129,6 +129,23 @@ def test_a_deadline_answers_with_what_there_is() -> None:
     run(scenario)
 
 
+def test_what_is_forgotten_is_neither_asked_nor_answered() -> None:
+    async def scenario(room: WaitingRoom) -> None:
+        gone, other = Flag(), Flag()
+        forget = room.park(gone, ["a", "b"], 1)
+        room.park(other, ["a"], 100)
+        forget()
+        assert room.parked == 1
+        asked = gone.asked
+        room.wake("a")
+        await other.expired.wait()
+        assert gone.asked == asked
+        assert not gone.expired.is_set()
+        forget()  # its connection may end in two ways at once
+
+    run(scenario)
+
+
 def test_closing_answers_everybody() -> None:
     async def scenario(room: WaitingRoom) -> None:
         flag, part = Flag(), Part()

@@ -76,9 +76,10 @@ def handle(
         return response
     deferred = context.defer()
     keys = [key for partition, _, _ in parts for key in (partition.key, partition.committed_key)]
-    broker.waiting.park(
-        DeletionWait(deferred, response, parts), keys, max(0, min(request.timeout_ms, WAIT_MS_MAX))
-    )
+    timeout_ms = max(0, min(request.timeout_ms, WAIT_MS_MAX))
+    forget = broker.waiting.park(DeletionWait(deferred, response, parts), keys, timeout_ms)
+    if not deferred.is_answered:
+        deferred.lost = forget
     return deferred
 
 

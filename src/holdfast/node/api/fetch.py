@@ -36,7 +36,7 @@ from holdfast.wire.messages import fetch as wire
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ADDRESSES = 16
 READ_COMMITTED = 1
-WAIT_MS_MAX = 60_000  # a wait outlives its connection: none may do so for weeks
+WAIT_MS_MAX = 60_000  # an end of the connection may go unheard: no wait lasts for weeks
 NOTHING = b""
 LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -140,7 +140,9 @@ class Fetch:
             for key in self._reader.wakes(asked.found)
         ]
         self._deferred = deferred
-        self._broker.waiting.park(self, keys, min(self._request.max_wait_ms, WAIT_MS_MAX))
+        forget = self._broker.waiting.park(self, keys, min(self._request.max_wait_ms, WAIT_MS_MAX))
+        if not deferred.is_answered:
+            deferred.lost = forget
 
     def try_complete(self) -> bool:
         look = self.look()

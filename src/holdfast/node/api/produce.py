@@ -77,6 +77,8 @@ class ProduceWait:
         for number, (partition, required, _) in list(self._parts.items()):
             if not self._is_settled(number):
                 partition.acknowledgements.add(required, self, number)
+        if not self.finished:
+            self._deferred.lost = self._give_up
 
     def settle(self, part: int) -> None:
         settled = self._is_settled(part)
@@ -101,6 +103,12 @@ class ProduceWait:
             self._broker.waiting.keep(self, self._step)
             _name_leaders(self._broker, self._response, self._listener)
             self._deferred.answer(self._response)
+
+    def _give_up(self) -> None:
+        """Nobody is there to be answered. What was appended stays."""
+        self.finished = True
+        self._parts.clear()
+        self._broker.waiting.keep(self, self._step)
 
     def expire(self) -> None:
         """The request's own time-out: what is not committed yet has an unknown outcome."""

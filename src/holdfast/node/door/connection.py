@@ -133,8 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         if exc is not None:
             logger.debug("connection %s lost: %s", self.peer, exc)
         self._transport = None
-        self.slots.clear()
-        self.group.open.pop(self, None)
+        self._forget()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         return self._view[self._filled :]
@@ -336,7 +335,13 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
-            self._transport.abort()
+            self._transport.abort()  # `connection_lost` comes later, and forgets what does, too
             self._transport = None
-            self.slots.clear()
-            self.group.open.pop(self, None)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Nobody is there any more for whom anything should wait."""
+        slots, self.slots = self.slots, deque()
+        for answer in slots:
+            answer.lost()
+        self.group.open.pop(self, None)

@@ -111,10 +111,11 @@ class Deferred:
     """The answer to one request that comes later; its place among the answers is kept.
 
     Exactly one of `answer` and `abandon` is called, once, at any later moment on the loop, or
-    before the handler returns. When the connection is gone by then, nothing happens.
+    before the handler returns; or neither, by one that has set `lost`. When the connection is gone
+    by then, nothing happens.
     """
 
-    __slots__ = ("_deliver", "_encode", "buffers", "closes", "is_answered", "reserved")
+    __slots__ = ("_deliver", "_encode", "buffers", "closes", "is_answered", "lost", "reserved")
 
     def __init__(
         self,
@@ -126,6 +127,8 @@ class Deferred:
         self.reserved = reserved  # bytes that the answer may come to have, if they are many
         self.is_answered = False
         self.closes = False  # the connection ends instead of an answer
+        # Called when the connection ends first: what waits for this answer's sake need not.
+        self.lost: Callable[[], None] = _nothing
         self._encode = encode
         self._deliver = deliver
 
@@ -156,13 +159,19 @@ class Deferred:
             self.abandon()
             return
         self.is_answered = True
+        self.lost = _nothing
         self._deliver(self)
 
     def abandon(self) -> None:
         """Close the connection instead of answering: there is no error that would fit."""
         assert not self.is_answered, "a request is answered once"
         self.is_answered = self.closes = True
+        self.lost = _nothing
         self._deliver(self)
+
+
+def _nothing() -> None:
+    """Whoever answers has nothing to put away."""
 
 
 def _never(_again: object) -> NoReturn:

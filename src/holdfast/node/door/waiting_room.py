@@ -11,6 +11,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from holdfast.runtime.ports import Clock, never
@@ -114,17 +115,21 @@ class WaitingRoom:
         """How many waits are registered, counted once for each of their keys (a metric)."""
         return sum(len(waits) for waits in self._parked.values())
 
-    def park(self, wait: Wait, keys: Iterable[Hashable], timeout_ms: int) -> None:
-        """Register a wait, then check again: what it waits for may have happened meanwhile."""
+    def park(self, wait: Wait, keys: Iterable[Hashable], timeout_ms: int) -> Callable[[], None]:
+        """Register a wait, then check again: what it waits for may have happened meanwhile.
+
+        Returns what forgets it, for when nobody is there any more who could be answered.
+        """
         parked = _Parked(wait, tuple(keys))
         for key in parked.keys:
             self._parked.setdefault(key, {})[parked] = None
         if wait.try_complete():
             self._forget(parked)
-            return
-        if self._provoke("wait.expires-at-once"):
-            timeout_ms = 0
-        parked.timer = self._loop.call_later(timeout_ms / 1000, self._expire, parked)
+        else:
+            if self._provoke("wait.expires-at-once"):
+                timeout_ms = 0
+            parked.timer = self._loop.call_later(timeout_ms / 1000, self._expire, parked)
+        return partial(self._forget, parked)
 
     def wake(self, key: Hashable) -> None:
         """Something changed under `key`: its waits are asked before the loop sleeps again."""
