@@ -246,3 +246,41 @@ def test_a_bomb_is_not_inflated_to_its_end(
     settings = TopicSettings(compression_type=compression)
     assert refused(bytearray(BOMB), settings) == ErrorCode.MESSAGE_TOO_LARGE
     assert asked == [settings.max_message_bytes if compression == "uncompressed" else 16 << 20]
+
+
+def sealed(
+    attributes: int, *, epoch: int = -1, sequence: int = -1, producer: int = -1
+) -> bytearray:
+    """A batch that says so of itself, with the CRC right."""
+    data = build_batch(
+        [Record(value=b"v", timestamp=NOW_MS)],
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    pack_into(">h", data, 21, attributes)
+    pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (sealed(0), ErrorCode.NONE),
+        (sealed(0x08), ErrorCode.INVALID_TIMESTAMP),  # LogAppendTime
+        (sealed(0x20), ErrorCode.INVALID_RECORD),  # control
+        (sealed(0x28), ErrorCode.INVALID_RECORD),
+        (sealed(0x40), ErrorCode.INVALID_RECORD),  # a delete horizon, which compaction writes
+        *[(sealed(1 << bit), ErrorCode.INVALID_RECORD) for bit in range(7, 15)],
+        (sealed(-0x8000), ErrorCode.INVALID_RECORD),
+        (sealed(0, producer=1, epoch=0, sequence=0), ErrorCode.NONE),
+        (sealed(0, producer=1, epoch=-1, sequence=0), ErrorCode.INVALID_RECORD),
+        (sealed(0, producer=1, epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
+        (sealed(0, epoch=0, sequence=0), ErrorCode.NONE),  # as some clients always send it
+    ],
+)
+def test_a_batch_s_attributes_and_producer_are_a_producer_s(
+    data: bytearray, expected: ErrorCode
+) -> None:
+    """Seen to fail: what only a broker may say was taken, and read by all as if one had said it."""
+    assert refused(data, TopicSettings()) is expected

@@ -33,6 +33,8 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
+_PRODUCED: Final = CODEC_MASK | TRANSACTIONAL
+"""All attributes that a client may set; the others are a broker's, or nobody's yet."""
 
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 _PRODUCE_VERSION_OF_ZSTD: Final = 7
@@ -158,8 +160,9 @@ def validate_producer_batch(
 ) -> ErrorCode:
     """Check what a client wants appended, without looking at a record.
 
-    Exactly one batch of magic 2, at offset 0, its CRC right, its counts in agreement, no control
-    batch, a sequence where there is a producer id. NONE: it may be appended.
+    Exactly one batch of magic 2, at offset 0, its CRC right, its counts in agreement, no attributes
+    but a producer's, an epoch and a sequence where there is a producer id. NONE: it may be
+    appended.
 
     Rules: batches.md#produced-batch.
     """
@@ -167,7 +170,7 @@ def validate_producer_batch(
         return ErrorCode.INVALID_RECORD
     size = len(view)
     (base_offset, batch_length, _, magic, crc, attributes, last_offset_delta,
-     _, _, producer_id, _, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
+     _, _, producer_id, epoch, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
     if not 0 <= magic <= MAGIC or batch_length < BATCH_LENGTH_MIN:
         return ErrorCode.CORRUPT_MESSAGE
     # A batch that is cut counts as none, as in Kafka; a second one behind it is one too many.
@@ -179,9 +182,14 @@ def validate_producer_batch(
         return ErrorCode.RECORD_LIST_TOO_LARGE
     if crc32c(memoryview(view)[CRC_START:]) != crc:
         return ErrorCode.CORRUPT_MESSAGE
-    if count <= 0 or last_offset_delta != count - 1 or attributes & CONTROL:
+    if count <= 0 or last_offset_delta != count - 1:
         return ErrorCode.INVALID_RECORD
-    if producer_id >= 0 and base_sequence < 0:
+    if attributes & ~_PRODUCED:
+        # Kafka has an error of its own for who claims to know when the broker appends.
+        is_stamp = attributes & ~_PRODUCED == LOG_APPEND_TIME
+        return ErrorCode.INVALID_TIMESTAMP if is_stamp else ErrorCode.INVALID_RECORD
+    # The reverse, an epoch and a sequence without an id, is what some clients always send.
+    if producer_id >= 0 and (base_sequence < 0 or epoch < 0):
         return ErrorCode.INVALID_RECORD
     codec = attributes & CODEC_MASK
     if codec > Codec.ZSTD:

@@ -164,7 +164,11 @@ def _too_large(size: int, settings: TopicSettings) -> Refusal | None:
 _MESSAGES = {
     ErrorCode.INVALID_RECORD: (
         "A partition takes exactly one record batch (magic 2) with at least one record, "
-        "base offset 0, its counts in agreement, and no control records."
+        "base offset 0, its counts in agreement, an epoch and a sequence where there is a producer "
+        "id, no control records and no attributes that Kafka does not define."
+    ),
+    ErrorCode.INVALID_TIMESTAMP: (
+        "The record batch claims LogAppendTime, which only a broker may stamp it with."
     ),
     ErrorCode.CORRUPT_MESSAGE: "The record batch is damaged: its length or its CRC is wrong.",
     ErrorCode.MESSAGE_TOO_LARGE: "The record batch is larger than max.message.bytes.",
