@@ -86,8 +86,7 @@ def leader_election(
     elif path_to_json_file is not None:
         wanted = read_partitions(path_to_json_file)
     with refusals_told(), connected(target(bootstrap_server, data_dir_option)) as driver:
-        asked = elect_leaders(election, wanted, REQUEST_TIMEOUT_MS)
-        found = perform_patiently(driver, asked)
+        found = perform_patiently(driver, elect_leaders(election, wanted, REQUEST_TIMEOUT_MS))
     outcomes = {key: outcome(*each) for key, each in found.items()}
     if as_json:
         print(json.dumps(_to_json(outcomes), indent=2))

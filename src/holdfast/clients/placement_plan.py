@@ -49,8 +49,7 @@ class Planner:
             for position, node in enumerate(list(nodes)):
                 if node not in brokers:
                     continue
-                others = [each for each in nodes if each != node]
-                nodes[position] = self._choose(key, others)
+                nodes[position] = self._choose(key, [each for each in nodes if each != node])
                 self._load[nodes[position]] += 1
         self._spread_leaders(led)
 

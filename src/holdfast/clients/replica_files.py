@@ -51,8 +51,7 @@ def stored_replica(directory: Path) -> StoredReplica:
         raise DamagedFileError(f"{directory} has no segment")
     batches = list(stored_batches(directory))
     end = batches[-1].last_offset + 1 if batches else bases[-1]
-    begin = max(bases[0], checkpointed(directory, LOG_STARTS))
-    return StoredReplica(min(begin, end), end, batches)
+    return StoredReplica(min(max(bases[0], checkpointed(directory, LOG_STARTS)), end), end, batches)
 
 
 class ReplicaTail:

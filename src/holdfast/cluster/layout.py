@@ -139,27 +139,26 @@ def from_json(values: Mapping[str, Any]) -> ClusterRecord:
         raise ValueError(f"format {values['format']} is not known; this version writes {FORMAT}")
     record = ClusterRecord(
         cluster_id=str(values["cluster_id"]),
-        nodes=tuple(_node_from_json(node) for node in values["nodes"]),
+        nodes=tuple(
+            NodeRecord(
+                id=int(node["id"]),
+                roles=tuple(node["roles"]),
+                host=str(node["host"]),
+                port=int(node["port"]),
+                log_file=str(node["log_file"]),
+                config_file=str(node["config_file"]),
+                controller_port=node.get("controller_port"),
+                rack=node.get("rack"),
+                pid=node["pid"],
+                start_time=node["start_time"],
+                process=node["process"],
+            )
+            for node in values["nodes"]
+        ),
     )
     if not (record.brokers and record.controllers):
         raise ValueError("it needs a broker and a controller")
     return record
-
-
-def _node_from_json(values: Mapping[str, Any]) -> NodeRecord:
-    return NodeRecord(
-        id=int(values["id"]),
-        roles=tuple(values["roles"]),
-        host=str(values["host"]),
-        port=int(values["port"]),
-        log_file=str(values["log_file"]),
-        config_file=str(values["config_file"]),
-        controller_port=values.get("controller_port"),
-        rack=values.get("rack"),
-        pid=values["pid"],
-        start_time=values["start_time"],
-        process=values["process"],
-    )
 
 
 def exists(directory: Path) -> bool:

@@ -170,8 +170,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
                 nodes.check_ports(node)
             for node in record.nodes:
                 file = Path(node.config_file)
-                text = plan.with_config(file.read_text(), plan.addresses(record, node))
-                file.write_text(text)
+                file.write_text(plan.with_config(file.read_text(), plan.addresses(record, node)))
             layout.write(self.directory, record)
 
     # Starting and stopping
@@ -281,8 +280,7 @@ class LocalCluster(AbstractContextManager["LocalCluster"]):
                 killed += nodes.stop(group, timeout_s)
             # Whoever watches these processes learns from this that they were stopped on purpose.
             for node in record.nodes:
-                stopped = replace(node, pid=None, process=None, start_time=None)
-                record = record.with_node(stopped)
+                record = record.with_node(replace(node, pid=None, process=None, start_time=None))
             layout.write(self.directory, record)
         return killed
 

@@ -85,8 +85,7 @@ def check_ports(node: NodeRecord, *, patience_s: float = 0.0) -> None:
     A node that was killed a moment ago counts as dead as soon as its first thread is: the others
     may still be about to end, and until then its ports are not free.
     """
-    ports = [node.port, *([] if node.controller_port is None else [node.controller_port])]
-    for port in ports:
+    for port in [node.port, *([] if node.controller_port is None else [node.controller_port])]:
         try:
             processes.wait_until(
                 lambda port=port: is_free(port),  # type: ignore[misc]

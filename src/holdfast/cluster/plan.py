@@ -263,8 +263,7 @@ def refuse_unusable(text: str) -> list[str]:
 def with_config(text: str, config: Mapping[str, str]) -> str:
     """Return a properties file's text with these keys set, replacing what it says of them."""
     kept = [line for line in text.splitlines() if line.partition("=")[0].strip() not in config]
-    added = format_properties(dict(config)).splitlines()
-    return "\n".join([*kept, *added]) + "\n"
+    return "\n".join([*kept, *format_properties(dict(config)).splitlines()]) + "\n"
 
 
 def profile_in(text: str) -> dict[str, str]:

@@ -139,8 +139,7 @@ class NodeSettings(Settings):
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
         """Listeners where the controller serves; empty on a node that is only a broker."""
-        names = self.controller_listener_names
-        return tuple(each for each in self.listeners if each.name in names)
+        return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 
     def with_dynamic(
         self, *, cluster: Mapping[str, str], broker: Mapping[str, str]

@@ -48,7 +48,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
             start = number
             if not line or line[0] in "#!":
                 continue
-        if _ends_open(line):
+        if (len(line) - len(line.rstrip("\\"))) % 2:  # an odd number of them continues the line
             pending += line[:-1]
             continue
         lines.append((start, pending + line))
@@ -56,11 +56,6 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     if pending:
         lines.append((start, pending))
     return lines
-
-
-def _ends_open(line: str) -> bool:
-    """An odd number of backslashes at the end continues the line."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _unescape(text: str, number: int) -> str:

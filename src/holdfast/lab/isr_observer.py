@@ -85,8 +85,7 @@ class Observer:
 
     def look(self) -> View | None:
         """Ask now, from any thread. None: no broker answers that isn't avoided."""
-        order = [self._asked, *(node for node in self._addresses if node != self._asked)]
-        for node in order:
+        for node in [self._asked, *(node for node in self._addresses if node != self._asked)]:
             if node in self.avoided:
                 continue
             try:
@@ -95,8 +94,7 @@ class Observer:
                 continue
             if answer is not None and node in answer.brokers:
                 self._asked = node
-                partitions = answer.topics.get(self._topic, {})
-                return View(partitions, frozenset(answer.brokers), node)
+                return View(answer.topics.get(self._topic, {}), frozenset(answer.brokers), node)
         return None
 
     def _compare(self, view: View) -> None:

@@ -159,8 +159,7 @@ class LogDirectory:
             if name == LOG_START and self.content(name) != data:
                 self.checkpoint(name)  # records were deleted meanwhile, and that is told as done
 
-        job = self.submit(lambda: disk.write_atomic(path + _NEXT_SUFFIX, data))
-        job.add_done_callback(written)
+        self.submit(lambda: disk.write_atomic(path + _NEXT_SUFFIX, data)).add_done_callback(written)
 
     def write_now(self) -> None:
         """Write all checkpoints durably before this returns: a log was cut below one (rare).
@@ -260,8 +259,7 @@ class LogDirectory:
         def start() -> None:
             self._removals.discard(handle)
             if self.online:
-                job = self.submit(lambda: remove_all(self.runtime, paths))
-                job.add_done_callback(self._settle)
+                self.submit(lambda: remove_all(self.runtime, paths)).add_done_callback(self._settle)
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, start)
         self._removals.add(handle)

@@ -69,8 +69,7 @@ class EpochCache:
         if epoch == epochs[-1]:
             return EpochEnd(epoch, log_end)
         above = bisect_right(epochs, epoch)
-        found = epochs[above - 1] if above else epoch
-        return EpochEnd(found, self._starts[above])
+        return EpochEnd(epochs[above - 1] if above else epoch, self._starts[above])
 
     def at(self, offset: int) -> int:
         """Return the epoch in which `offset` was written, -1 if it lies before the first entry."""

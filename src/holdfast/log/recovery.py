@@ -292,8 +292,7 @@ class Recovery:
         cleaned = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
         for name in [n for n in names if n.endswith(_LEFTOVERS)]:
             self._remove(names, name)
-        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-        for name in swaps:
+        for name in [name for name in names if name.endswith(SWAP_SUFFIX)]:
             if cleaned and _offset_of(name) >= min(cleaned):
                 self._remove(names, name)  # the set that it belongs to was not complete
         for name in [n for n in names if n.endswith(LOG_SUFFIX + SWAP_SUFFIX)]:

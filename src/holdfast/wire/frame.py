@@ -101,8 +101,7 @@ def encode_request_buffers(
     head += name
     if version >= message.FLEXIBLE:
         head += b"\0"
-    size = len(head) + sum(map(len, body))
-    return [_LENGTH.pack(size) + head, *body]
+    return [_LENGTH.pack(len(head) + sum(map(len, body))) + head, *body]
 
 
 def encode_request(

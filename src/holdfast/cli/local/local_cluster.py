@@ -91,8 +91,7 @@ def status_to_json(cluster: LocalCluster, seen: ClusterStatus) -> dict[str, Any]
         values[key] = getattr(seen, key)
     for node, found in zip(values["nodes"], seen.nodes, strict=True):
         node["state"] = str(found.state)
-        facts = NODE_FACTS + (CONTROLLER_FACTS if found.node.is_controller else ())
-        for key in facts:
+        for key in NODE_FACTS + (CONTROLLER_FACTS if found.node.is_controller else ()):
             node[key] = getattr(found, key)
     values["nodes"] = values.pop("nodes")  # last: it is the longest
     return values

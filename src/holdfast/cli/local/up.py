@@ -95,8 +95,7 @@ def up(
     make = _opened if layout.exists(directory) else _created
     settings = key_values(config or [], "--config")
     features = feature_levels(feature or [])
-    wanted = _Wanted(brokers, controllers, combined, port, settings, features)
-    cluster = make(directory, wanted)
+    cluster = make(directory, _Wanted(brokers, controllers, combined, port, settings, features))
     _interrupt_on_signals()
     try:
         cluster.start(wait=False)

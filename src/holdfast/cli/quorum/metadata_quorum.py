@@ -101,8 +101,7 @@ def describe_quorum(
         print("\n".join(status_lines(_cluster_id(asked), state)))
     else:
         now_ms = int(time.time() * 1000)
-        lines = replication_lines(state, now_ms=now_ms, human_readable=human_readable)
-        print("\n".join(lines))
+        print("\n".join(replication_lines(state, now_ms=now_ms, human_readable=human_readable)))
 
 
 @metadata_quorum.command("add-controller", cls=Command)

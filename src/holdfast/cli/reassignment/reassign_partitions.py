@@ -185,8 +185,7 @@ def reassign_partitions(
             else:
                 finish = mover.verify if verify else mover.cancel
                 if named is None:
-                    moving = mover.under_way(topic or [])
-                    finish(moving, keep=preserve_throttles, topics=topic)
+                    finish(mover.under_way(topic or []), keep=preserve_throttles, topics=topic)
                 else:
                     finish(named, keep=preserve_throttles)
         except (AdminError, PlanError) as error:

@@ -359,8 +359,7 @@ def _alter(
                 f"new in {name} (it has {count}).",
                 code=EXIT_USAGE,
             )
-        asked = add_partitions(name, partitions, added, REQUEST_TIMEOUT_MS)
-        perform_patiently(driver, asked)
+        perform_patiently(driver, add_partitions(name, partitions, added, REQUEST_TIMEOUT_MS))
 
 
 def _delete(driver: Driver, names: Sequence[str]) -> None:

@@ -268,8 +268,7 @@ def _register_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRe
 
 
 def _unregister_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
-    before = image.brokers.pop(record.broker_id)
-    delta.brokers_changed.setdefault(record.broker_id, before)
+    delta.brokers_changed.setdefault(record.broker_id, image.brokers.pop(record.broker_id))
 
 
 def _change_broker(
@@ -281,12 +280,9 @@ def _change_broker(
     image.brokers[broker_id] = replace(before, **changes)
 
 
-def _fence_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
-    _change_broker(image, delta, record.id, record.epoch, fenced=True)
-
-
-def _unfence_broker(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
-    _change_broker(image, delta, record.id, record.epoch, fenced=False)
+def _change_fence(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
+    fenced = isinstance(record, wire.FenceBrokerRecord)
+    _change_broker(image, delta, record.id, record.epoch, fenced=fenced)
 
 
 def _change_registration(image: MetadataImage, delta: ImageDelta, record: MetadataRecord) -> None:
@@ -430,8 +426,8 @@ def _hand_out_producer_ids(image: MetadataImage, _: ImageDelta, record: Metadata
 _APPLY: dict[type, Callable[[MetadataImage, ImageDelta, MetadataRecord], None]] = {
     wire.RegisterBrokerRecord: _register_broker,
     wire.UnregisterBrokerRecord: _unregister_broker,
-    wire.FenceBrokerRecord: _fence_broker,
-    wire.UnfenceBrokerRecord: _unfence_broker,
+    wire.FenceBrokerRecord: _change_fence,
+    wire.UnfenceBrokerRecord: _change_fence,
     wire.BrokerRegistrationChangeRecord: _change_registration,
     wire.TopicRecord: _create_topic,
     wire.RemoveTopicRecord: _remove_topic,

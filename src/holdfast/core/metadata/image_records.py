@@ -101,8 +101,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 
 def _feature_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Yield metadata.version first: it says in which versions the others are written."""
-    names = sorted(image.features, key=lambda name: (name != METADATA_VERSION, name))
-    for name in names:
+    for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
 
 

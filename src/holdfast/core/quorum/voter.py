@@ -162,8 +162,7 @@ class Quorum:
         self.voters = voters
         self.is_leaving = is_leaving
         if self.leading:
-            gone = [key for key in self.replicas if all(key != v.key for v in voters.voters)]
-            for key in gone:
+            for key in [key for key in self.replicas if all(key != v.key for v in voters.voters)]:
                 del self.replicas[key]
             for voter in voters.voters:
                 if not voter.is_replica(self.key):
@@ -594,7 +593,6 @@ class Quorum:
             for voter in self.voters.voters:
                 if not voter.is_replica(self.key):
                     self._progress_of(voter.key, now_ms)
-            granting = tuple(sorted(self._granted))
-            self._effects.append(Lead(self.epoch, granting))
+            self._effects.append(Lead(self.epoch, tuple(sorted(self._granted))))
             if not self._alone:
                 self._effects.append(SetTimer(self._quorum_ms))

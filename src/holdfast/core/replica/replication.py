@@ -230,8 +230,7 @@ class Leader:
     def is_caught_up(self, node: int, now_ms: int) -> bool:
         """Whether a follower is in sync by Kafka's rule: at the log end, or there recently."""
         follower = self.followers[node]
-        at_end = follower.log_end == self.log_end
-        return at_end or now_ms - follower.caught_up_ms <= self.lag_ms_max
+        return follower.log_end == self.log_end or now_ms - follower.caught_up_ms <= self.lag_ms_max
 
     def may_join(self, node: int, now_ms: int) -> bool:
         """Return whether a follower may be proposed for the ISR.

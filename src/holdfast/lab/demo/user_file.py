@@ -197,8 +197,7 @@ def _read_csv(
                 raise InputError(f"--key {key}: {path} has no such column; it has {columns}.")
             place = header.index(key) if key is not None else -1
         elif len(fields) != len(header):
-            reason = f"{len(fields)} fields, the header has {len(header)}"
-            yield Malformed(number, line, reason)
+            yield Malformed(number, line, f"{len(fields)} fields, the header has {len(header)}")
         else:
             assert isinstance(text, str)
             yield Line(number, text, fields[place] if key is not None else None)

@@ -131,8 +131,7 @@ def part_views(data: ReportData) -> list[PartView]:
 
 def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]) -> PartView:
     part, judgement = view.report, evidence.judgement
-    still = explained(part.still, part.settings)
-    scene = scene_of(evidence, part.lag, forbidden, still)
+    scene = scene_of(evidence, part.lag, forbidden, explained(part.still, part.settings))
     begin_ms = scene.frame.begin_ms
     return replace(
         view,

@@ -198,8 +198,7 @@ class MetadataChanger:
     def __enter__(self) -> Self:
         """Create the topic and begin. LabError: it can't be created."""
         try:
-            broker = min(self._driver.nodes())
-            self._driver.perform(create_topic(TOPIC, assignment={0: [broker]}))
+            self._driver.perform(create_topic(TOPIC, assignment={0: [min(self._driver.nodes())]}))
         except (ValueError, AdminError, DriverError) as error:
             raise LabError(f"the topic {TOPIC} can't be made: {error}") from error
         self._thread.start()

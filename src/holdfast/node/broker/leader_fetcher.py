@@ -134,8 +134,7 @@ class LeaderFetcher:
                 await self._changed.wait(self._until_retry(now))
                 continue
             try:
-                connection = await self._connected()
-                await self._fetch(connection, due)
+                await self._fetch(await self._connected(), due)
             except OSError as error:
                 self._drop_connection()
                 if not self._changed.is_set:

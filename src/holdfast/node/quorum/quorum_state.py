@@ -52,8 +52,7 @@ def parse_state(data: bytes, path: str) -> Saved:
             raise _damaged(path, f"votedDirectoryId is {found[1]!r}") from error
     if epoch < 0:
         raise _damaged(path, f"leaderEpoch is {epoch}")
-    voted = ReplicaKey(voted_id, directory) if voted_id != NOBODY else None
-    return Saved(epoch, leader, voted)
+    return Saved(epoch, leader, ReplicaKey(voted_id, directory) if voted_id != NOBODY else None)
 
 
 def read_state(disk: Disk, directory: str) -> Saved | None:

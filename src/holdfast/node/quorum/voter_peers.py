@@ -149,8 +149,7 @@ class Peers:
         progress = self._state.replicas.get(voter.key)
         if progress is None or progress.end_then < 0:
             return False
-        now_ms = self._replica.runtime.clock.monotonic_ms()
-        return now_ms - progress.fetched_ms < self._silence_ms
+        return self._replica.runtime.clock.monotonic_ms() - progress.fetched_ms < self._silence_ms
 
     async def _tell_end(self, voter: Voter, ended: EndEpoch) -> None:
         wanted = end.RequestPartitionData(

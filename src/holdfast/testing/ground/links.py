@@ -72,7 +72,6 @@ class Link:
         if weather.reorder and draw.random() < weather.reorder:
             delay_s += draw.random() * weather.reorder_us / 1e6
         if weather.bytes_per_s is not None:
-            begins_s = max(now_s, self.free_at_s)
-            self.free_at_s = begins_s + copies * size / weather.bytes_per_s
+            self.free_at_s = max(now_s, self.free_at_s) + copies * size / weather.bytes_per_s
             delay_s += self.free_at_s - now_s
         return max(delay_s, self.clogged_until_s - now_s)

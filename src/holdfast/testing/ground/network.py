@@ -393,8 +393,7 @@ class Fabric:
         """Seconds until a segment arrives; None: never, its sender gives up."""
         if loopback:
             return _LOOPBACK_S
-        weather = link.weather or self.weather
-        return link.transit_s(weather, now, size, self.draw, self.give_up_s)
+        return link.transit_s(link.weather or self.weather, now, size, self.draw, self.give_up_s)
 
     def resolve(self, name: str, asking: str) -> str:
         """Name of the host that a name or an address means to the host `asking`."""
@@ -462,8 +461,7 @@ class HostNetwork:
 
         attempt = _Attempt(self._fabric, self.name, there, port)
         attempt.begin(make)
-        loop = asyncio.get_running_loop()
-        give_up = loop.call_later(_CONNECT_TIMEOUT_S, attempt.time_out)
+        give_up = asyncio.get_running_loop().call_later(_CONNECT_TIMEOUT_S, attempt.time_out)
         try:
             transport = await attempt.done
         finally:

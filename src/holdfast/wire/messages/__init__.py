@@ -125,8 +125,7 @@ def api_name(key: int) -> str:
 
 def module_name(key: int) -> str:
     """Return the module of an API within this package: `list_offsets` for ListOffsets."""
-    name = API_NAMES[key]
-    return "".join("_" + c.lower() if c.isupper() else c for c in name).removeprefix("_")
+    return "".join("_" + c.lower() if c.isupper() else c for c in API_NAMES[key]).removeprefix("_")
 
 
 def _load(key: int, suffix: str) -> type:
