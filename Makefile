@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache check format simulate soak bench mutants mutate judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache check format simulate soak bench mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ judge-proof: $(VENV)/.dev ## 10,000 made histories of which a model knows what t
 
 mutate: $(VENV)/.dev ## every small change of what is pure, which the tests have to notice (resumes)
 	@$(BIN)/python scripts/mutate.py $(ARGS)
+
+fuzz: $(VENV)/.dev ## an hour of hostile clients, while another one is served
+	@cd scripts && $(abspath $(BIN))/python fuzz.py $(ARGS)
 
 bench: $(VENV)/.run ## the figures, into bench/results/ and a table
 	@$(BIN)/python bench/run.py $(ARGS)

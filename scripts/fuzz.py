@@ -1,0 +1,397 @@
+"""`make fuzz`: a node is sent whatever there is, while another client is served by it.
+
+Each case is one connection with a few frames: a request of any API and version, with absurd or
+plausible content, whole, cut, changed in places or with lengths of gigabytes; or no request at all.
+After each round what they created is deleted, and three things must hold: the processes live, their
+memory is what it was, and the neighbour, who produces and reads its own topic all the while, had
+its answers. A case that had an outcome of a new kind goes into the corpus, which each later run
+sends first.
+
+    python scripts/fuzz.py [--minutes 60] [--seed N] [--corpus FILE] [--results FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.processes import State
+from holdfast.lab.background import NODE, Results, ResultsError
+from holdfast.node.door.api_table import BROKER, CONTROLLER, Api
+from holdfast.wire.batch import Codec, Record, build_batch
+from holdfast.wire.checksum import crc32c
+from holdfast.wire.errors import EncodeError
+from holdfast.wire.frame import encode_request
+from holdfast.wire.messages import request_class
+from random_messages import make_struct
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CORPUS: Final = ROOT / "tests" / "node" / "fuzz_corpus.jsonl"
+RESULTS: Final = ROOT / "docs" / "design" / "fuzz" / "hours.jsonl"
+NEIGHBOUR: Final = "neighbour"
+TOPICS: Final = (NEIGHBOUR, "t", "nowhere", "", "x" * 249, "a/b", "__cluster_metadata")
+GIANT: Final = (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80" * 5)
+WARM_UP_S: Final = 20.0
+ROUND_S: Final = 20.0
+ANSWER_S: Final = 0.3  # a case that waits longer is left: many of them ask to wait for ever
+PATIENCE_S: Final = 30.0  # of the neighbour; a busy broker is slow, one that stands still is broken
+GROWTH_BYTES_MAX: Final = 20_000_000
+CASE_BYTES_MAX: Final = 2048  # in the corpus
+# What a member of the quorum may rightly say: believed, it ends the service that is watched here.
+SPOKEN_BY_MEMBERS: Final = (52, 53, 54, 56, 62, 63, 64, 67, 73, 80, 81, 82)
+# So does what a client may rightly ask for.
+ENDS_THE_NEIGHBOUR: Final = (20, 21, 33, 44, 45, 57)
+
+
+class FuzzError(Exception):
+    """A node did what no client may bring it to do."""
+
+
+class Case(NamedTuple):
+    """What goes over one connection, and how it was made."""
+
+    kind: str
+    key: int
+    version: int
+    data: bytes
+
+
+def drawn(random: Random, apis: dict[int, Api], *, careful: bool) -> Case:
+    """Draw a case. With `careful` nothing is asked that would rightly end the neighbour's topic."""
+    if random.random() < 0.03:
+        return Case("noise", -1, -1, random.randbytes(random.randrange(1, 200)))
+    api = random.choice(list(apis.values()))
+    low, high = api.versions
+    cls = request_class(api.key)
+    version = random.randint(max(low, cls.MIN_VERSION), high)
+    while True:
+        message = make_struct(random, cls, version)
+        _make_plausible(random, message, careful=careful and api.key in ENDS_THE_NEIGHBOUR)
+        try:
+            frame = encode_request(message, version, random.randrange(1 << 31), "fuzz")
+            break
+        except EncodeError:
+            continue
+    if random.random() < 0.03:
+        frame = frame[:6] + struct.pack(">h", random.randint(-3, 99)) + frame[8:]
+    kind = random.choice(("whole", "whole", "changed", "changed", "giant", "cut", "short", "many"))
+    return Case(kind, api.key, version, _spoilt(random, kind, frame))
+
+
+def _make_plausible(random: Random, message: Any, *, careful: bool) -> None:
+    """Give some of it what the node knows: names, indexes, records, so that it gets further."""
+    for field in type(message).FIELDS:
+        value = getattr(message, field.name)
+        if field.kind == "records" and random.random() < 0.7:
+            setattr(message, field.name, _records(random))
+        elif "name" in field.name and isinstance(value, str) and random.random() < 0.6:
+            names = TOPICS[1:] if careful else TOPICS
+            setattr(message, field.name, random.choice(names))
+        elif field.name.startswith("partition") and isinstance(value, int):
+            setattr(message, field.name, random.choice((0, 0, 1, value)))
+        elif field.name.endswith("_ms") and isinstance(value, int) and random.random() < 0.8:
+            setattr(message, field.name, random.choice((0, 1, 50)))
+        elif field.name in {"num_partitions", "count"} and isinstance(value, int):
+            setattr(message, field.name, random.choice((1, 3, value)))
+        parts = value if isinstance(value, list) else [value]
+        for part in parts:
+            if hasattr(type(part), "FIELDS"):
+                _make_plausible(random, part, careful=careful)
+
+
+def _records(random: Random) -> bytes:
+    """Return a batch that may be appended, or a wrong one, its CRC right or not."""
+    records = [
+        Record(random.choice((None, b"k")), random.randbytes(random.randrange(200)), timestamp)
+        for timestamp in random.choices((-1, 0, int(time.time() * 1000), 1 << 62), k=3)
+    ]
+    codec = random.choice(list(Codec))
+    batch = build_batch(records, codec=codec, producer_id=random.choice((-1, -1, 7)))
+    if random.random() < 0.5:
+        for _ in range(random.randrange(1, 4)):
+            batch[random.randrange(len(batch))] = random.randrange(256)
+        if random.random() < 0.7:
+            struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    return bytes(batch)
+
+
+def _spoilt(random: Random, kind: str, frame: bytes) -> bytes:
+    body = bytearray(frame[4:])
+    match kind:
+        case "changed":
+            for _ in range(random.randrange(1, 6)):
+                body[random.randrange(len(body))] = random.randrange(256)
+        case "giant":
+            at = random.randrange(len(body))
+            body[at : at + 4] = random.choice(GIANT)
+        case "cut":
+            del body[random.randrange(len(body)) :]
+        case "short":  # more is announced than comes
+            return frame[: random.randrange(4, len(frame) + 1)]
+        case "many":
+            return frame * random.randrange(2, 12)
+    return struct.pack(">i", len(body)) + bytes(body)
+
+
+class Node:
+    """A process that is sent cases, and what is known of it."""
+
+    def __init__(self, cluster: LocalCluster, node_id: int, apis: dict[int, Api]) -> None:
+        self.cluster = cluster
+        self.record = cluster.node(node_id)
+        self.apis = apis
+        self.resting_bytes = 0
+
+    def check_alive(self, last: list[Case]) -> None:
+        if self.cluster.state(self.record.id) is not State.RUNNING:
+            log = Path(self.record.log_file).read_text(errors="replace")[-3000:]
+            cases = "\n".join(f"{case.kind} {case.data.hex()[:4000]}" for case in last)
+            raise FuzzError(f"node {self.record.id} is dead.\n{log}\nIts last cases:\n{cases}")
+
+    @property
+    def resident_bytes(self) -> int:
+        for line in Path(f"/proc/{self.record.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise FuzzError(f"node {self.record.id} has no memory")
+
+    def send(self, case: Case) -> str:
+        """Send a case; return what came of it: how much of an answer, or how it ended."""
+        with socket.create_connection((self.record.host, self.record.port), timeout=5) as link:
+            link.settimeout(ANSWER_S)
+            got = b""
+            try:
+                link.sendall(case.data)
+                while len(got) < 4 or len(got) < 4 + int.from_bytes(got[:4]):
+                    data = link.recv(1 << 16)
+                    if not data:
+                        return "closed"
+                    got += data
+            except TimeoutError:
+                return "part of an answer" if got else "silence"
+            except OSError:
+                return "reset"
+            return "answered"
+
+
+class Neighbour(threading.Thread):
+    """Produces to its own topic and reads it back, one message at a time, until it is stopped."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.bootstrap = bootstrap
+        self.stopped = threading.Event()
+        self.worst_ms = 0.0
+        self.served = 0
+        self.failure = ""
+
+    def run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the main thread tells it
+            self.failure = repr(error)
+
+    def _serve(self) -> None:
+        told: list[KafkaError | None] = []
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0, "acks": "all"})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none"})
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            told.append(error)
+            if error is None and not self.served:
+                consumer.assign([TopicPartition(NEIGHBOUR, 0, message.offset())])
+
+        while not self.stopped.is_set():
+            told.clear()
+            value = f"{self.served}".encode()
+            begun = time.monotonic()
+            producer.produce(NEIGHBOUR, value, partition=0, on_delivery=on_delivery)
+            if producer.flush(PATIENCE_S) or told != [None]:
+                raise FuzzError(f"message {self.served} was not acknowledged: {told}")
+            self._read(consumer, value, begun + PATIENCE_S)
+            self.worst_ms = max(self.worst_ms, (time.monotonic() - begun) * 1000)
+            self.served += 1
+            self.stopped.wait(0.02)
+        consumer.close()
+
+    def _read(self, consumer: Consumer, value: bytes, until: float) -> None:
+        while time.monotonic() < until:
+            found = consumer.poll(0.5)
+            if found is None or found.error() is not None:
+                continue
+            if found.value() != value:
+                raise FuzzError(f"read {found.value()!r} where {value!r} was written")
+            return
+        raise FuzzError(f"{value!r} was acknowledged and can't be read")
+
+
+class Run:
+    """One run: two clusters, their cases, and what came of them."""
+
+    def __init__(self, directory: Path, seed: int, corpus: Path) -> None:
+        self.random = Random(seed)  # noqa: S311 - a seed replays it
+        self.corpus = corpus
+        self.known: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self.last: list[Case] = []
+        config = {"log.retention.check.interval.ms": "1000", "file.delete.delay.ms": "1000"}
+        # What ends a controller's service by right must not end the neighbour's: two clusters.
+        self.clusters = [
+            LocalCluster.create(directory / name, brokers=1, controllers=1, port=0, config=config)
+            for name in ("served", "apart")
+        ]
+
+    def start(self) -> None:
+        served, apart = self.clusters
+        for cluster in self.clusters:
+            cluster.start()
+        admin = AdminClient({"bootstrap.servers": served.bootstrap_servers})
+        for future in admin.create_topics([NewTopic(NEIGHBOUR, 1, 1)]).values():
+            future.result(PATIENCE_S)
+        quiet = {key: api for key, api in CONTROLLER.items() if key not in SPOKEN_BY_MEMBERS}
+        self.nodes = [
+            Node(served, served.broker_ids[0], BROKER),
+            Node(served, served.controller_ids[0], quiet),
+            Node(apart, apart.controller_ids[0], CONTROLLER),
+        ]
+        self.neighbour = Neighbour(served.bootstrap_servers)
+        self.neighbour.start()
+
+    def cases(self) -> Iterator[tuple[Node, Case]]:
+        """What is in the corpus, then new ones without end."""
+        if self.corpus.exists():
+            for line in self.corpus.read_text().splitlines():
+                row = json.loads(line)
+                self.known.add(row["what"])
+                case = Case(row["kind"], row["key"], row["version"], bytes.fromhex(row["data"]))
+                yield self.nodes[row["node"]], case
+        while True:
+            node = self.random.choice(self.nodes)
+            yield node, drawn(self.random, node.apis, careful=node is not self.nodes[2])
+
+    def go_on(self, cases: Iterator[tuple[Node, Case]], until: float) -> None:
+        for node, case in cases:
+            self.last = [*self.last[-20:], case]
+            try:
+                outcome = node.send(case)
+            except ConnectionRefusedError:
+                node.check_alive(self.last)
+                raise
+            number = self.nodes.index(node)
+            what = f"{number} {case.key} {case.kind}: {outcome}"
+            self.counts[outcome] += 1
+            if what not in self.known and len(case.data) <= CASE_BYTES_MAX:
+                self.known.add(what)
+                self._keep(number, what, case)
+            if time.monotonic() >= until:
+                return
+
+    def _keep(self, node: int, what: str, case: Case) -> None:
+        row = {"what": what, "node": node, "kind": case.kind, "key": case.key}
+        row |= {"version": case.version, "data": case.data.hex()}
+        self.corpus.parent.mkdir(parents=True, exist_ok=True)
+        with self.corpus.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def tidy_up(self) -> None:
+        """Delete every topic but the neighbour's: what was created rightly is no growth."""
+        admin = AdminClient({"bootstrap.servers": self.clusters[0].bootstrap_servers})
+        names = set(admin.list_topics(timeout=PATIENCE_S).topics) - {NEIGHBOUR}
+        if names:
+            for future in admin.delete_topics(sorted(names)).values():
+                with suppress(Exception):  # it went by itself
+                    future.result(PATIENCE_S)
+        time.sleep(2.5)  # their files go a second later
+
+    def check(self) -> list[int]:
+        """Return each node's growth in bytes. FuzzError: a promise is broken."""
+        for node in self.nodes:
+            node.check_alive(self.last)
+        if self.neighbour.failure or not self.neighbour.is_alive():
+            raise FuzzError(f"the neighbour is not served: {self.neighbour.failure}")
+        return [node.resident_bytes - node.resting_bytes for node in self.nodes]
+
+    def stop(self) -> None:
+        if hasattr(self, "neighbour"):
+            self.neighbour.stopped.set()
+            self.neighbour.join(PATIENCE_S)
+        for cluster in self.clusters:
+            cluster.down()
+
+
+def fuzz(run: Run, minutes: float, results: Results) -> None:
+    """Run for so long, with a row at the end. FuzzError: what broke."""
+    run.start()
+    cases = run.cases()
+    run.go_on(cases, time.monotonic() + WARM_UP_S)
+    run.tidy_up()
+    for node in run.nodes:
+        node.resting_bytes = node.resident_bytes
+    run.neighbour.worst_ms = 0.0
+    begun = time.monotonic()
+    growth = [0]
+    while time.monotonic() < begun + minutes * 60:
+        run.go_on(cases, time.monotonic() + ROUND_S)
+        run.tidy_up()
+        growth = run.check()
+        print(
+            f"{(time.monotonic() - begun) / 60:.1f} of {minutes:g} minutes:"
+            f" {run.counts.total():,} cases, {len(run.known):,} kinds, growth"
+            f" {max(growth) / 1e6:.1f} MB, the neighbour's worst {run.neighbour.worst_ms:.0f} ms",
+            flush=True,
+        )
+    if max(growth) > GROWTH_BYTES_MAX:
+        raise FuzzError(f"a node grew by {max(growth) / 1e6:.1f} MB")
+    results.add(
+        {
+            "minutes": minutes,
+            "cases": run.counts.total(),
+            "outcomes": dict(run.counts.most_common()),
+            "kinds": len(run.known),
+            "growth_mb": [round(each / 1e6, 1) for each in growth],
+            "neighbour_served": run.neighbour.served,
+            "neighbour_worst_ms": round(run.neighbour.worst_ms),
+        }
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n    ")[0])
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 40))
+    parser.add_argument("--corpus", type=Path, default=CORPUS)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    print(f"seed {options.seed}")
+    with tempfile.TemporaryDirectory() as directory, Results(options.results, NODE) as results:
+        run = Run(Path(directory), options.seed, options.corpus)
+        try:
+            fuzz(run, options.minutes, results)
+        except (FuzzError, ResultsError) as error:
+            print(f"BROKEN (seed {options.seed}): {error}", file=sys.stderr)
+            return 1
+        finally:
+            run.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
