@@ -270,6 +270,14 @@ def test_offsets_that_are_none(text: str) -> None:
         cat_format.parse_offsets([text])
 
 
+@pytest.mark.parametrize("text", [str(1 << 63), str(-1 << 63), "s@" + "9" * 30, "s@-" + "9" * 30])
+def test_offsets_that_are_too_large(text: str) -> None:
+    """Goal: the error says what is wrong with a number. Method: a table around 64 bits."""
+    with pytest.raises(CommandError) as caught:
+        cat_format.parse_offsets([text])
+    assert str(caught.value) == f"-o {text}: no offset or time is that large."
+
+
 @pytest.mark.parametrize(
     ("data", "delimiter", "expected"),
     [

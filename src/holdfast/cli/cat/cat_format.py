@@ -190,14 +190,14 @@ def parse_offsets(texts: Sequence[str]) -> tuple[Start, int | None]:
             continue
         # Numbers of more digits Python reads no more.
         found = re.fullmatch(r"([se]@)?(-?\d{1,4000})", text, re.ASCII)
+        number = int(found[2]) if found else 0
+        refuse_if(abs(number) > OFFSET_MAX, f"-o {text}: no offset or time is that large.")
         if found is None or (found[1] and found[2].startswith("-")):
             raise CommandError(
                 f"-o {text!r}: beginning, end, stored, an offset, -N (N before the end), "
                 "s@MILLISECONDS or e@MILLISECONDS is wanted.",
                 code=EXIT_USAGE,
             )
-        number = int(found[2])
-        refuse_if(abs(number) > OFFSET_MAX, f"-o {text}: no offset or time is that large.")
         if is_stop:
             stop_ms = number
         else:
