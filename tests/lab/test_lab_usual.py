@@ -16,6 +16,7 @@ from holdfast.cluster import ClusterError
 from holdfast.judge.history import Acknowledged, Refused
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
+from holdfast.lab.scenarios.unclean_election import leave_a_alone
 from holdfast.lab.scenarios.write_anomaly import strike
 from holdfast.lab.steps.usual import expect_consumed, settle
 from holdfast.lab.steps.wants import Want, preferred, want, whole, without
@@ -106,6 +107,18 @@ def test_only_what_was_sent_to_the_leader_alone_can_be_lost_with_it() -> None:
     strike(scene.as_run, cast("Any", Client("raw", scene.done)), (1, 0, 2))
     first = ["settled-0 acks=all sends", "STOP (0, 2)"]
     assert scene.done == [*first, "raw posts", "raw posts", "KILL (1,)", "CONT (0, 2)"]
+
+
+@pytest.mark.parametrize(("c_by", "bound_s"), [("TERM", 15.0), ("KILL", 18.0)])
+def test_who_leaves_in_good_order_is_not_waited_for_as_long_as_who_dies(
+    c_by: str, bound_s: float
+) -> None:
+    """Goal: a session, which only a dead broker needs, is no excuse for a clean one's leaving."""
+    scene: Any = Scene()
+    bounds: list[float] = []
+    scene.expect = lambda _when, _wanted, bound_s: bounds.append(bound_s)
+    assert leave_a_alone(scene, cast("Any", Client("raw", scene.done)), c_by, "TERM", "alone") == 2
+    assert bounds == [bound_s, bound_s]
 
 
 def test_a_partition_that_does_not_settle_ends_the_run() -> None:
