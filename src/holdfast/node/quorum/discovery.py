@@ -77,8 +77,6 @@ class Discovery:
         """Send one Fetch that names no epoch: whoever gets it says who leads. OSError."""
         replica = self._replica
         timeout_ms = max(1, replica.settings.controller_quorum_fetch_timeout_ms)
-        wanted = FetchPartition(partition=0, fetch_offset=replica.log.end, partition_max_bytes=1)
-        question = metadata_fetch(wanted, cluster_id=replica.cluster_id)
         connection = await dial(
             replica.runtime,
             host,
@@ -86,8 +84,12 @@ class Discovery:
             f"quorum-{replica.key.node_id}-discovery",
             timeout_ms=timeout_ms,
         )
+        # Not before: while it connected, its log may have grown, or been cut.
+        wanted = FetchPartition(partition=0, fetch_offset=replica.log.end, partition_max_bytes=1)
         try:
-            response = await connection.send(question, timeout_ms=timeout_ms)
+            response = await connection.send(
+                metadata_fetch(wanted, cluster_id=replica.cluster_id), timeout_ms=timeout_ms
+            )
         finally:
             connection.close()
         for topic in response.responses:
