@@ -73,6 +73,20 @@ def test_which_replicas_are_throttled() -> None:
     assert not is_throttled((), 0, 0)
 
 
+def test_a_long_list_is_asked_for_one_name() -> None:
+    # Whoever moves a topic of thousands of partitions lists them all, and each replica asks.
+    class Partition(int):
+        spelt = 0
+
+        def __format__(self, spec: str) -> str:
+            self.spelt += 1
+            return super().__format__(spec)
+
+    partition = Partition(3)
+    assert not is_throttled([f"{each}:1" for each in range(4, 1000)], partition, 1)
+    assert partition.spelt == 1
+
+
 @pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,3:2"])
 def test_lists_of_replicas(value: str) -> None:
     assert validate_topic_config("leader.replication.throttled.replicas", value) is None

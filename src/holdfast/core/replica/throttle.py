@@ -20,7 +20,7 @@ _WINDOWS_MAX: Final = 11  # Kafka's replication.quota.window.num
 
 def is_throttled(replicas: Iterable[str], partition: int, node: int) -> bool:
     """Whether a topic's list of throttled replicas names this one; `*` names them all."""
-    return any(each in (ALL_REPLICAS, f"{partition}:{node}") for each in replicas)
+    return not {ALL_REPLICAS, f"{partition}:{node}"}.isdisjoint(replicas)
 
 
 class Throttled(NamedTuple):
