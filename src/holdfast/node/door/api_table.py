@@ -7,7 +7,7 @@ Envelope. What is advertised is what stands here; Produce alone is advertised fr
 are refused.
 
 Whatever needs the cluster is refused by `dispatch`; of topics, groups and transactional ids the
-API's own module refuses those that the client has no right to (`access.refused`).
+API's own module refuses those that the client has no right to (`request_context.refused`).
 
 Rules: connections.md#advertised-versions, connections.md#produce-from-version-0.
 """
