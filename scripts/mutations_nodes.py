@@ -408,7 +408,7 @@ NODES: tuple[Mutation, ...] = (
             Edit(
                 REPLICATION,
                 "                self.is_counted(node)\n"
-                "                or (follower.may_count and now_ms - follower.caught_up_ms <="
+                "                or (follower.may_count and now_ms - follower.last_caught_up_ms <="
                 " self.lag_ms_max)\n",
                 "                node in self.isr\n",
             ),

@@ -19,14 +19,17 @@ from tests.node.replica_kit import decided, leading, replica
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata.image import Broker, Endpoint, MetadataImage
+from holdfast.core.replica.replication import NO_SESSION
 from holdfast.node.api.fetch import Fetch
 from holdfast.node.api.fetch_readers import (
     Asked,
     ConsumerReader,
     FollowerReader,
     Refused,
+    Seen,
     SeenByFollower,
 )
+from holdfast.node.api.fetch_session import FetchSession
 from holdfast.node.api.leader import endpoints
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.api_table import READ_TOPIC
@@ -57,8 +60,18 @@ def fetch(partition: Partition) -> Fetch:
         runtime=SimpleNamespace(provoke=never),
     )
     context: Any = SimpleNamespace(version=11, listener="PLAINTEXT")
-    asked = Asked("t", TOPIC_ID, wanted, partition)
-    return Fetch(broker, context, request, ConsumerReader(broker, context, rack=""), [asked])
+    session = FetchSession(broker, -1, by_id=True)
+    session.ask_for("t", TOPIC_ID, wanted)
+    session.find(lambda _: partition)
+    return Fetch(broker, context, request, ConsumerReader(broker, context, rack=""), session)
+
+
+def begin(
+    reader: FollowerReader, partition: Partition, wanted: wire.FetchPartition
+) -> Seen | Refused:
+    seen = reader.look(partition, wanted)
+    reader.begin({Asked("t", TOPIC_ID, wanted, partition): seen}, NO_SESSION)
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -72,14 +85,13 @@ def test_a_reader_that_waits_for_much_is_told_at_once(lost: bool, code: ErrorCod
         partition = a_leader(runtime)
         directory = leading(partition).log.directory
         waits = fetch(partition)
-        assert not waits.is_enough(waits.look()), "there is not enough yet"
+        assert waits.begin() is None, "there is not enough yet"
         if lost:
             memory_disk(runtime).inject(DiskFault(operations={"read"}, code=errno.EIO))
         else:
             memory_disk(runtime).corrupt(f"{directory}/{0:020}.log", 16, b"\xff")
-        look = waits.look()
-        assert waits.is_enough(look)
-        response = waits.answer(look)
+        response = waits.begin()
+        assert response is not None
         assert response.responses[0].partitions[0].error_code == code
 
     virtual(body)
@@ -101,7 +113,7 @@ def test_a_follower_s_fetch_acknowledges_once() -> None:
         )
         context: Any = SimpleNamespace(version=17, allows=lambda *_: True)
         reader = FollowerReader(broker, context, node=1, broker_epoch=-1)
-        reader.begin([reader.look(partition, wanted)])
+        begin(reader, partition, wanted)
         came_ms = leader.state.followers[1].fetched_ms
         await asyncio.sleep(1)
         append(leader.log)
@@ -135,8 +147,7 @@ def test_a_follower_beyond_the_log_s_end_acknowledges_nothing(epoch: int) -> Non
         context: Any = SimpleNamespace(version=17, need=READ_TOPIC, allows=lambda *_: True)
         reader = FollowerReader(broker, context, node=1, broker_epoch=-1)
         before = replace(leading(partition).state.followers[1])
-        seen = reader.look(partition, wanted)
-        reader.begin([seen])
+        seen = begin(reader, partition, wanted)
         assert leading(partition).state.followers[1] == before
         if epoch == -1:
             assert seen == Refused(ErrorCode.OFFSET_OUT_OF_RANGE, 0)

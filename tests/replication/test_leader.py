@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.metadata.image import Partition
-from holdfast.core.replica.replication import Change, Leader, Proposal, Reaction
+from holdfast.core.replica.replication import Change, LastFetch, Leader, Proposal, Reaction
 from holdfast.wire.errors import ErrorCode
 
 LAG_MS = 1000
@@ -294,3 +294,58 @@ def test_nothing_is_committed_that_a_member_lacks(
             assert leader.high_watermark == before or len(leader.isr) >= leader.min_insync
         for member in leader.isr:
             assert member == 1 or held[member] >= leader.high_watermark
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["append", "fetch", "stuck", "shrink"]), st.integers(0, 700)),
+        max_size=60,
+    )
+)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_a_session_that_leaves_out_what_is_the_same_says_what_naming_it_says(
+    steps: list[tuple[str, int]],
+) -> None:
+    """Goal: who is caught up, and when it last was, is the same for a follower that names the
+    partition in each fetch and for one whose session leaves it out while nothing has changed.
+
+    Seen to fail: with the times of named fetches alone, a follower of a partition that had been
+    quiet for the lag time was thrown out of the ISR by the next append.
+    """
+    named, session = elected(), LastFetch()
+    in_session = elected()
+    offset, changed, now_ms = 0, True, 1
+    for action, wait_ms in steps:
+        now_ms += wait_ms
+        if action == "append":
+            for leader in (named, in_session):
+                leader.appended(leader.log_end + 1, now_ms)
+            changed = True
+        elif action != "shrink":
+            if action == "fetch" and offset < named.log_end:
+                offset, changed = named.log_end, True
+            fetch(named, 2, offset, now_ms)
+            if changed or offset < in_session.log_end:
+                in_session.fetched(2, offset, 0, ALIVE[2][1], now_ms, session)
+            session.at_ms = now_ms
+            changed = False
+        one, other = named.followers[2], in_session.followers[2]
+        assert one.last_caught_up_ms == other.last_caught_up_ms
+        assert one.last_fetch_ms == other.last_fetch_ms
+        assert named.is_caught_up(2, now_ms) is in_session.is_caught_up(2, now_ms)
+        assert named.high_watermark == in_session.high_watermark
+
+
+def test_a_partition_that_a_session_has_set_aside_is_not_kept_in_sync_by_it() -> None:
+    """Seen to fail: it stayed in the ISR for ever, and no acks=all came to its end."""
+    leader, session = elected(), LastFetch()
+    leader.fetched(2, 0, 0, ALIVE[2][1], 0, session)
+    fetch(leader, 3, 0, 0)
+    leader.left_out(2)
+    leader.appended(1, 100)
+    session.at_ms = 5000
+    fetch(leader, 3, 1, 5000)
+    assert not leader.is_caught_up(2, 5000)
+    proposal = leader.propose_leave(5000)
+    assert proposal is not None
+    assert proposal.isr == (1, 3)

@@ -55,7 +55,7 @@ NETWORK: Final = (
     Key("fetch.max.bytes", _INT, "57671680", low=1024),
     Key("max.connections", _INT, _INT_MAX_TEXT, low=0, update=_CLUSTER, effect=False),
     Key("max.connections.per.ip", _INT, _INT_MAX_TEXT, low=0, update=_CLUSTER, effect=False),
-    Key("max.incremental.fetch.session.cache.slots", _INT, "1000", low=0, effect=False),
+    Key("max.incremental.fetch.session.cache.slots", _INT, "1000", low=0),
     Key("max.request.partition.size.limit", _INT, "2000", low=1),
     Key("num.io.threads", _INT, "8", low=1, update=_CLUSTER, effect=False),
     Key("num.network.threads", _INT, "3", low=1, update=_CLUSTER, effect=False),

@@ -95,6 +95,8 @@ class Log:
         # If True, a segment's end or a cut is made durable before anything is written behind it.
         # A power cut then leaves a log that ends at its first bad batch. The metadata log sets it.
         self.in_order = False
+        # Called when retention has moved the start: its readers are told.
+        self.start_moved: Callable[[], None] = _nothing
         self.home = home
         self._clock = home.runtime.clock
         self._segments = Segments(
@@ -603,6 +605,7 @@ class Log:
         if first > self.start:
             self.start = first
             self._epochs.truncate_from_start(first)
+            self.start_moved()
         self.high_watermark = max(self.high_watermark, self.start)
         self._cursors.clear()
         self._snapshots.forget(lambda snapshot: snapshot < first)
@@ -689,3 +692,7 @@ class Log:
         self._segments.undo(plan)
         self._snapshots.undo(plan)
         self._epochs.dirty = self._epochs.dirty or plan.epochs is not None
+
+
+def _nothing() -> None:
+    """Nobody is told."""

@@ -30,6 +30,6 @@ def preferred_read_replica(
             and follower.log_start >= 0
             and rack_of(node) == rack
         ):
-            candidate = (follower.log_end, follower.caught_up_ms, -node)
+            candidate = (follower.log_end, follower.last_caught_up_ms, -node)
             best = candidate if best is None else max(best, candidate)
     return None if best is None else -best[2]

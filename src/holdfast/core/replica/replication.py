@@ -17,6 +17,20 @@ NEVER_MS = -(1 << 62)  # a monotonic time before every other
 UNKNOWN_BROKER_EPOCH = -1
 
 
+@dataclass(slots=True, eq=False)
+class LastFetch:
+    """When the last request of a fetch session came, which says the same of all that it left out.
+
+    Whoever keeps the session looks at each partition that has changed since its last request. So
+    at that moment, of those that it did not look at, nothing was other than before.
+    """
+
+    at_ms: int = NEVER_MS
+
+
+NO_SESSION = LastFetch()
+
+
 @dataclass(slots=True)
 class Follower:
     """What the leader knows of one other replica. Times are monotonic milliseconds."""
@@ -25,12 +39,29 @@ class Follower:
     log_start: int = -1
     told_start: int = -1  # leader's log start as of the last answer to this follower
     told_high_watermark: int = -1  # leader's high watermark as of the last answer to this follower
-    fetched_ms: int = NEVER_MS  # when it last fetched
+    fetched_ms: int = NEVER_MS  # when a fetch last named it
     leader_end_at_fetch: int = 0  # the leader's log end at that moment
-    caught_up_ms: int = NEVER_MS
+    caught_up_ms: int = NEVER_MS  # as of that moment
+    session: LastFetch = NO_SESSION  # in which it need not be named
     eligible: bool = True  # registered, unfenced and not shutting down, as the metadata has it
     broker_epoch: int = UNKNOWN_BROKER_EPOCH  # as its last fetch claimed
     registered_epoch: int = UNKNOWN_BROKER_EPOCH  # as the metadata has it
+
+    @property
+    def last_fetch_ms(self) -> int:
+        """When it last fetched, by name or not."""
+        return max(self.fetched_ms, self.session.at_ms)
+
+    @property
+    def last_caught_up_ms(self) -> int:
+        """When it last had all that there was: it still had at each fetch that left it out."""
+        if self.log_end >= self.leader_end_at_fetch:
+            return max(self.caught_up_ms, self.session.at_ms)
+        return self.caught_up_ms
+
+    def settle(self) -> None:
+        """Write down what its session says so far."""
+        self.caught_up_ms, self.fetched_ms = self.last_caught_up_ms, self.last_fetch_ms
 
     @property
     def may_count(self) -> bool:
@@ -143,7 +174,13 @@ class Leader:
         return self.advance(now_ms)
 
     def fetched(
-        self, node: int, offset: int, log_start: int, broker_epoch: int, now_ms: int
+        self,
+        node: int,
+        offset: int,
+        log_start: int,
+        broker_epoch: int,
+        now_ms: int,
+        session: LastFetch = NO_SESSION,
     ) -> bool:
         """Note a fetch by a follower: it holds all before `offset`. True when the HW moved.
 
@@ -152,6 +189,7 @@ class Leader:
         Rules: replication.md#a-fetch-acknowledges, replication.md#caught-up.
         """
         follower = self.followers[node]
+        follower.settle()
         if offset >= self.log_end:
             follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
         elif offset >= follower.leader_end_at_fetch and follower.fetched_ms != NEVER_MS:
@@ -161,7 +199,19 @@ class Leader:
         follower.fetched_ms = now_ms
         follower.leader_end_at_fetch = self.log_end
         follower.broker_epoch = broker_epoch
+        follower.session = session
         return self.advance(now_ms)
+
+    def left_out(self, node: int) -> None:
+        """Note that this follower's session goes on without this partition.
+
+        From here on its fetches say nothing of it: else one that has set this partition aside
+        would be taken for caught up for as long as it fetches others.
+        """
+        follower = self.followers.get(node)
+        if follower is not None:
+            follower.settle()
+            follower.session = NO_SESSION
 
     def advance(self, now_ms: int) -> bool:
         """Raise the high watermark to the least log end of those that it waits for. True: it moved.
@@ -178,7 +228,7 @@ class Leader:
         for node, follower in self.followers.items():
             if follower.log_end < candidate and (
                 self.is_counted(node)
-                or (follower.may_count and now_ms - follower.caught_up_ms <= self.lag_ms_max)
+                or (follower.may_count and now_ms - follower.last_caught_up_ms <= self.lag_ms_max)
             ):
                 candidate = follower.log_end
         assert candidate <= self.log_end
@@ -230,7 +280,8 @@ class Leader:
     def is_caught_up(self, node: int, now_ms: int) -> bool:
         """Whether a follower is in sync by Kafka's rule: at the log end, or there recently."""
         follower = self.followers[node]
-        return follower.log_end == self.log_end or now_ms - follower.caught_up_ms <= self.lag_ms_max
+        lag_ms = now_ms - follower.last_caught_up_ms
+        return follower.log_end == self.log_end or lag_ms <= self.lag_ms_max
 
     def may_join(self, node: int, now_ms: int) -> bool:
         """Return whether a follower may be proposed for the ISR.

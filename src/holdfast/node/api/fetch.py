@@ -2,19 +2,22 @@
 
 Served: 4 to 17. Version 11 brought the rack, and with it followers serve consumers too: what is
 committed as far as they know (KIP-392). 12 the diverging epoch, 13 topic ids, 15 the replica's
-broker epoch, 16 the leaders' addresses. There are no fetch sessions: every answer says session 0,
-which is always legal, and every request is a full one (rules: fetch.md#fetch-sessions). What is
-named twice counts once (rules: connections.md#what-is-named-twice).
+broker epoch, 16 the leaders' addresses. From 7 on there are sessions, in which a request names
+what has changed and an answer tells what has (rules: fetch.md#fetch-sessions). What is named twice
+counts once (rules: connections.md#what-is-named-twice).
 
-Each partition is looked at once. If all that was seen is enough, it is the answer; if not, the
-request waits until something changes, and looks again.
+Each partition that may have something to tell is looked at once. If all that was seen is enough, it
+is the answer; if not, the request waits, and looks at what changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable
+from functools import cache, partial
 from typing import TypeAlias
 
+from holdfast.core.replica.replication import LastFetch
+from holdfast.core.replica.session_cache import FINAL, FULL, NO_SESSION
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.node.api.fetch_readers import (
     FIRST_VERSION_WITH_DIVERGENCE,
@@ -25,6 +28,7 @@ from holdfast.node.api.fetch_readers import (
     Refused,
     Seen,
 )
+from holdfast.node.api.fetch_session import FetchSession
 from holdfast.node.api.leader import name_leaders
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.replica import Partition
@@ -47,9 +51,19 @@ decode_request = hot.decode_fetch  # by hand: this is the hot path
 
 
 class Fetch:
-    """One request, and what there is for it: parked, it looks again each time something changed."""
+    """One request, and what there is for it."""
 
-    __slots__ = ("_asked", "_broker", "_context", "_deferred", "_reader", "_request")
+    __slots__ = (
+        "_available",
+        "_broker",
+        "_context",
+        "_deferred",
+        "_forget",
+        "_fresh",
+        "_reader",
+        "_request",
+        "_session",
+    )
 
     def __init__(
         self,
@@ -57,37 +71,93 @@ class Fetch:
         context: RequestContext,
         request: wire.FetchRequest,
         reader: Reader,
-        asked: Sequence[Asked],
+        session: FetchSession,
     ) -> None:
         self._broker = broker
         self._context = context
         self._request = request
         self._reader = reader
-        self._asked = asked
+        self._session = session
+        self._available = 0  # bytes for it, as far as was looked
+        self._fresh: dict[Asked, None] = {}  # has changed since it was looked at
 
-    def look(self) -> Look:
-        """Look at each partition, as it is now."""
-        look = self._reader.look
-        return [
-            look(each.found, each.wanted)
-            if isinstance(each.found, Partition)
-            else Refused(each.found)
-            for each in self._asked
-        ]
-
-    def is_enough(self, look: Look) -> bool:
-        """Whether to answer now: enough bytes, or something that the client must hear at once.
+    def begin(self) -> wire.FetchResponse | None:
+        """Take the request for what it says; the answer, if there is enough for one.
 
         Rules: fetch.md#when-to-answer.
         """
+        session = self._session
+        look = self._look(session.stirred)
+        self._reader.begin(look, session.last_fetch)
+        if self._request.max_wait_ms <= 0 or self._request.min_bytes <= 0 or not session.size:
+            return self._answer(look)
+        for asked in look:
+            asked.available = 0
+        if self._is_enough(look):
+            return self._answer(look)
+        for asked, seen in look.items():
+            session.told(asked, seen, is_answered=False)
+        return None
+
+    def park(self) -> Deferred:
+        """Wait for any of its partitions to change, as long as the client allows."""
+        session, wait_ms = self._session, min(self._request.max_wait_ms, WAIT_MS_MAX)
+        most = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
+        self._deferred = self._context.defer(max(0, min(session.bytes_max, most)))
+        session.watch()
+        session.parked = self
+        self._forget = self._broker.waiting.park(self, (), wait_ms)
+        self._deferred.lost = self._lost
+        return self._deferred
+
+    def touched(self, asked: Asked, key: Hashable) -> bool:
+        """One of its partitions has changed."""
+        self._fresh[asked] = None
+        assert asked.watched is not None, "it could not be touched"
+        return self._reader.waits_for(asked.watched, key)
+
+    def ask(self) -> None:
+        """Answer if what has changed makes it enough."""
+        fresh, self._fresh = self._fresh, {}
+        if self._is_enough(self._look(fresh)):
+            self.expire()
+
+    def try_complete(self) -> bool:
+        """Nothing can have happened since it was looked at."""
+        return False
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        self._leave()
+        self._deferred.answer(self._answer(self._look(self._session.stirred)))
+
+    def _lost(self) -> None:
+        self._leave()
+        if not self._session.session_id:
+            self._session.close()
+
+    def _leave(self) -> None:
+        """Wait no longer."""
+        self._forget()
+        self._session.parked = None
+
+    def _look(self, partitions: dict[Asked, None]) -> Look:
+        """Look at each of these, as it is now."""
+        look = self._reader.look
+        return {
+            asked: look(asked.found, asked.wanted)
+            if isinstance(asked.found, Partition)
+            else Refused(asked.found)
+            for asked in partitions
+        }
+
+    def _is_enough(self, look: Look) -> bool:
+        """Whether to answer now: enough bytes, or something that the client must hear at once."""
         request = self._request
-        if request.max_wait_ms <= 0 or not look:
-            return True
-        available = 0
-        for seen, asked in zip(look, self._asked, strict=True):
+        for asked, seen in look.items():
             if isinstance(seen, Refused) or seen.has_news:
                 return True
-            offset = asked.wanted.fetch_offset
+            available, offset = 0, asked.wanted.fetch_offset
             if offset < seen.end and seen.is_readable:
                 if request.min_bytes <= 1:
                     return True
@@ -95,19 +165,20 @@ class Fetch:
                     found = seen.log.bytes_between(offset, seen.end)
                 except (StorageError, CorruptFileError):
                     return True  # the read says what is wrong
-                available += min(found, asked.wanted.partition_max_bytes)
-                if available >= request.min_bytes:
-                    return True
-        return False
+                available = min(found, asked.wanted.partition_max_bytes)
+            self._available += available - asked.available
+            asked.available = available
+        return self._available >= request.min_bytes
 
-    def answer(self, look: Look) -> wire.FetchResponse:
+    def _answer(self, look: Look) -> wire.FetchResponse:
         """Read what there is. Rules: fetch.md#size-of-an-answer."""
+        session = self._session
         budget = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
         if self._broker.runtime.provoke("fetch.one-batch"):
             budget = 0  # one batch of the first partition that has any
         topics: dict[tuple[str, bytes], wire.FetchableTopicResponse] = {}
         first = True
-        for seen, asked in zip(look, self._asked, strict=True):
+        for asked, seen in look.items():
             if isinstance(seen, Refused):
                 data = _refused(asked.wanted.partition, seen)
             else:
@@ -115,44 +186,24 @@ class Fetch:
             if data.records:
                 budget -= len(data.records)
                 first = False
-            topic = topics.get((asked.name, asked.topic_id))
-            if topic is None:
-                topic = topics[asked.name, asked.topic_id] = wire.FetchableTopicResponse(
-                    topic=asked.name, topic_id=asked.topic_id
-                )
-            topic.partitions.append(data)
-        response = wire.FetchResponse(responses=list(topics.values()))
+                # To the end: an answer is filled from its beginning, so if all have much, the last
+                # ones would never get anything.
+                session.stirred[asked] = session.stirred.pop(asked)
+            if data.error_code or data.records or _has_news(asked, seen):
+                topic = topics.get((asked.name, asked.topic_id))
+                if topic is None:
+                    topic = topics[asked.name, asked.topic_id] = wire.FetchableTopicResponse(
+                        topic=asked.name, topic_id=asked.topic_id
+                    )
+                topic.partitions.append(data)
+            session.told(asked, seen, is_answered=not data.error_code)
+        response = wire.FetchResponse(
+            session_id=session.session_id, responses=list(topics.values())
+        )
         self._name_leaders(response)
+        if not session.session_id:
+            session.close()
         return response
-
-    @property
-    def size_max(self) -> int:
-        """The most bytes of records that its answer may have, but for one larger batch."""
-        wanted = sum(asked.wanted.partition_max_bytes for asked in self._asked)
-        return max(0, min(wanted, self._request.max_bytes, self._broker.settings.fetch_max_bytes))
-
-    def park(self, deferred: Deferred) -> None:
-        """Wait for any of its partitions to change, as long as the client allows."""
-        keys = [
-            key
-            for asked in self._asked
-            if isinstance(asked.found, Partition)
-            for key in self._reader.wakes(asked.found)
-        ]
-        self._deferred = deferred
-        forget = self._broker.waiting.park(self, keys, min(self._request.max_wait_ms, WAIT_MS_MAX))
-        if not deferred.is_answered:
-            deferred.lost = forget
-
-    def try_complete(self) -> bool:
-        look = self.look()
-        if not self.is_enough(look):
-            return False
-        self._deferred.answer(self.answer(look))
-        return True
-
-    def expire(self) -> None:
-        self._deferred.answer(self.answer(self.look()))
 
     def _read(
         self, seen: Seen, wanted: wire.FetchPartition, budget: int, *, minimum_one: bool
@@ -201,53 +252,107 @@ class Fetch:
                 response.node_endpoints = nodes
 
 
+def _has_news(asked: Asked, seen: Seen | Refused) -> bool:
+    """Whether a session has to be told of a partition that gives no records."""
+    return isinstance(seen, Refused) or (
+        asked.told != (seen.log.high_watermark, seen.log.start)
+        or seen.diverging is not None
+        or seen.preferred is not None
+    )
+
+
 def handle(
     broker: Broker, context: RequestContext, request: wire.FetchRequest
 ) -> wire.FetchResponse | Deferred:
     """Answer at once when there is enough, else wait."""
-    if request.session_id != 0 and request.session_epoch > 0:
-        return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    broker.waiting.tell()  # so that what a session calls quiet is
+    session = _session(broker, context, request)
+    if isinstance(session, ErrorCode):
+        return wire.FetchResponse(error_code=session)
     node, broker_epoch = hot.fetch_replica(request)
     reader: Reader = (
         ConsumerReader(broker, context, request.rack_id)
         if node < 0
         else FollowerReader(broker, context, node, broker_epoch)
     )
-    # What is named twice counts once: every look costs as much as there is to look at.
-    asked = {
-        (each.name, each.topic_id, each.wanted.partition): each
-        for topic in request.topics
-        for each in _find(broker, context.version, reader, topic)
-    }
-    fetch = Fetch(broker, context, request, reader, list(asked.values()))
-    look = fetch.look()
-    reader.begin(look)
-    if fetch.is_enough(look):
-        return fetch.answer(look)
-    deferred = context.defer(fetch.size_max)
-    fetch.park(deferred)
-    return deferred
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            gone = session.forget(forgotten.topic, bytes(forgotten.topic_id), index)
+            if gone is not None:
+                reader.leaves_out(gone)
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            session.ask_for(topic.topic, bytes(topic.topic_id), wanted)
+    if reader.is_superseded or reader.broker_epoch != session.broker_epoch:
+        session.broker_epoch = reader.broker_epoch
+        session.stir_all()
+    session.find(partial(_find, broker, reader, cache(reader.refuses), session.by_id))
+    if not _keep(broker, request, session):
+        return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    fetch = Fetch(broker, context, request, reader, session)
+    return fetch.begin() or fetch.park()
 
 
-def _find(broker: Broker, version: int, reader: Reader, topic: wire.FetchTopic) -> Iterator[Asked]:
-    """Find the partitions of one topic."""
-    name, topic_id = topic.topic, bytes(topic.topic_id)
-    by_id = version >= FIRST_VERSION_WITH_IDS
+def _session(
+    broker: Broker, context: RequestContext, request: wire.FetchRequest
+) -> FetchSession | ErrorCode:
+    """The session that a request goes on with, or a new one, be it for this request alone."""
+    sessions, session_id, epoch = broker.fetch_sessions, request.session_id, request.session_epoch
+    by_id = context.version >= FIRST_VERSION_WITH_IDS
+    owner, _ = hot.fetch_replica(request)
+    if epoch in (FULL, FINAL):
+        if session_id:
+            sessions.remove(session_id)
+        return FetchSession(broker, owner, by_id=by_id)
+    session = sessions.resume(session_id, epoch, owner, broker.runtime.clock.monotonic_ms())
+    if isinstance(session, ErrorCode):
+        return session
+    assert isinstance(session, FetchSession), "only Fetch keeps sessions"
+    if session.by_id != by_id:
+        sessions.remove(session_id)
+        return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    if session.parked is not None:
+        session.parked.expire()  # answers leave in the order of their requests
+    return session
+
+
+def _keep(broker: Broker, request: wire.FetchRequest, session: FetchSession) -> bool:
+    """Keep the session for the next request, if it is to be; False: it has grown too large."""
+    sessions = broker.fetch_sessions
+    if session.session_id and (not session.size or (request.topics and sessions.is_crowded())):
+        sessions.remove(session.session_id)
+        session.session_id = NO_SESSION
+        return not request.topics
+    if not session.session_id and request.session_epoch == FULL and session.size:
+        sessions.admit(session, broker.runtime.clock.monotonic_ms())
+        if session.session_id:
+            session.last_fetch = LastFetch()
+    if session.session_id:
+        session.watch()
+    return True
+
+
+def _find(
+    broker: Broker,
+    reader: Reader,
+    refuses: Callable[[str], ErrorCode | None],
+    by_id: bool,
+    asked: Asked,
+) -> Partition | ErrorCode:
+    """Find the replica that is asked for, or why this reader may not use one."""
+    partitions, index = broker.partitions, asked.wanted.partition
     if by_id:
-        name = _name_of(broker, topic_id)
+        asked.name = _name_of(broker, asked.topic_id)
     # Nobody may be refused an id that stands for nothing: it is unknown.
-    refused = reader.refuses(name) if name else None
-    for wanted in topic.partitions:
-        found: Partition | ErrorCode
-        if refused is not None:
-            found = refused
-        elif by_id:
-            found = broker.partitions.find_by_id(topic_id, wanted.partition)
-        else:
-            found = broker.partitions.find(name, wanted.partition)
-        if isinstance(found, Partition):
-            found = reader.admit(found, wanted)
-        yield Asked(name, topic_id, wanted, found)
+    refused = refuses(asked.name) if asked.name or not by_id else None
+    if refused is not None:
+        return refused
+    found = (
+        partitions.find_by_id(asked.topic_id, index)
+        if by_id
+        else partitions.find(asked.name, index)
+    )
+    return reader.admit(found, asked.wanted) if isinstance(found, Partition) else found
 
 
 def _name_of(broker: Broker, topic_id: bytes) -> str:

@@ -8,12 +8,13 @@ Rules: fetch.md#readable-end, fetch.md#out-of-range, replication.md#diverging-lo
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from holdfast.config.node_keys import RACK_AWARE
 from holdfast.core.replica.read_replica import preferred_read_replica
+from holdfast.core.replica.replication import NO_SESSION, LastFetch
 from holdfast.log.log import Log
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
@@ -28,7 +29,7 @@ FIRST_VERSION_WITH_DIVERGENCE = 12
 UNKNOWN_EPOCH = wire.EpochEndOffset()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Asked:
     """One partition of a request: the replica here, or why there is none for this reader."""
 
@@ -36,6 +37,10 @@ class Asked:
     topic_id: bytes
     wanted: wire.FetchPartition
     found: Partition | ErrorCode
+    available: int = 0  # bytes that were there for it at the last look
+    # High watermark and log start as its last answer said them; None: nothing yet, or an error.
+    told: tuple[int, int] | None = None
+    watched: Partition | None = None  # the replica whose changes are watched
 
 
 class Refused(NamedTuple):
@@ -63,6 +68,10 @@ class Seen:
     def is_readable(self) -> bool:
         """Whether records may be given to it now."""
         return self.diverging is None and self.preferred is None
+
+    def has_more(self, offset: int) -> bool:
+        """Whether there is anything for who reads from `offset`, if it may have it or not."""
+        return offset < self.end or self.diverging is not None or self.preferred is not None
 
     def answered(self, size: int) -> None:
         """An answer with so many bytes of records is on its way."""
@@ -97,16 +106,19 @@ class SeenByFollower(Seen):
             or not reader.broker.leader_quota.is_exceeded(reader.now_ms())
         )
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, session: LastFetch) -> None:
         """It holds all before its offset, also when it then has to wait.
 
         Rules: replication.md#a-fetch-acknowledges.
         """
-        if self.diverging is None:
-            wanted, reader = self.wanted, self.reader
-            self.leading.fetched_by(
-                reader.node, wanted.fetch_offset, wanted.log_start_offset, reader.broker_epoch
-            )
+        wanted, reader = self.wanted, self.reader
+        self.leading.fetched_by(
+            reader.node,
+            wanted.fetch_offset,
+            wanted.log_start_offset,
+            reader.broker_epoch,
+            session,
+        )
 
     def answered(self, size: int) -> None:
         if self.diverging is None:
@@ -115,7 +127,7 @@ class SeenByFollower(Seen):
             self.reader.broker.leader_quota.record(size, self.reader.now_ms())
 
 
-Look: TypeAlias = Sequence[Seen | Refused]  # of each partition that was asked for
+Look: TypeAlias = Mapping[Asked, Seen | Refused]  # at partitions that were asked for
 
 
 class ConsumerReader:
@@ -138,12 +150,23 @@ class ConsumerReader:
         """Any partition of the topic is as good as another."""
         return found
 
-    def begin(self, look: Look) -> None:
+    def begin(self, look: Look, session: LastFetch) -> None:
         """What a consumer asks for says nothing of any replica."""
 
-    def wakes(self, partition: Partition) -> tuple[Hashable, ...]:
-        """What it waits for: it sees what is committed."""
-        return partition.key, partition.committed_key
+    def leaves_out(self, asked: Asked) -> None:
+        """Nor does what it asks for no longer."""
+
+    @property
+    def broker_epoch(self) -> int:
+        return -1
+
+    @property
+    def is_superseded(self) -> bool:
+        return False
+
+    def waits_for(self, _partition: Partition, _key: Hashable) -> bool:
+        """Whether this change is one to answer for: it sees what is committed."""
+        return True
 
     def look(self, partition: Partition, wanted: wire.FetchPartition) -> Seen | Refused:
         """Look at a partition."""
@@ -194,6 +217,16 @@ class FollowerReader:
         follows = refusal(context, CLUSTER_NAME, CLUSTER_ACTION) is None
         self._refusal = None if follows else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
+    @property
+    def is_superseded(self) -> bool:
+        """Whether it was sent before the broker came back (KIP-903)."""
+        registered = self.broker.image.brokers.get(self.node)
+        return (
+            self.broker_epoch != -1
+            and registered is not None
+            and self.broker_epoch < registered.epoch
+        )
+
     def now_ms(self) -> int:
         return self.broker.runtime.clock.monotonic_ms()
 
@@ -210,21 +243,31 @@ class FollowerReader:
             return found  # what is the matter, the partition itself says
         if self.node not in found.leading.state.followers:
             return _unknown_follower(wanted)
-        broker_epoch, registered = self.broker_epoch, self.broker.image.brokers.get(self.node)
-        if broker_epoch != -1 and registered is not None and broker_epoch < registered.epoch:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # sent before the broker came back (KIP-903)
+        if self.is_superseded:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return found
 
-    def begin(self, look: Look) -> None:
+    def begin(self, look: Look, session: LastFetch) -> None:
         """Its fetch has come, and is taken for what it says, once."""
-        for seen in look:
-            if isinstance(seen, SeenByFollower):
-                seen.acknowledge()
+        for asked, seen in look.items():
+            if isinstance(seen, SeenByFollower) and seen.diverging is None:
+                seen.acknowledge(session)
+            else:
+                self.leaves_out(asked)
+        if session is not NO_SESSION:
+            session.at_ms = self.now_ms()
 
-    def wakes(self, partition: Partition) -> tuple[Hashable, ...]:
-        """What it waits for: how far it is committed only if its own consumers wait for that."""
-        key = partition.key
-        return (key, partition.committed_key) if self.is_rack_aware else (key,)
+    def leaves_out(self, asked: Asked) -> None:
+        """Its fetches say nothing any more of how far it is here."""
+        if asked.watched is not None and asked.watched.leading is not None:
+            asked.watched.leading.state.left_out(self.node)
+
+    def waits_for(self, partition: Partition, key: Hashable) -> bool:
+        """Whether this change is one to answer for.
+
+        How far it is committed is only if its own consumers wait for that.
+        """
+        return self.is_rack_aware or key == partition.key
 
     def look(self, partition: Partition, wanted: wire.FetchPartition) -> SeenByFollower | Refused:
         """Look at a partition."""

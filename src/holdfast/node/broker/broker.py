@@ -11,6 +11,7 @@ import logging
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata.image import ImageDelta, MetadataImage
+from holdfast.core.replica.session_cache import SessionCache
 from holdfast.core.replica.throttle import Quota
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
@@ -62,6 +63,9 @@ class Broker:
         self.leader_quota = Quota(settings.leader_replication_throttled_rate)
         self.follower_quota = Quota(settings.follower_replication_throttled_rate)
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock, runtime.provoke)
+        self.fetch_sessions = SessionCache(
+            settings.max_incremental_fetch_session_cache_slots, runtime.random.below
+        )
         self._known_leader = KnownLeader()
         self.channel = self._controller_channel(f"broker-{settings.node_id}")
         # A channel of its own: heartbeats don't wait behind answers that wait for the disk.

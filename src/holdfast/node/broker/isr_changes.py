@@ -134,7 +134,7 @@ class IsrChanges(Asking):
             return True
         error = error_code(answer.error_code)
         logger.info("%s: ISR %s refused: %s", leading, ",".join(map(str, proposal.isr)), error.name)
-        return leading.state.refused(proposal, error) is not Reaction.RETRY
+        return leading.isr_refused(proposal, error) is not Reaction.RETRY
 
     def _again(self, unsettled: Sent) -> None:
         """Send what is waiting now; what failed a little later, behind newer proposals."""

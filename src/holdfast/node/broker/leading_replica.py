@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata import image
 from holdfast.core.metadata.image import PartitionKey
-from holdfast.core.replica.replication import Leader, Proposal
+from holdfast.core.replica.replication import NO_SESSION, LastFetch, Leader, Proposal, Reaction
 from holdfast.core.replica.throttle import Throttled
 from holdfast.log.directory import LogDirectory
 from holdfast.log.errors import StorageError
@@ -165,13 +165,20 @@ class LeadingReplica:
 
     # -- followers -----------------------------------------------------------------------------
 
-    def fetched_by(self, node: int, offset: int, log_start: int, broker_epoch: int) -> None:
+    def fetched_by(
+        self,
+        node: int,
+        offset: int,
+        log_start: int,
+        broker_epoch: int,
+        session: LastFetch = NO_SESSION,
+    ) -> None:
         """A follower has fetched, and was not told to truncate: it holds all before its offset."""
         leader, now_ms = self.state, self._clock.monotonic_ms()
         wake, committed_key = self._waiting.wake, self._held.committed_key
         if log_start != leader.followers[node].log_start:
             wake(committed_key)  # who deletes records waits for this
-        if leader.fetched(node, offset, log_start, broker_epoch, now_ms):
+        if leader.fetched(node, offset, log_start, broker_epoch, now_ms, session):
             self._high_watermark_moved()
             wake(committed_key)
         proposal = leader.propose_join(node, now_ms)
@@ -236,6 +243,14 @@ class LeadingReplica:
         elif self.state.advance(now_ms):  # a replica that was near may have fallen behind
             self._high_watermark_moved()
             self._waiting.wake(self._held.committed_key)
+
+    def isr_refused(self, proposal: Proposal, error: ErrorCode) -> Reaction:
+        """The controller's answer to a proposal: not so."""
+        reaction = self.state.refused(proposal, error)
+        if reaction is Reaction.FORGET:
+            # Whoever may join asks anew with its next fetch, which may not name this partition.
+            self._waiting.wake(self._held.key)
+        return reaction
 
     def isr_granted(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller's answer to a proposal: the ISR is as given."""

@@ -57,6 +57,8 @@ class Partition:
         self.is_compared = False
         self.acknowledgements = OffsetQueue()
         self._surroundings = surroundings
+        if log is not None:
+            log.start_moved = self._woken
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -76,7 +78,7 @@ class Partition:
             self.is_compared = True
             self.following = None
             self.leading = LeadingReplica(self, self._surroundings, self.log, decided)
-            self.leading.brokers_changed(brokers)
+            self.leading.brokers_changed(brokers)  # which wakes who asked in an older epoch
         self.leading.say_recovered(decided)
 
     def follow(self, leader_id: int, leader_epoch: int) -> FollowingReplica | None:
@@ -113,6 +115,9 @@ class Partition:
         """Whoever waits for something of the role has to look again."""
         self.leading = self.following = None
         self.acknowledgements.release_all()
+        self._woken()
+
+    def _woken(self) -> None:
         self._surroundings.waiting.wake(self.key)
 
     def configure(self, settings: TopicSettings) -> None:
@@ -272,9 +277,11 @@ class FollowingReplica:
         # there. While our fetches name that epoch, the leader finds that we diverge.
         self.log.truncate_to(offset)
         self.log.high_watermark = min(self.log.high_watermark, self.log.end)
+        self._waiting.wake(self.held.key)
 
     def reset_to(self, offset: int) -> None:
         """Drop everything and go on at `offset`, where the leader's log starts."""
         logger.warning("%s: the leader starts at %d: starting over there", self, offset)
         self.log.reset_to(offset)
         self.log.high_watermark = self.log.start
+        self._waiting.wake(self.held.key)

@@ -11,12 +11,21 @@ import asyncio
 import heapq
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from holdfast.runtime.ports import Clock, never
 
 DEADLINE_STEP_MS = 50  # acks=all deadlines are rounded up to this, and share one timer a step
+
+
+class Watcher(Protocol):
+    """Who is told of what changes under keys, for as long as it watches them."""
+
+    def touched(self, key: Hashable) -> bool:
+        """Take note that something changed under `key`. True: ask before the loop sleeps again."""
+
+    def ask(self) -> None:
+        """Look whether there is something to do now."""
 
 
 class Wait(Protocol):
@@ -84,17 +93,37 @@ class OffsetQueue:
 
 @dataclass(slots=True, eq=False)
 class _Parked:
+    room: WaitingRoom
     wait: Wait
     keys: tuple[Hashable, ...]
     is_over: bool = False
     timer: asyncio.TimerHandle | None = None
 
+    def touched(self, _key: Hashable) -> bool:
+        return True
+
+    def ask(self) -> None:
+        # It may have been answered by what another one's answer has brought about.
+        if not self.is_over and self.wait.try_complete():
+            self.forget()
+
+    def expire(self) -> None:
+        self.timer = None
+        self.forget()
+        self.wait.expire()
+
+    def forget(self) -> None:
+        self.is_over = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.room.forget(self)
+
 
 class WaitingRoom:
-    """Waits by key, asked once per turn of the loop, however much was touched in it.
+    """Watchers by key, told of what was touched, and asked once per turn of the loop at most.
 
-    A wait looks at all that it waits for. To ask it once for each of its keys would cost the square
-    of their number when a request, or the loss of a broker, touches all of them.
+    So a request, or the loss of a broker, that touches thousands of keys costs a watcher of them
+    all one question. What was touched it knows by then: it has no need to look at the rest.
     """
 
     def __init__(
@@ -106,71 +135,88 @@ class WaitingRoom:
         self._loop = loop
         self._clock = clock
         self._provoke = provoke
-        self._parked: dict[Hashable, dict[_Parked, None]] = {}
+        self._watchers: dict[Hashable, dict[Watcher, None]] = {}
+        self._parked: dict[_Parked, None] = {}
         self._woken: dict[Hashable, None] = {}
+        self._due: dict[Watcher, None] = {}  # to be asked
+        self._is_scheduled = False
         self._deadlines: dict[int, dict[OffsetWait, None]] = {}
 
     @property
     def parked(self) -> int:
-        """How many waits are registered, counted once for each of their keys (a metric)."""
-        return sum(len(waits) for waits in self._parked.values())
+        """How many waits are registered (a metric)."""
+        return len(self._parked)
+
+    def watch(self, key: Hashable, watcher: Watcher) -> None:
+        """Tell `watcher` of every change under `key`, until `unwatch`."""
+        self._watchers.setdefault(key, {})[watcher] = None
+
+    def unwatch(self, key: Hashable, watcher: Watcher) -> None:
+        watchers = self._watchers.get(key)
+        if watchers is not None:
+            watchers.pop(watcher, None)
+            if not watchers:
+                del self._watchers[key]
 
     def park(self, wait: Wait, keys: Iterable[Hashable], timeout_ms: int) -> Callable[[], None]:
         """Register a wait, then check again: what it waits for may have happened meanwhile.
 
         Returns what forgets it, for when nobody is there any more who could be answered.
         """
-        parked = _Parked(wait, tuple(keys))
+        parked = _Parked(self, wait, tuple(keys))
         for key in parked.keys:
-            self._parked.setdefault(key, {})[parked] = None
-        if wait.try_complete():
-            self._forget(parked)
-        else:
+            self.watch(key, parked)
+        self._parked[parked] = None
+        parked.ask()
+        if not parked.is_over:
             if self._provoke("wait.expires-at-once"):
                 timeout_ms = 0
-            parked.timer = self._loop.call_later(timeout_ms / 1000, self._expire, parked)
-        return partial(self._forget, parked)
+            parked.timer = self._loop.call_later(timeout_ms / 1000, parked.expire)
+        return parked.forget
+
+    def forget(self, parked: _Parked) -> None:
+        """Ask this wait no more; its own `forget` calls it."""
+        self._parked.pop(parked, None)
+        for key in parked.keys:
+            self.unwatch(key, parked)
 
     def wake(self, key: Hashable) -> None:
-        """Something changed under `key`: its waits are asked before the loop sleeps again."""
-        if key not in self._parked:
-            return
-        if not self._woken:
-            self._loop.call_soon(self._ask_woken)
-        self._woken[key] = None
+        """Something changed under `key`: who watches it is asked before the loop sleeps again."""
+        if key in self._watchers:
+            self._woken[key] = None
+            if not self._is_scheduled:
+                self._schedule()
 
-    def _ask_woken(self) -> None:
-        woken, self._woken = self._woken, {}
-        if self._provoke("waits.in-reverse"):
-            woken = dict(reversed(woken.items()))
-        waits = dict.fromkeys(parked for key in woken for parked in self._parked.get(key, ()))
+    def tell(self) -> None:
+        """Tell the watchers of all that was touched so far, ahead of being asked."""
+        while self._woken:
+            woken, self._woken = self._woken, {}
+            if self._provoke("waits.in-reverse"):
+                woken = dict(reversed(woken.items()))
+            for key in woken:
+                for watcher in self._watchers.get(key, ()):
+                    if watcher.touched(key):
+                        self._due[watcher] = None
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        self._loop.call_soon(self._ask_due)
+
+    def _ask_due(self) -> None:
+        self._is_scheduled = False
+        self.tell()
+        due, self._due = self._due, {}
         asked = 0
         try:
-            for parked in waits:
+            for watcher in due:
                 asked += 1
-                # It may have been answered by what another one's answer has brought about.
-                if not parked.is_over and parked.wait.try_complete():
-                    self._forget(parked)
+                watcher.ask()
         finally:
-            # A mistake in one wait must not cost the others their turn.
-            for parked in list(waits)[asked:]:
-                self.wake(parked.keys[0])
-
-    def _expire(self, parked: _Parked) -> None:
-        parked.timer = None
-        self._forget(parked)
-        parked.wait.expire()
-
-    def _forget(self, parked: _Parked) -> None:
-        parked.is_over = True
-        if parked.timer is not None:
-            parked.timer.cancel()
-        for key in parked.keys:
-            waits = self._parked.get(key)
-            if waits is not None:
-                waits.pop(parked, None)
-                if not waits:
-                    del self._parked[key]
+            # A mistake in one of them must not cost the others their turn.
+            if asked < len(due):
+                self._due.update(dict.fromkeys(list(due)[asked:]))
+                if not self._is_scheduled:
+                    self._schedule()
 
     # -- deadlines of acks=all: many, coarse, nearly all met ------------------------------------
 
@@ -201,10 +247,7 @@ class WaitingRoom:
 
     def close(self) -> None:
         """Answer everything that waits with what there is: the node stops."""
-        for waits in list(self._parked.values()):
-            for parked in list(waits):
-                if parked in waits:
-                    self._forget(parked)
-                    parked.wait.expire()
+        while self._parked:
+            next(iter(self._parked)).expire()
         for step in list(self._deadlines):
             self._expire_step(step)

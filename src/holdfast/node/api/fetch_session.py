@@ -1,0 +1,142 @@
+"""What a reader has asked for, from request to request (KIP-227). Not an API.
+
+Owns the partitions that a session keeps, and which of them may have something to tell: one that was
+looked at and had nothing is looked at again when it is touched, and not before. A request without a
+session is one that ends with its answer.
+
+Rules: fetch.md#fetch-sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Protocol, TypeAlias
+
+from holdfast.core.replica.replication import NO_SESSION, LastFetch
+from holdfast.core.replica.session_cache import CachedSession
+from holdfast.node.api.fetch_readers import Asked, Refused, Seen
+from holdfast.node.broker.broker import Broker
+from holdfast.node.broker.replica import Partition
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import fetch as wire
+
+Find: TypeAlias = Callable[[Asked], Partition | ErrorCode]
+Name: TypeAlias = tuple[str | bytes, int]  # of a partition: its topic's name, or id
+
+
+class ParkedFetch(Protocol):
+    """The request of a session that waits."""
+
+    def touched(self, asked: Asked, key: Hashable) -> bool:
+        """One of its partitions has changed. True: ask whether that is enough."""
+
+    def ask(self) -> None:
+        """Answer if it can be answered now."""
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+
+
+class FetchSession(CachedSession):
+    """Partitions that are asked for, each with what was last said of it."""
+
+    def __init__(self, broker: Broker, owner: int, *, by_id: bool) -> None:
+        super().__init__(owner)
+        self.by_id = by_id  # topics are named by id, from version 13 on
+        self.parked: ParkedFetch | None = None
+        # A follower's partitions that it need not name; one of a single request names them all.
+        self.last_fetch: LastFetch = NO_SESSION
+        self.broker_epoch = -1  # of the follower, as its last request said
+        # May have something to tell, those first whose turn it is.
+        self.stirred: dict[Asked, None] = {}
+        self.bytes_max = 0  # what one answer may hold at most, but for one larger batch
+        self._broker = broker
+        self._asked: dict[Name, Asked] = {}
+        self._watched: dict[Hashable, Asked] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self._asked)
+
+    # -- what is asked for ---------------------------------------------------------------------
+
+    def ask_for(self, name: str, topic_id: bytes, wanted: wire.FetchPartition) -> None:
+        """Ask for a partition, or for other offsets of it."""
+        key = (topic_id if self.by_id else name, wanted.partition)
+        asked = self._asked.get(key)
+        if asked is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            asked = self._asked[key] = Asked(name, topic_id, wanted, unknown)
+        else:
+            self.bytes_max -= asked.wanted.partition_max_bytes
+            asked.wanted = wanted
+        self.bytes_max += wanted.partition_max_bytes
+        self.stirred[asked] = None
+
+    def forget(self, name: str, topic_id: bytes, index: int) -> Asked | None:
+        """Ask for a partition no longer; None: it was not asked for."""
+        asked = self._asked.pop((topic_id if self.by_id else name, index), None)
+        if asked is not None:
+            self.bytes_max -= asked.wanted.partition_max_bytes
+            self.stirred.pop(asked, None)
+            self._unwatch(asked)
+        return asked
+
+    def stir_all(self) -> None:
+        """Look at everything: who asks is another one than before."""
+        self.stirred |= dict.fromkeys(self._asked.values())
+
+    def find(self, find: Find) -> None:
+        """Find the replica of each stirred partition, as it is now."""
+        for asked in self.stirred:
+            asked.found = find(asked)
+
+    # -- what becomes of it --------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Be told of changes of what is stirred; the rest is watched already."""
+        for asked in self.stirred:
+            found = asked.found
+            if isinstance(found, Partition) and asked.watched is not found:
+                self._unwatch(asked)
+                asked.watched = found
+                for key in (found.key, found.committed_key):
+                    self._watched[key] = asked
+                    self._broker.waiting.watch(key, self)
+
+    def _unwatch(self, asked: Asked) -> None:
+        if asked.watched is not None:
+            for key in (asked.watched.key, asked.watched.committed_key):
+                self._watched.pop(key, None)
+                self._broker.waiting.unwatch(key, self)
+
+    def touched(self, key: Hashable) -> bool:
+        """A partition has changed: it may have something to tell."""
+        asked = self._watched[key]
+        self.stirred[asked] = None
+        return self.parked is not None and self.parked.touched(asked, key)
+
+    def ask(self) -> None:
+        """Look whether the request that waits can be answered."""
+        if self.parked is not None:
+            self.parked.ask()
+
+    def told(self, asked: Asked, seen: Seen | Refused, *, is_answered: bool) -> None:
+        """Keep in mind what was seen of a partition; `is_answered`: the reader knows it, too."""
+        if isinstance(seen, Refused):
+            asked.told = None
+        else:
+            now = seen.log.high_watermark, seen.log.start
+            if is_answered:
+                asked.told = now
+            if asked.told == now and not seen.has_more(asked.wanted.fetch_offset):
+                del self.stirred[asked]
+
+    def close(self) -> None:
+        """End it: whoever waits is answered, and nothing is watched any more."""
+        if self.parked is not None:
+            self.parked.expire()
+        for asked in self._asked.values():
+            self._unwatch(asked)
+        self._asked.clear()
+        self.stirred.clear()
