@@ -62,7 +62,8 @@ def fetch(partition: Partition) -> Fetch:
     context: Any = SimpleNamespace(version=11, listener="PLAINTEXT")
     session = FetchSession(broker, -1, by_id=True)
     session.ask_for("t", TOPIC_ID, wanted)
-    session.find(lambda _: partition)
+    for asked in session.stirred:
+        asked.found = partition
     return Fetch(broker, context, request, ConsumerReader(broker, context, rack=""), session)
 
 

@@ -189,7 +189,8 @@ class Leader:
         Rules: replication.md#a-fetch-acknowledges, replication.md#caught-up.
         """
         follower = self.followers[node]
-        follower.settle()
+        if follower.session is not NO_SESSION:
+            follower.settle()
         if offset >= self.log_end:
             follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
         elif offset >= follower.leader_end_at_fetch and follower.fetched_ms != NEVER_MS:

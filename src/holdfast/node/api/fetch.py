@@ -12,8 +12,7 @@ is the answer; if not, the request waits, and looks at what changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from functools import cache, partial
+from collections.abc import Hashable
 from typing import TypeAlias
 
 from holdfast.core.replica.replication import LastFetch
@@ -86,17 +85,21 @@ class Fetch:
 
         Rules: fetch.md#when-to-answer.
         """
-        session = self._session
+        session, request = self._session, self._request
         look = self._look(session.stirred)
         self._reader.begin(look, session.last_fetch)
-        if self._request.max_wait_ms <= 0 or self._request.min_bytes <= 0 or not session.size:
-            return self._answer(look)
         for asked in look:
             asked.available = 0
-        if self._is_enough(look):
+        if (
+            request.max_wait_ms <= 0
+            or request.min_bytes <= 0
+            or not session.size
+            or self._is_enough(look)
+        ):
             return self._answer(look)
-        for asked, seen in look.items():
-            session.told(asked, seen, is_answered=False)
+        if session.session_id:
+            for asked, seen in look.items():
+                session.saw(asked, seen)
         return None
 
     def park(self) -> Deferred:
@@ -107,7 +110,7 @@ class Fetch:
         session.watch()
         session.parked = self
         self._forget = self._broker.waiting.park(self, (), wait_ms)
-        self._deferred.lost = self._lost
+        self._deferred.lost = self._leave
         return self._deferred
 
     def touched(self, asked: Asked, key: Hashable) -> bool:
@@ -119,8 +122,9 @@ class Fetch:
     def ask(self) -> None:
         """Answer if what has changed makes it enough."""
         fresh, self._fresh = self._fresh, {}
-        if self._is_enough(self._look(fresh)):
-            self.expire()
+        look = self._look(fresh)
+        if self._is_enough(look):
+            self._give(look)
 
     def try_complete(self) -> bool:
         """Nothing can have happened since it was looked at."""
@@ -128,18 +132,22 @@ class Fetch:
 
     def expire(self) -> None:
         """Answer with what there is."""
-        self._leave()
-        self._deferred.answer(self._answer(self._look(self._session.stirred)))
+        self._give({})
 
-    def _lost(self) -> None:
+    def _give(self, look: Look) -> None:
+        """Answer with what there is; some of it may have been looked at by now."""
         self._leave()
-        if not self._session.session_id:
-            self._session.close()
+        stirred = self._session.stirred
+        if len(look) < len(stirred):
+            look = self._look(stirred)
+        self._deferred.answer(self._answer(look))
 
     def _leave(self) -> None:
         """Wait no longer."""
         self._forget()
         self._session.parked = None
+        if not self._session.session_id:
+            self._session.unwatch()
 
     def _look(self, partitions: dict[Asked, None]) -> Look:
         """Look at each of these, as it is now."""
@@ -177,7 +185,7 @@ class Fetch:
         if self._broker.runtime.provoke("fetch.one-batch"):
             budget = 0  # one batch of the first partition that has any
         topics: dict[tuple[str, bytes], wire.FetchableTopicResponse] = {}
-        first = True
+        first, is_kept = True, session.session_id != NO_SESSION
         for asked, seen in look.items():
             if isinstance(seen, Refused):
                 data = _refused(asked.wanted.partition, seen)
@@ -186,23 +194,18 @@ class Fetch:
             if data.records:
                 budget -= len(data.records)
                 first = False
-                # To the end: an answer is filled from its beginning, so if all have much, the last
-                # ones would never get anything.
-                session.stirred[asked] = session.stirred.pop(asked)
-            if data.error_code or data.records or _has_news(asked, seen):
-                topic = topics.get((asked.name, asked.topic_id))
-                if topic is None:
-                    topic = topics[asked.name, asked.topic_id] = wire.FetchableTopicResponse(
-                        topic=asked.name, topic_id=asked.topic_id
-                    )
-                topic.partitions.append(data)
-            session.told(asked, seen, is_answered=not data.error_code)
+            if is_kept and not session.tell(asked, seen, data):
+                continue
+            topic = topics.get((asked.name, asked.topic_id))
+            if topic is None:
+                topic = topics[asked.name, asked.topic_id] = wire.FetchableTopicResponse(
+                    topic=asked.name, topic_id=asked.topic_id
+                )
+            topic.partitions.append(data)
         response = wire.FetchResponse(
             session_id=session.session_id, responses=list(topics.values())
         )
         self._name_leaders(response)
-        if not session.session_id:
-            session.close()
         return response
 
     def _read(
@@ -252,24 +255,15 @@ class Fetch:
                 response.node_endpoints = nodes
 
 
-def _has_news(asked: Asked, seen: Seen | Refused) -> bool:
-    """Whether a session has to be told of a partition that gives no records."""
-    return isinstance(seen, Refused) or (
-        asked.told != (seen.log.high_watermark, seen.log.start)
-        or seen.diverging is not None
-        or seen.preferred is not None
-    )
-
-
 def handle(
     broker: Broker, context: RequestContext, request: wire.FetchRequest
 ) -> wire.FetchResponse | Deferred:
     """Answer at once when there is enough, else wait."""
     broker.waiting.tell()  # so that what a session calls quiet is
-    session = _session(broker, context, request)
+    node, broker_epoch = hot.fetch_replica(request)
+    session = _session(broker, context, request, node)
     if isinstance(session, ErrorCode):
         return wire.FetchResponse(error_code=session)
-    node, broker_epoch = hot.fetch_replica(request)
     reader: Reader = (
         ConsumerReader(broker, context, request.rack_id)
         if node < 0
@@ -286,7 +280,7 @@ def handle(
     if reader.is_superseded or reader.broker_epoch != session.broker_epoch:
         session.broker_epoch = reader.broker_epoch
         session.stir_all()
-    session.find(partial(_find, broker, reader, cache(reader.refuses), session.by_id))
+    _find(broker, reader, session)
     if not _keep(broker, request, session):
         return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     fetch = Fetch(broker, context, request, reader, session)
@@ -294,12 +288,11 @@ def handle(
 
 
 def _session(
-    broker: Broker, context: RequestContext, request: wire.FetchRequest
+    broker: Broker, context: RequestContext, request: wire.FetchRequest, owner: int
 ) -> FetchSession | ErrorCode:
     """The session that a request goes on with, or a new one, be it for this request alone."""
     sessions, session_id, epoch = broker.fetch_sessions, request.session_id, request.session_epoch
     by_id = context.version >= FIRST_VERSION_WITH_IDS
-    owner, _ = hot.fetch_replica(request)
     if epoch in (FULL, FINAL):
         if session_id:
             sessions.remove(session_id)
@@ -332,27 +325,28 @@ def _keep(broker: Broker, request: wire.FetchRequest, session: FetchSession) -> 
     return True
 
 
-def _find(
-    broker: Broker,
-    reader: Reader,
-    refuses: Callable[[str], ErrorCode | None],
-    by_id: bool,
-    asked: Asked,
-) -> Partition | ErrorCode:
-    """Find the replica that is asked for, or why this reader may not use one."""
-    partitions, index = broker.partitions, asked.wanted.partition
-    if by_id:
-        asked.name = _name_of(broker, asked.topic_id)
-    # Nobody may be refused an id that stands for nothing: it is unknown.
-    refused = refuses(asked.name) if asked.name or not by_id else None
-    if refused is not None:
-        return refused
-    found = (
-        partitions.find_by_id(asked.topic_id, index)
-        if by_id
-        else partitions.find(asked.name, index)
-    )
-    return reader.admit(found, asked.wanted) if isinstance(found, Partition) else found
+def _find(broker: Broker, reader: Reader, session: FetchSession) -> None:
+    """Find each replica that is asked for, or why this reader may not use one."""
+    partitions, by_id = broker.partitions, session.by_id
+    name: str | None = None
+    refused: ErrorCode | None = None
+    for asked in session.stirred:
+        index = asked.wanted.partition
+        if by_id:
+            found = partitions.find_by_id(asked.topic_id, index)
+            asked.name = _name_of(broker, asked.topic_id)
+        else:
+            found = partitions.find(asked.name, index)
+        if asked.name != name:
+            name = asked.name
+            # Nobody may be refused an id that stands for nothing: it is unknown.
+            refused = reader.refuses(name) if name or not by_id else None
+        if refused is not None:
+            asked.found = refused
+        elif isinstance(found, Partition):
+            asked.found = reader.admit(found, asked.wanted)
+        else:
+            asked.found = found
 
 
 def _name_of(broker: Broker, topic_id: bytes) -> str:

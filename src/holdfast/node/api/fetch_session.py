@@ -9,7 +9,7 @@ Rules: fetch.md#fetch-sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Protocol, TypeAlias
 
 from holdfast.core.replica.replication import NO_SESSION, LastFetch
@@ -20,7 +20,6 @@ from holdfast.node.broker.replica import Partition
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
 
-Find: TypeAlias = Callable[[Asked], Partition | ErrorCode]
 Name: TypeAlias = tuple[str | bytes, int]  # of a partition: its topic's name, or id
 
 
@@ -86,11 +85,6 @@ class FetchSession(CachedSession):
         """Look at everything: who asks is another one than before."""
         self.stirred |= dict.fromkeys(self._asked.values())
 
-    def find(self, find: Find) -> None:
-        """Find the replica of each stirred partition, as it is now."""
-        for asked in self.stirred:
-            asked.found = find(asked)
-
     # -- what becomes of it --------------------------------------------------------------------
 
     def watch(self) -> None:
@@ -121,22 +115,41 @@ class FetchSession(CachedSession):
         if self.parked is not None:
             self.parked.ask()
 
-    def told(self, asked: Asked, seen: Seen | Refused, *, is_answered: bool) -> None:
-        """Keep in mind what was seen of a partition; `is_answered`: the reader knows it, too."""
-        if isinstance(seen, Refused):
+    def saw(self, asked: Asked, seen: Seen | Refused) -> None:
+        """Keep in mind that a partition has nothing to tell, if so it is."""
+        if (
+            not isinstance(seen, Refused)
+            and asked.told == (seen.log.high_watermark, seen.log.start)
+            and not seen.has_more(asked.wanted.fetch_offset)
+        ):
+            del self.stirred[asked]
+
+    def tell(self, asked: Asked, seen: Seen | Refused, data: wire.PartitionData) -> bool:
+        """Whether the reader has to be told of this; it counts as told."""
+        if isinstance(seen, Refused) or data.error_code:
             asked.told = None
-        else:
-            now = seen.log.high_watermark, seen.log.start
-            if is_answered:
-                asked.told = now
-            if asked.told == now and not seen.has_more(asked.wanted.fetch_offset):
-                del self.stirred[asked]
+            return True
+        told, asked.told = asked.told, (data.high_watermark, data.log_start_offset)
+        if data.records:
+            # To the end: an answer is filled from its beginning, so if all have much to read, the
+            # last ones would never get anything.
+            self.stirred[asked] = self.stirred.pop(asked)
+            return True
+        is_news = told != asked.told or seen.diverging is not None or seen.preferred is not None
+        self.saw(asked, seen)
+        return is_news
+
+    def unwatch(self) -> None:
+        """Be told of nothing any more."""
+        for asked in self._watched.values():
+            asked.watched = None
+        for key in self._watched:
+            self._broker.waiting.unwatch(key, self)
+        self._watched.clear()
 
     def close(self) -> None:
-        """End it: whoever waits is answered, and nothing is watched any more."""
         if self.parked is not None:
             self.parked.expire()
-        for asked in self._asked.values():
-            self._unwatch(asked)
+        self.unwatch()
         self._asked.clear()
         self.stirred.clear()
