@@ -13,7 +13,7 @@ from typing import Final
 from holdfast.wire.errors import ErrorCode
 
 STALE_MS: Final = 120_000  # unused for so long, a session goes for any other one
-PARTITIONS_MAX: Final = 500_000  # of all sessions together: some 200 MB
+PARTITIONS_MAX: Final = 200_000  # of all sessions together: under 200 MB
 EPOCH_MAX: Final = 2_147_483_647
 NO_SESSION: Final = 0  # as id
 FULL: Final = 0  # as epoch: everything is named, and a session is asked for
