@@ -13,6 +13,7 @@ from holdfast import __version__
 from holdfast.cli import shared_options as options
 from holdfast.cli.command_table import COMMANDS
 from holdfast.cli.exit_status import CommandError
+from holdfast.wire.walker.record_walker import WALKER
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -34,8 +35,8 @@ def test_nothing_shows_help_and_nonsense_is_refused(run: Run) -> None:
 
 
 def test_the_version(run: Run) -> None:
-    """Goal: --version says it. Method: compare."""
-    assert run("--version").output == f"holdfast {__version__}\n"
+    """Goal: --version says it, and whether records are walked quickly here. Method: compare."""
+    assert run("--version").output == f"holdfast {__version__}, record walker: {WALKER}\n"
 
 
 @pytest.mark.parametrize(

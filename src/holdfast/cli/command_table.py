@@ -169,7 +169,9 @@ def _listed(name: str) -> Any:
 
 def _version(value: bool) -> None:
     if value:
-        print(f"holdfast {__version__}")
+        from holdfast.wire.walker.record_walker import WALKER  # noqa: PLC0415 - for this alone
+
+        print(f"holdfast {__version__}, record walker: {WALKER}")
         raise typer.Exit
 
 
