@@ -7,11 +7,12 @@ Method: unmodified nodes on virtual time; disks fail, and come back empty. Seen 
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
-from holdfast.core.metadata.image import NO_LEADER, Partition
-from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.core.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY, Partition
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk
 from holdfast.testing.ground.runtime import World
 from holdfast.testing.simulated_client import ClusterClient
 from holdfast.testing.simulated_cluster import SimulatedCluster
@@ -134,6 +135,38 @@ def test_an_unregistered_broker_is_gone_until_it_comes_back() -> None:
         client.forget()
         await produce(client, b"y")
         assert [one.value for one in await client.read("t", 0)] == [b"x", b"y"]
+
+    world = World(1)
+    world.run(main)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_followers_lost_directory_does_not_hold_acknowledgements_up(code: int) -> None:
+    """Its broker lives on with its other directory, and is not waited for as one that comes back.
+
+    Seen to fail: acks=all stood still for replica.lag.time.max.ms, and the requests timed out.
+    """
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, config={"log.dirs": "/data,/more"})
+        await cluster.start()
+        client = cluster.client()
+        await client.create_topic("t", assignments=[[0, 1, 2]] * 2)
+        await produce(client, b"x")
+        await cluster.until(
+            lambda: all(
+                at(cluster).directory_of(each) != UNASSIGNED_DIRECTORY for each in range(3)
+            ),
+            "every replica's directory is recorded",
+        )
+        log = cluster.nodes[1].directories.get("t", 0)
+        assert log is not None
+        fault = DiskFault(operations={"append"}, prefix=f"{log.home.path}/", code=code)
+        cluster.machine(1).disk.inject(fault)
+        assert await client.produce("t", 0, [b"y"], acks=-1, node=0) == 1
+        assert fault.struck
+        assert at(cluster).isr == (0, 2)
+        assert at(cluster, index=1).isr == (0, 1, 2), "its other directory serves on"
 
     world = World(1)
     world.run(main)

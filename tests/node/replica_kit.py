@@ -49,3 +49,11 @@ def leading(partition: Partition) -> LeadingReplica:
 def following(partition: Partition) -> FollowingReplica:
     assert partition.following is not None
     return partition.following
+
+
+def alive(*nodes: int) -> dict[int, image.Broker]:
+    """Return what is registered of these brokers; each is in broker epoch 1."""
+    return {
+        node: image.Broker(broker_id=node, epoch=1, incarnation_id=bytes(16), fenced=False)
+        for node in nodes
+    }

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.log.log_kit import TOPIC_ID, append, memory_disk, open_directories, virtual
-from tests.node.replica_kit import decided, leading, replica
+from tests.node.replica_kit import alive, decided, leading, replica
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata.image import Broker, Endpoint, MetadataImage
@@ -47,7 +47,7 @@ def a_leader(runtime: Runtime, replicas: tuple[int, ...] = (0,)) -> Partition:
     partition = replica(runtime, log)
     for _ in range(3):
         append(log)
-    partition.lead(decided(replicas=replicas), {1: (True, 1)})
+    partition.lead(decided(replicas=replicas), alive(1))
     assert partition.high_watermark == 3
     return partition
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.log.log_kit import TOPIC_ID, append, open_directories, virtual
-from tests.node.replica_kit import decided, leading, replica
+from tests.node.replica_kit import alive, decided, leading, replica
 
 from holdfast.config.topic import TopicSettings
 from holdfast.node.api import list_offsets
@@ -36,7 +36,7 @@ def just_elected(runtime: Runtime) -> Partition:
     for _ in range(WRITTEN):
         append(log, timestamp=1_000)
     partition = replica(runtime, log)
-    partition.lead(decided(replicas=(0, FOLLOWER), isr=(0, FOLLOWER)), {FOLLOWER: (True, 1)})
+    partition.lead(decided(replicas=(0, FOLLOWER), isr=(0, FOLLOWER)), alive(FOLLOWER))
     assert partition.high_watermark < WRITTEN
     return partition
 

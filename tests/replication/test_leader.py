@@ -13,12 +13,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.metadata.image import Partition
+from holdfast.core.metadata.image import LOST_DIRECTORY, Broker, Partition
 from holdfast.core.replica.replication import Change, LastFetch, Leader, Proposal, Reaction
 from holdfast.wire.errors import ErrorCode
 
 LAG_MS = 1000
-ALIVE = {1: (True, 11), 2: (True, 12), 3: (True, 13)}
+
+
+def registered(
+    node: int, epoch: int, *, fenced: bool = False, directories: tuple[bytes, ...] = ()
+) -> Broker:
+    return Broker(
+        broker_id=node,
+        epoch=epoch,
+        incarnation_id=bytes(16),
+        fenced=fenced,
+        directories=directories,
+    )
+
+
+HERE, THERE = b"here" * 4, b"else" * 4
+ALIVE = {node: registered(node, 10 + node) for node in (1, 2, 3)}
+
+
+def decided(
+    replicas: tuple[int, ...], isr: tuple[int, ...], directories: tuple[bytes, ...] = ()
+) -> Partition:
+    return Partition(
+        topic="t",
+        topic_id=bytes(16),
+        index=0,
+        replicas=replicas,
+        isr=isr,
+        leader=1,
+        leader_epoch=5,
+        partition_epoch=7,
+        directories=directories,
+    )
 
 
 def elected(
@@ -29,18 +60,10 @@ def elected(
     log_end: int = 0,
     high_watermark: int = 0,
     now_ms: int = 0,
+    directories: tuple[bytes, ...] = (),
 ) -> Leader:
     leader = Leader.elected(
-        Partition(
-            topic="t",
-            topic_id=bytes(16),
-            index=0,
-            replicas=replicas,
-            isr=isr,
-            leader=1,
-            leader_epoch=5,
-            partition_epoch=7,
-        ),
+        decided(replicas, isr, directories),
         min_insync=min_insync,
         lag_ms_max=LAG_MS,
         log_end=log_end,
@@ -52,7 +75,7 @@ def elected(
 
 
 def fetch(leader: Leader, node: int, offset: int, now_ms: int = 0) -> bool:
-    return leader.fetched(node, offset, 0, ALIVE[node][1], now_ms)
+    return leader.fetched(node, offset, 0, ALIVE[node].epoch, now_ms)
 
 
 def test_the_high_watermark_is_what_every_member_of_the_isr_has() -> None:
@@ -122,8 +145,8 @@ def test_a_replica_that_may_join_is_not_overtaken() -> None:
     assert leader.high_watermark == 6
 
 
-@pytest.mark.parametrize("alive", [{2: (True, 12), 3: (False, 13)}, {2: (True, 12)}])
-def test_a_replica_that_may_not_join_is_not_waited_for(alive: dict[int, tuple[bool, int]]) -> None:
+@pytest.mark.parametrize("alive", [{**ALIVE, 3: registered(3, 13, fenced=True)}, {2: ALIVE[2]}])
+def test_a_replica_that_may_not_join_is_not_waited_for(alive: dict[int, Broker]) -> None:
     """KAFKA-15021: the high watermark stalled on a replica in controlled shutdown."""
     leader = elected(isr=(1, 2))
     fetch(leader, 2, 0)
@@ -132,6 +155,32 @@ def test_a_replica_that_may_not_join_is_not_waited_for(alive: dict[int, tuple[bo
     leader.appended(6, 10)
     assert fetch(leader, 2, 6, now_ms=10)
     assert leader.high_watermark == 6
+
+
+@pytest.mark.parametrize("recorded", [HERE, LOST_DIRECTORY])
+def test_a_replica_whose_disk_is_lost_is_not_waited_for(recorded: bytes) -> None:
+    """Its broker lives and was near until just now: acks=all stood still for the whole lag time."""
+    leader = elected(directories=(HERE, HERE, recorded))
+    fetch(leader, 2, 0)
+    fetch(leader, 3, 0)
+    leader.appended(6, 10)
+    fetch(leader, 2, 6, now_ms=10)
+    leader.registered({**ALIVE, 3: registered(3, 13, directories=(THERE,))})
+    assert leader.high_watermark == 0, "it is in the ISR still"
+    assert leader.granted((1, 2), 8, 10)
+    assert leader.high_watermark == 6
+    assert leader.propose_join(3, 10) is None
+
+
+def test_a_replica_that_has_moved_to_another_disk_counts_again() -> None:
+    leader = elected(isr=(1, 2), directories=(HERE, HERE, HERE))
+    alive = {**ALIVE, 3: registered(3, 13, directories=(THERE,))}
+    leader.registered(alive)
+    fetch(leader, 3, 0)
+    assert leader.propose_join(3, 0) is None
+    leader.reassigned(decided((1, 2, 3), (1, 2), (HERE, HERE, THERE)))
+    leader.registered(alive)
+    assert leader.propose_join(3, 0) is not None
 
 
 def test_a_follower_joins_only_with_all_that_is_committed() -> None:
@@ -154,12 +203,10 @@ def test_a_follower_joins_only_past_the_start_of_the_epoch() -> None:
 
 @pytest.mark.parametrize(
     ("alive", "epoch"),
-    [({3: (False, 13)}, 13), ({3: (True, 14)}, 13), ({}, 13)],
+    [({3: registered(3, 13, fenced=True)}, 13), ({3: registered(3, 14)}, 13), ({}, 13)],
     ids=["fenced", "another broker epoch", "unregistered"],
 )
-def test_a_fenced_or_replaced_follower_may_not_join(
-    alive: dict[int, tuple[bool, int]], epoch: int
-) -> None:
+def test_a_fenced_or_replaced_follower_may_not_join(alive: dict[int, Broker], epoch: int) -> None:
     """KIP-841, KIP-903: a fetch sent before a reboot must not bring an empty disk in."""
     leader = elected(isr=(1, 2))
     leader.registered(alive)
@@ -326,7 +373,7 @@ def test_a_session_that_leaves_out_what_is_the_same_says_what_naming_it_says(
                 offset, changed = named.log_end, True
             fetch(named, 2, offset, now_ms)
             if changed or offset < in_session.log_end:
-                in_session.fetched(2, offset, 0, ALIVE[2][1], now_ms, session)
+                in_session.fetched(2, offset, 0, ALIVE[2].epoch, now_ms, session)
             session.at_ms = now_ms
             changed = False
         one, other = named.followers[2], in_session.followers[2]
@@ -339,7 +386,7 @@ def test_a_session_that_leaves_out_what_is_the_same_says_what_naming_it_says(
 def test_a_partition_that_a_session_has_set_aside_is_not_kept_in_sync_by_it() -> None:
     """Seen to fail: it stayed in the ISR for ever, and no acks=all came to its end."""
     leader, session = elected(), LastFetch()
-    leader.fetched(2, 0, 0, ALIVE[2][1], 0, session)
+    leader.fetched(2, 0, 0, ALIVE[2].epoch, 0, session)
     fetch(leader, 3, 0, 0)
     leader.left_out(2)
     leader.appended(1, 100)

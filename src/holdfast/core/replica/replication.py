@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from holdfast.core.metadata.image import Partition
+from holdfast.core.metadata.image import UNASSIGNED_DIRECTORY, Broker, Partition
 from holdfast.wire.errors import ErrorCode
 
 NEVER_MS = -(1 << 62)  # a monotonic time before every other
@@ -43,7 +43,9 @@ class Follower:
     leader_end_at_fetch: int = 0  # the leader's log end at that moment
     caught_up_ms: int = NEVER_MS  # as of that moment
     session: LastFetch = NO_SESSION  # in which it need not be named
-    eligible: bool = True  # registered, unfenced and not shutting down, as the metadata has it
+    directory: bytes = UNASSIGNED_DIRECTORY  # where it lies on its broker, as the metadata has it
+    # Its broker is registered, unfenced, not shutting down and has that directory.
+    eligible: bool = True
     broker_epoch: int = UNKNOWN_BROKER_EPOCH  # as its last fetch claimed
     registered_epoch: int = UNKNOWN_BROKER_EPOCH  # as the metadata has it
 
@@ -162,7 +164,9 @@ class Leader:
         for other in replicas:
             if other != node:
                 caught_up_ms = now_ms if other in isr else NEVER_MS
-                leader.followers[other] = Follower(caught_up_ms=caught_up_ms)
+                leader.followers[other] = Follower(
+                    caught_up_ms=caught_up_ms, directory=decided.directory_of(other)
+                )
         return leader
 
     # -- what has happened ---------------------------------------------------------------------
@@ -353,25 +357,29 @@ class Leader:
             return Reaction.FORGET
         return Reaction.AWAIT_METADATA if error in _AWAIT else Reaction.RETRY
 
-    def reassigned(self, replicas: tuple[int, ...]) -> None:
-        """Take over a changed assignment in the same leader epoch."""
+    def reassigned(self, decided: Partition) -> None:
+        """Take over a changed assignment, or other directories, in the same leader epoch."""
+        replicas = decided.replicas
         assert self.node in replicas, "a leader is one of its replicas"
         self.replicas = replicas
         self.min_insync = min(self.min_insync_configured, len(replicas))
         for node in [n for n in self.followers if n not in replicas]:
             del self.followers[node]
         for node in replicas:
-            if node != self.node and node not in self.followers:
-                self.followers[node] = Follower()
+            if node != self.node:
+                follower = self.followers.setdefault(node, Follower())
+                follower.directory = decided.directory_of(node)
 
     def set_min_insync(self, min_insync: int) -> None:
         """Take over a changed min.insync.replicas."""
         self.min_insync = min(min_insync, len(self.replicas))
         self.min_insync_configured = min_insync
 
-    def registered(self, brokers: Mapping[int, tuple[bool, int]]) -> None:
-        """Note which followers are alive: node -> (unfenced and staying, broker epoch)."""
+    def registered(self, brokers: Mapping[int, Broker]) -> None:
+        """Note which followers are alive, by what is registered, and have their directory."""
         for node, follower in self.followers.items():
-            follower.eligible, follower.registered_epoch = brokers.get(
-                node, (False, UNKNOWN_BROKER_EPOCH)
+            broker = brokers.get(node)
+            follower.registered_epoch = UNKNOWN_BROKER_EPOCH if broker is None else broker.epoch
+            follower.eligible = (
+                broker is not None and broker.active and broker.has_directory(follower.directory)
             )

@@ -206,9 +206,9 @@ class LeadingReplica:
 
     # -- the ISR -------------------------------------------------------------------------------
 
-    def take_over(self, decided: image.Partition, brokers: Mapping[int, tuple[bool, int]]) -> None:
+    def take_over(self, decided: image.Partition, brokers: Mapping[int, image.Broker]) -> None:
         """Take over what was decided in the same leader epoch."""
-        self.state.reassigned(decided.replicas)
+        self.state.reassigned(decided)
         self.state.registered(brokers)
         self.isr_granted(decided.isr, decided.partition_epoch)
 
@@ -258,8 +258,8 @@ class LeadingReplica:
             moved=self.state.granted(isr, partition_epoch, self._clock.monotonic_ms())
         )
 
-    def brokers_changed(self, brokers: Mapping[int, tuple[bool, int]]) -> None:
-        """Learn which brokers are alive, each with its epoch."""
+    def brokers_changed(self, brokers: Mapping[int, image.Broker]) -> None:
+        """Learn which brokers are alive, each with its epoch and its directories."""
         self.state.registered(brokers)
         self._isr_changed(moved=self.state.advance(self._clock.monotonic_ms()))
 

@@ -65,7 +65,7 @@ class Partition:
 
     # -- role ----------------------------------------------------------------------------------
 
-    def lead(self, decided: image.Partition, brokers: Mapping[int, tuple[bool, int]]) -> None:
+    def lead(self, decided: image.Partition, brokers: Mapping[int, image.Broker]) -> None:
         """Become the leader in a new epoch, or take over a change within the same one."""
         if self.leading is not None and self.leader_epoch == decided.leader_epoch:
             self.leading.take_over(decided, brokers)

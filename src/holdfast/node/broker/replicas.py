@@ -88,7 +88,7 @@ class Partitions:
         """Take up everything that the image assigns to this broker: it has caught up."""
         self._settings.cache_clear()
         self._set_strays_aside()
-        brokers = self._brokers()
+        brokers = self._metadata.brokers
         for decided in list(self._metadata.partitions()):
             if self._node in decided.replicas:
                 self._take_up(decided, brokers)
@@ -107,7 +107,7 @@ class Partitions:
                 self._due.pop(gone.key, None)
                 self._give_up(gone.key)
         if delta.brokers_changed:
-            brokers = self._brokers()
+            brokers = self._metadata.brokers
             for partition in self.held.values():
                 if partition.leading is not None:
                     partition.leading.brokers_changed(brokers)
@@ -121,7 +121,7 @@ class Partitions:
 
     def _take_up_some(self) -> None:
         self._slice = None
-        brokers = self._brokers()
+        brokers = self._metadata.brokers
         done: list[PartitionKey] = []
         while self._due and len(done) < SLICE:
             key = next(iter(self._due))
@@ -146,7 +146,7 @@ class Partitions:
     def _take_up(
         self,
         decided: image.Partition,
-        brokers: Mapping[int, tuple[bool, int]],
+        brokers: Mapping[int, image.Broker],
         *,
         is_new: bool = False,
     ) -> None:
@@ -268,9 +268,6 @@ class Partitions:
         if log.topic_id == NULL_UUID:
             return self._node in (*decided.isr, *decided.elr, *decided.last_known_elr)
         return log.topic_id == decided.topic_id and self._node in decided.replicas
-
-    def _brokers(self) -> dict[int, tuple[bool, int]]:
-        return {b.broker_id: (b.active, b.epoch) for b in self._metadata.brokers.values()}
 
     # -- all along -----------------------------------------------------------------------------
 
