@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.config.documentation import document
+from holdfast.config.figures import FIGURES, short_name
 from holdfast.config.key import INT_MAX, LONG_MAX, Key, Update
 from holdfast.config.registry import NODE, TOPIC
 from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
@@ -85,6 +86,14 @@ def configuration() -> str:
         "| key | type | default | changes | allowed | meaning |",
         "|--|--|--|--|--|--|",
         *(_node_row(key) for key in sorted(NODE.values(), key=lambda key: key.name)),
+        "",
+        "## Figures",
+        "What a node tells of itself: brokers and controllers answer DescribeConfigs for these,",
+        "by name, and `holdfast status --json` shows them under the name in the second column.",
+        "",
+        "| name | in `status --json` | meaning |",
+        "|--|--|--|",
+        *(_row(f"`{name}`", f"`{short_name(name)}`", FIGURES[name]) for name in FIGURES),
         "",
         "## Keys of former versions of Apache Kafka",
         "These, and all `zookeeper.*`, are errors that say what to do instead.",

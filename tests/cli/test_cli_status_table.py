@@ -11,6 +11,7 @@ from holdfast.cli.local.status_table import _summary, render
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
+from holdfast.config.figures import LOOP_LAG_MS_MAX
 
 ADDRESS = "127.0.0.1:29092"
 
@@ -35,6 +36,7 @@ def shown(width: int) -> str:
         replicas=5,
         active=True,
         lag=0,
+        figures={LOOP_LAG_MS_MAX: 12345},
     )
     seen = ClusterStatus(cluster_id="x", bootstrap_servers=ADDRESS, nodes=(status,))
     file = io.StringIO()
@@ -42,7 +44,7 @@ def shown(width: int) -> str:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("width", [80, 96, 97, 200])
+@pytest.mark.parametrize("width", [80, 106, 107, 200])
 def test_nothing_is_cut_off(width: int) -> None:
     """Goal: ports can be read. Method: the widest role; seen to end in 127.0.0.1:290… at 80."""
     text = shown(width)
@@ -62,6 +64,7 @@ def test_without_a_controller_nothing_is_said_of_leaders() -> None:
 
 
 def test_what_a_narrow_terminal_leaves_out() -> None:
-    """Goal: process and memory go first. Method: both widths."""
+    """Goal: process, memory and loop lag go first. Method: both widths."""
+    assert ("12345 ms" in shown(80), "12345 ms" in shown(120)) == (False, True)
     assert ("1234567" in shown(80), "31 MB" in shown(80)) == (False, False)
     assert ("1234567" in shown(120), "31 MB" in shown(120)) == (True, True)

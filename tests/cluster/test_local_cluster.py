@@ -13,6 +13,7 @@ from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import ClusterError, LocalCluster, layout
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import State
+from holdfast.config.figures import FIGURES
 from holdfast.wire.administration import create_topic
 
 pytestmark = pytest.mark.serial
@@ -40,6 +41,7 @@ def test_all_nodes_serve_once_it_has_started(cluster: LocalCluster) -> None:
         (number, State.RUNNING, True) for number in ALL
     ]
     assert all(found.resident_bytes for found in seen.nodes)
+    assert all(found.figures.keys() == FIGURES.keys() for found in seen.nodes)
     assert live_brokers(cluster) == {0, 1, 2}
     assert seen.running
 

@@ -12,7 +12,7 @@ import signal as signals
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,8 @@ class NodeStatus:
     replicas: int | None = None
     active: bool | None = None  # a controller: it is the active one; None: nobody says who is
     lag: int | None = None  # a controller: records that the active one has and it hasn't
+    # What it tells of itself, by the names in `config.figures`; empty when it does not answer.
+    figures: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,10 +248,13 @@ def node_status(
     partitions: Sequence[PartitionState],
     quorum: QuorumState | None,
 ) -> NodeStatus:
+    from holdfast.cluster import figures  # noqa: PLC0415 - `up` starts without our client
+
     state = state_of(node)
     seen = NodeStatus(
         node=node,
         state=state,
+        figures=figures.ask(node) if state is State.RUNNING else {},
         resident_bytes=None
         if node.pid is None or state is State.DEAD
         else processes.resident_bytes(node.pid),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.config.figures import FIGURES
+
 
 def document(name: str) -> str:
-    """Return what a topic or node key means."""
-    return _TOPIC.get(name) or _NODE.get(name) or ""
+    """Return what a topic or node key means, or a figure."""
+    return _TOPIC.get(name) or _NODE.get(name) or FIGURES.get(name) or ""
 
 
 _TOPIC: Final = {

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from holdfast.config.figures import LOOP_LAG_MS_MAX
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directories import LogDirectories
@@ -18,9 +19,11 @@ from holdfast.node.broker.registration import NOT_REGISTERED
 from holdfast.node.controller.controller import Controller
 from holdfast.node.door.api_table import ON_CONTROLLER
 from holdfast.node.door.dispatch import Dispatcher
+from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import AllowAll, Authorizer
 from holdfast.node.door.server import Server, StartError
 from holdfast.node.metadata.metadata_damage import check_metadata_log
+from holdfast.runtime.loop_lag import LoopLag
 from holdfast.runtime.ports import Runtime
 
 logger = logging.getLogger("holdfast.node")
@@ -53,6 +56,9 @@ class Node:
             file_limit=file_limit,
             make_log=make_log,
         )
+        self.figures = Figures()
+        self._loop_lag = LoopLag(runtime.clock)
+        self.figures.tell(LOOP_LAG_MS_MAX, self._loop_lag.worst_ms)
         self._machine_name = machine_name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broker: Broker | None = None
@@ -73,6 +79,7 @@ class Node:
 
     async def _start_roles(self) -> None:
         self.directories.start()
+        self._loop_lag.start()
         if self.settings.is_controller:
             await self._start_controller()
         if self.settings.is_broker:
@@ -81,6 +88,7 @@ class Node:
                 self.settings,
                 self.directories,
                 self._authorizer,
+                self.figures,
                 machine_name=self._machine_name,
             )
             await self.broker.start()
@@ -111,7 +119,7 @@ class Node:
 
     async def _start_controller(self) -> None:
         self.controller = Controller(
-            self.runtime, self.settings, self.directories, self._authorizer
+            self.runtime, self.settings, self.directories, self._authorizer, self.figures
         )
         self._controller_server = Server(
             self.runtime,
@@ -136,6 +144,7 @@ class Node:
         if self._controller_server is not None:
             self._controller_server.close()
         await self.directories.close(broker_epoch=broker_epoch)
+        self._loop_lag.close()
         logger.info("node %d stopped", self.settings.node_id)
 
 

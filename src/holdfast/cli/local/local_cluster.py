@@ -15,6 +15,7 @@ from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import to_json
 from holdfast.cluster.nodes import ClusterStatus
 from holdfast.cluster.processes import State
+from holdfast.config.figures import FIGURES, short_name
 
 CLUSTER_FACTS = (
     *("topics", "partitions", "under_replicated", "leaderless"),
@@ -93,6 +94,8 @@ def status_to_json(cluster: LocalCluster, seen: ClusterStatus) -> dict[str, Any]
         node["state"] = str(found.state)
         for key in NODE_FACTS + (CONTROLLER_FACTS if found.node.is_controller else ()):
             node[key] = getattr(found, key)
+        for name in FIGURES:
+            node[short_name(name)] = found.figures.get(name)
     values["nodes"] = values.pop("nodes")  # last: it is the longest
     return values
 

@@ -11,12 +11,13 @@ from rich.text import Text
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
+from holdfast.config.figures import LOOP_LAG_MS_MAX
 
 WIDTH_OF_FILES = 200
-WIDTH_OF_ALL = 97  # less has no room for what a narrow terminal leaves out
-LEFT_OUT = {"PROCESS", "MEMORY"}
+WIDTH_OF_ALL = 107  # less has no room for what a narrow terminal leaves out
+LEFT_OUT = {"PROCESS", "MEMORY", "LOOP LAG"}
 WHOLE = {"NODE", "ROLE", "ADDRESS"}
-NUMBERS = {"MEMORY", "LEADERS", "IN SYNC"}
+NUMBERS = {"MEMORY", "LOOP LAG", "LEADERS", "IN SYNC"}
 _STYLES = {State.RUNNING: "green", State.STOPPED: "yellow", State.DEAD: "red"}
 
 
@@ -43,6 +44,7 @@ def _row(status: NodeStatus) -> dict[str, str | Text]:
         state = Text("running, not serving", style="yellow")
     in_sync = "" if status.in_sync is None else f"{status.in_sync}/{status.replicas}"
     memory = status.resident_bytes
+    loop_lag = status.figures.get(LOOP_LAG_MS_MAX)
     return {
         "NODE": str(node.id),
         "ROLE": "+".join(node.roles),
@@ -50,6 +52,7 @@ def _row(status: NodeStatus) -> dict[str, str | Text]:
         "PROCESS": "-" if status.state is State.DEAD else str(node.pid),
         "STATE": state,
         "MEMORY": "" if memory is None else f"{memory / 1e6:.0f} MB",
+        "LOOP LAG": "" if loop_lag is None else f"{loop_lag} ms",
         "LEADERS": "" if status.leaders is None else str(status.leaders),
         "IN SYNC": in_sync,
         "CONTROLLER": _controller(status),

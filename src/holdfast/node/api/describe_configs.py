@@ -1,12 +1,15 @@
 """DescribeConfigs (32), versions 1-4: every key with its value and where it comes from.
 
 Versions: 3 adds types and documentation. A broker answers for topics, for itself, and for the
-defaults of all brokers (the empty name).
+defaults of all brokers (the empty name); a controller for what stands in its properties file, and
+may not change: what is decided, its image has before it is committed. What a node tells of itself
+beside its configuration (`config.figures`) is answered by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from holdfast.config.describe import (
     ConfigEntry,
@@ -16,7 +19,6 @@ from holdfast.config.describe import (
 )
 from holdfast.core.metadata.topic_names import refuse_name
 from holdfast.core.refusal import Refusal
-from holdfast.node.broker.broker import Broker
 from holdfast.node.door.request_context import RequestContext, config_refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_configs import (
@@ -29,9 +31,26 @@ from holdfast.wire.messages.describe_configs import (
 )
 from holdfast.wire.structs import ResourceType
 
+if TYPE_CHECKING:
+    from holdfast.node.broker.broker import Broker
+    from holdfast.node.controller.controller import Controller
+
 
 def handle(
     broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return _answer(request, lambda asked: _describe(broker, context, asked))
+
+
+def handle_on_controller(
+    controller: Controller, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return _answer(request, lambda asked: _describe_controller(controller, context, asked))
+
+
+def _answer(
+    request: DescribeConfigsRequest,
+    describe: Callable[[DescribeConfigsResource], list[ConfigEntry] | Refusal],
 ) -> DescribeConfigsResponse:
     results = []
     # Rules: connections.md#what-is-named-twice. Other keys of the same one are another question.
@@ -44,7 +63,7 @@ def handle(
         for each in request.resources
     }
     for asked in resources.values():
-        found = _describe(broker, context, asked)
+        found = describe(asked)
         result = DescribeConfigsResult(
             resource_type=asked.resource_type,
             resource_name=asked.resource_name,
@@ -76,6 +95,25 @@ def _describe(
     )
 
 
+def _describe_controller(
+    controller: Controller, context: RequestContext, asked: DescribeConfigsResource
+) -> list[ConfigEntry] | Refusal:
+    refused = config_refusal(context, asked.resource_type, asked.resource_name)
+    if refused is not None:
+        return refused
+    own = str(controller.settings.node_id)
+    if (asked.resource_type, asked.resource_name) != (ResourceType.BROKER, own):
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"A controller tells of itself alone (type {ResourceType.BROKER:d}, name '{own}'): "
+            "ask a broker.",
+        )
+    names = asked.configuration_keys or None
+    described = describe_broker(static=controller.settings.properties, names=names)
+    fixed = [entry for entry in described if entry.read_only]
+    return fixed + controller.figures.entries(names)
+
+
 def _topic(broker: Broker, name: str, names: Collection[str] | None) -> list[ConfigEntry] | Refusal:
     illegal = refuse_name(name)
     if illegal is not None:
@@ -105,12 +143,13 @@ def _broker(
             f"Unexpected broker id, expected {own} or an empty name, but received '{name}': a "
             "broker knows its own properties file only.",
         )
-    return describe_broker(
+    described = describe_broker(
         cluster=image.cluster_configs(),
         broker=image.broker_configs(own),
         static=broker.settings.properties,
         names=names,
     )
+    return described + broker.figures.entries(names)
 
 
 def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:

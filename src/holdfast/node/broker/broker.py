@@ -31,6 +31,7 @@ from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
 from holdfast.node.door.api_table import ON_BROKER
 from holdfast.node.door.dispatch import Dispatcher
+from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import Authorizer
 from holdfast.node.door.server import Server
 from holdfast.node.door.waiting_room import WaitingRoom
@@ -50,10 +51,12 @@ class Broker:
         settings: NodeSettings,
         directories: LogDirectories,
         authorizer: Authorizer,
+        figures: Figures,
         *,
         machine_name: str,
     ) -> None:
         self.runtime = runtime
+        self.figures = figures
         self.settings = settings
         self.directories = directories
         self.cluster_id = directories.cluster_id

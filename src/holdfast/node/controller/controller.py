@@ -31,6 +31,7 @@ from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.node.controller.bootstrap_checkpoint import bootstrap_levels
 from holdfast.node.controller.controller_reports import tell, view_of
+from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import Authorizer, Deferred, RequestContext
 from holdfast.node.metadata.metadata_log import CommittedBatch, MetadataLogError
 from holdfast.node.metadata.metadata_snapshots import LoadedSnapshot, SnapshotMaker
@@ -73,6 +74,7 @@ class Controller:
         settings: NodeSettings,
         directories: LogDirectories,
         authorizer: Authorizer,
+        figures: Figures,
     ) -> None:
         """Open the log and read what is there; nothing moves until `start`.
 
@@ -84,6 +86,7 @@ class Controller:
         self.settings = settings
         self.cluster_id = directories.cluster_id
         self.authorizer = authorizer
+        self.figures = figures
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Whoever starts us hears of it as an exception, and of the rest while we serve.
         self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -90,7 +90,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(21, "delete_records", (0, 2), Role.BROKER, DELETE_TOPIC),
     Api(22, "init_producer_id", (0, 5), Role.BROKER, WRITE_ID),
     Api(23, "offset_for_leader_epoch", (2, 4), Role.BROKER, DESCRIBE_TOPIC),
-    Api(32, "describe_configs", (1, 4), Role.BROKER, DESCRIBE_CONFIGS),
+    Api(32, "describe_configs", (1, 4), Role.BROKER | Role.CONTROLLER, DESCRIBE_CONFIGS),
     Api(33, "alter_configs", (0, 2), FORWARDED, ALTER_CONFIGS),
     Api(35, "describe_log_dirs", (1, 4), Role.BROKER, DESCRIBE_CLUSTER),
     Api(37, "create_partitions", (0, 3), FORWARDED, ALTER_TOPIC),

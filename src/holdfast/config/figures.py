@@ -1,0 +1,24 @@
+"""What a node tells of itself beside its configuration: numbers, each under a name of its own.
+
+Owns the names. A figure is asked for as a key of the node's configuration, in DescribeConfigs, by
+its name: what lists all keys does not show it, for it is no setting and changes by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX: Final = "holdfast."
+LOOP_LAG_MS_MAX: Final = "holdfast.loop.lag.ms.max"
+
+FIGURES: Final = {
+    LOOP_LAG_MS_MAX: (
+        "How late a timer of 100 ms came at worst in the last minute: so long the node did nothing"
+        " else, or had no processor."
+    ),
+}
+
+
+def short_name(figure: str) -> str:
+    """Return the name of a figure in `holdfast status --json`."""
+    return figure.removeprefix(PREFIX).replace(".", "_")
