@@ -141,17 +141,20 @@ def test_an_unregistered_broker_is_gone_until_it_comes_back() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_a_followers_lost_directory_does_not_hold_acknowledgements_up(code: int) -> None:
+def test_a_followers_lost_directory_does_not_hold_acknowledgements_up(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its broker lives on with its other directory, and is not waited for as one that comes back.
 
-    Seen to fail: acks=all stood still for replica.lag.time.max.ms, and the requests timed out.
+    Seen to fail: acks=all stood still for replica.lag.time.max.ms, and the requests timed out. And
+    each of its replicas wrote the same line.
     """
 
     async def main() -> None:
         cluster = SimulatedCluster(world, config={"log.dirs": "/data,/more"})
         await cluster.start()
         client = cluster.client()
-        await client.create_topic("t", assignments=[[0, 1, 2]] * 2)
+        await client.create_topic("t", assignments=[[0, 1, 2]] * 20)
         await produce(client, b"x")
         await cluster.until(
             lambda: all(
@@ -163,10 +166,40 @@ def test_a_followers_lost_directory_does_not_hold_acknowledgements_up(code: int)
         assert log is not None
         fault = DiskFault(operations={"append"}, prefix=f"{log.home.path}/", code=code)
         cluster.machine(1).disk.inject(fault)
-        assert await client.produce("t", 0, [b"y"], acks=-1, node=0) == 1
+        await asyncio.gather(
+            *(client.produce("t", index, [b"y"], acks=-1, node=0) for index in range(20))
+        )
         assert fault.struck
-        assert at(cluster).isr == (0, 2)
-        assert at(cluster, index=1).isr == (0, 1, 2), "its other directory serves on"
+        isrs = [at(cluster, index=index).isr for index in range(20)]
+        assert sorted(isrs) == [(0, 1, 2)] * 10 + [(0, 2)] * 10, "its other directory serves on"
+        assert len([each for each in caplog.messages if "offline" in each]) == 1
+
+    world = World(1)
+    world.run(main)
+
+
+def test_a_broker_with_no_directory_left_for_topics_ends() -> None:
+    """Whatever else of its disks works: it can hold nothing, and others have to lead."""
+
+    async def main() -> None:
+        cluster = SimulatedCluster(
+            world, config={"log.dirs": "/data", "metadata.log.dir": "/metadata"}
+        )
+        await cluster.start()
+        client = cluster.client()
+        await client.create_topic("t", assignments=[[0, 1, 2]])
+        await produce(client, b"x")
+        fault = DiskFault(operations={"append"}, prefix="/data/", code=errno.ENOSPC)
+        cluster.machine(0).disk.inject(fault)
+        await produce(client, b"y")
+        await cluster.until(lambda: bool(cluster.exits), "broker 0 ends")
+        assert "log directory /data is offline: the disk is full" in cluster.exits[0]
+        await cluster.until(lambda: sorted(at(cluster).isr) == [1, 2], "the others go on")
+        cluster.machine(0).disk.heal()
+        cluster.start_node(0)
+        await cluster.until(lambda: sorted(at(cluster).isr) == [0, 1, 2], "it is back")
+        client.forget()
+        assert [one.value for one in await client.read("t", 0)] == [b"x", b"y"]
 
     world = World(1)
     world.run(main)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from tests.log.log_kit import (
@@ -23,7 +24,7 @@ from tests.log.log_kit import (
 from holdfast.log.directories import LogDirectory
 from holdfast.log.errors import DirectoryError, StorageError
 from holdfast.log.log import Log
-from holdfast.runtime.ports import Runtime
+from holdfast.runtime.ports import Runtime, Space
 from holdfast.testing.ground.disk import DiskFault, Operation
 
 PATHS = ("/one", "/two")
@@ -106,6 +107,66 @@ def test_a_failing_read_takes_the_directory_offline() -> None:
     virtual(body)
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.ENOSPC, "the disk is full: No space left on device, 10 of 5,000 bytes are free"),
+        (errno.EDQUOT, "the disk is full: Disk quota exceeded, 10 of 5,000 bytes are free"),
+        (errno.EIO, "the disk fails: [Errno 5] Input/output error"),
+        (errno.EROFS, "the disk fails: [Errno 30] Read-only file system"),
+    ],
+)
+def test_a_full_disk_is_told_from_a_failing_one_and_once(
+    code: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        disk = memory_disk(runtime)
+        disk.capacity_bytes = 5000
+        with closing(disk.open("/filler", create=True)) as filler:
+            filler.append(bytes(disk.space("/").free_bytes - 10))
+        assert disk.space("/") == Space(5000, 10)
+        disk.inject(DiskFault(operations={"append"}, code=code))
+        for _ in range(3):
+            with pytest.raises(StorageError, match="is offline: the disk "):
+                append(log)
+        with pytest.raises(StorageError):
+            directories.create("t", 1, bytes(16), small_settings())
+        assert log.home.failure.startswith(words)
+        told = [each.getMessage() for each in caplog.records if "offline" in each.getMessage()]
+        assert len(told) == 1, "its replicas need not say it again"
+        assert words in told[0]
+        assert ("until there is room" in told[0]) is ("is full" in words)
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("operation", ["make", "open", "append"])
+def test_a_new_replica_goes_where_there_is_room(operation: Operation) -> None:
+    """A full directory may well be the one with the fewest replicas.
+
+    Afterwards its disk has room again, and what was begun there is not taken for the replica.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        full = DiskFault(operations={operation}, prefix="/one/t-0", code=errno.ENOSPC)
+        memory_disk(runtime).inject(full)
+        log = directories.create("t", 0, bytes(15) + b"7", small_settings())
+        assert log.home.path == "/two"
+        assert [each.online for each in directories.directories] == [False, True]
+        append(log, 2)
+        await log.flush()
+        crash(directories)
+        memory_disk(runtime).heal()
+        directories = open_directories(after_crash(runtime), PATHS)
+        found = directories.get("t", 0)
+        assert found is not None
+        assert (found.home.path, found.end) == ("/two", 2)
+
+    virtual(body)
+
+
 def append_many(log: Log) -> None:
     for _ in range(60):
         append(log)
@@ -141,7 +202,12 @@ def test_start_goes_on_without_a_directory_that_fails() -> None:
         assert directories.previous_broker_epoch == -1
         crash(directories)
         with pytest.raises(DirectoryError, match=r"metadata\.log\.dir must work"):
-            open_directories(runtime, PATHS, metadata_log_dir="/two")
+            open_directories(
+                runtime, PATHS, metadata_log_dir="/two", process_roles=("broker", "controller")
+            )
+        directories = open_directories(after_crash(runtime), PATHS, metadata_log_dir="/two")
+        assert len(directories.logs) == 2, "no broker has its metadata log there"
+        crash(directories)
         disk.inject(DiskFault(operations={"list"}, prefix="/one"))
         with pytest.raises(DirectoryError, match="no log directory works"):
             open_directories(after_crash(runtime), PATHS)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from holdfast.testing.ground.disk import DiskFault
 from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import RetryError
 from holdfast.testing.simulated_cluster import DIRECTORY, SimulatedCluster
+from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -42,6 +47,35 @@ def test_replicas_and_their_sizes() -> None:
         for version in (1, 4):
             (result,) = (await client.ask(some, node=0, version=version)).results
             assert shown(result) == {("t", 1): log.size}
+        client.close()
+
+    world.run(main)
+
+
+def test_room_is_told_where_the_disk_works() -> None:
+    world = World(1)
+
+    async def main() -> None:
+        cluster = SimulatedCluster(
+            world,
+            brokers=1,
+            config={"min.insync.replicas": "1", "log.dirs": "/data,/more"},
+        )
+        await cluster.start()
+        client = cluster.client()
+        cluster.machine(0).disk.capacity_bytes = 10_000
+        await client.create_topic("t", assignments=[[0], [0]])
+        broken = DiskFault(operations={"append"}, prefix="/more/")
+        cluster.machine(0).disk.inject(broken)
+        with pytest.raises(RetryError, match="KAFKA_STORAGE_ERROR"):
+            await client.produce("t", 1, [b"x"], acks=1, node=0)
+        works, fails = (await client.ask(DescribeLogDirsRequest(topics=None), node=0)).results
+        assert works.total_bytes == 10_000
+        assert 0 < works.usable_bytes < 10_000
+        assert fails.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (fails.log_dir, fails.total_bytes, fails.usable_bytes) == ("/more", -1, -1)
+        older = await client.ask(DescribeLogDirsRequest(topics=None), node=0, version=3)
+        assert older.results[0].total_bytes == -1
         client.close()
 
     world.run(main)

@@ -197,3 +197,11 @@ def test_a_held_directory_is_the_same_one_under_any_name(disk: Disk, root: str) 
 def test_no_directory_is_held_that_is_not_there(disk: Disk, root: str) -> None:
     with pytest.raises(FileNotFoundError), disk.inside(f"{root}/none"):
         pytest.fail("there is none")
+
+
+def test_what_is_written_takes_room(disk: Disk, root: str) -> None:
+    before = disk.space(root)
+    assert 0 < before.free_bytes <= before.total_bytes
+    assert before.files_free is None or before.files_free > 0
+    with pytest.raises(FileNotFoundError):
+        disk.space(f"{root}/nowhere")

@@ -69,9 +69,9 @@ class LogDirectories:
 
         `settings_for(topic)` gives the settings with which a replica is loaded; replace
         `log.settings` when the topic's configuration is known. metadata.log.dir need not be one of
-        log.dirs, but the node does not start without it. Where it is empty, the metadata log is in
-        the first of them. `make_log` is for who wants to watch what replicas do: it makes a kind of
-        `Log`.
+        log.dirs, but a controller does not start without it. Where it is empty, the metadata log is
+        in the first of them. `make_log` is for who wants to watch what replicas do: it makes a kind
+        of `Log`.
         """
         paths, metadata_path = settings.log_dirs, settings.metadata_log_dir
         assert paths or metadata_path, "a node without a directory"
@@ -121,7 +121,7 @@ class LogDirectories:
                     closed_at.update(self._load_directory(directory))
         self._copies.settle()
         self._do_without_offline()
-        if self._for_topics and not any(directory.online for directory in self._for_topics):
+        if self._for_topics and self.none_left:
             reasons = "; ".join(f"{found.path}: {found.failure}" for found in self._for_topics)
             raise DirectoryError(f"no log directory works: {reasons}")
         self._check_proof(closed_at)
@@ -130,7 +130,7 @@ class LogDirectories:
         for directory in self.directories:
             if directory.online:
                 continue
-            if directory.path == self._metadata_path:
+            if directory.path == self._metadata_path and self._settings.is_controller:
                 raise DirectoryError(
                     f"metadata.log.dir must work: {directory.path} is offline: {directory.failure}"
                 )
@@ -289,6 +289,11 @@ class LogDirectories:
         return [directory.directory_id for directory in self._for_topics if directory.online]
 
     @property
+    def none_left(self) -> bool:
+        """Whether no directory for topics is online: such a broker is of no use."""
+        return not any(directory.online for directory in self._for_topics)
+
+    @property
     def offline_ids(self) -> list[bytes]:
         """Ids of the directories for topics that don't, as far as they could be read."""
         return [
@@ -302,15 +307,30 @@ class LogDirectories:
     def create(self, topic: str, partition: int, topic_id: bytes, settings: TopicSettings) -> Log:
         """Make a replica in the directory with the fewest (the metadata log in its own).
 
-        Its directory entry becomes durable in the background. StorageError when no directory
-        is online.
+        Where that one is full, or fails, it goes offline, and the next one is taken. The directory
+        entry becomes durable in the background. StorageError when no directory is online.
         """
         assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
         for each in self.directories:
             if each.online:
                 with suppress(StorageError):  # that one is offline now
                     each.forget((topic, partition))
-        directory = self._directory_for(topic)
+        while True:
+            directory = self._directory_for(topic)
+            try:
+                return self._make(directory, topic, partition, topic_id, settings)
+            except StorageError:
+                if directory.online:  # a file in it is damaged: nothing of it is left alone
+                    raise
+
+    def _make(
+        self,
+        directory: LogDirectory,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        settings: TopicSettings,
+    ) -> Log:
         path = f"{directory.path}/{topic}-{partition}"
         disk = self._runtime.disk
         with directory.guarded():

@@ -21,6 +21,7 @@ from holdfast.log.checkpoints import (
 )
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.files import FileCache
+from holdfast.log.offline import what_helps, why_offline
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
 from holdfast.wire.uuids import NULL_UUID
 
@@ -88,11 +89,20 @@ class LogDirectory:
             raise StorageError(self.path, self.failure)
 
     def fail(self, error: OSError) -> StorageError:
-        """Take the directory offline because of `error`; return what to raise."""
+        """Take the directory offline because of `error`; return what to raise.
+
+        The log says so once, here: who is told of it afterwards need not.
+        """
         if self.online:
             self.online = False
-            self.failure = str(error)
-            logger.error("log directory %s goes offline: %s", self.path, error)
+            self.failure = why_offline(self.runtime.disk, self.path, error)
+            logger.error(
+                "log directory %s goes offline: %s. What lies there answers KAFKA_STORAGE_ERROR "
+                "until %s.",
+                self.path,
+                self.failure,
+                what_helps(error),
+            )
             self.files.close()
             self._cancel_removals()
             if self.on_offline is not None:

@@ -19,6 +19,7 @@ class StorageError(Exception):
         super().__init__(f"log directory {directory} {state}: {reason}")
         self.directory = directory
         self.reason = reason
+        self.is_offline = is_offline
 
 
 class CorruptFileError(Exception):

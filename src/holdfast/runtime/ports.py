@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -97,6 +97,14 @@ class Files(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
 
+class Space(NamedTuple):
+    """What a file system holds, and what of that this process may still have."""
+
+    total_bytes: int
+    free_bytes: int
+    files_free: int | None = None  # None: as many as there is room for
+
+
 class Disk(Files, Protocol):
     def inside(self, path: str) -> AbstractContextManager[Files]:
         """Hold the directory that has this name now, for a job that a deletion may overtake.
@@ -121,6 +129,9 @@ class Disk(Files, Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def read(self, path: str) -> bytes: ...
+
+    def space(self, path: str) -> Space:
+        """Return the room in the file system of this directory."""
 
     def lock(self, path: str) -> DirectoryLock:
         """Take the lock file `path` for this process; BlockingIOError when another one holds it."""

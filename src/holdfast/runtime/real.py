@@ -26,6 +26,7 @@ from holdfast.runtime.ports import (
     Listener,
     ProtocolT,
     Runtime,
+    Space,
     T,
     WorkerFullError,
 )
@@ -261,6 +262,13 @@ class RealDisk(RealFiles):
     def read(self, path: str) -> bytes:
         with FileIO(path) as file:
             return file.readall()
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        unit = found.f_frsize
+        # Some file systems make room for files as they come, and count none.
+        files_free = found.f_favail if found.f_files else None
+        return Space(found.f_blocks * unit, found.f_bavail * unit, files_free)
 
     def lock(self, path: str) -> DirectoryLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)

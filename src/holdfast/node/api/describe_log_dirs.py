@@ -1,9 +1,11 @@
 """DescribeLogDirs (35), versions 1-4: the replicas of this broker, by log directory.
 
-Version 3 brought an error of the whole answer. The volume's sizes (version 4) are not told: -1.
+Version 3 brought an error of the whole answer, 4 the sizes of the file system; -1: unknown.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from holdfast.log.directories import LogDirectory
 from holdfast.node.broker.broker import Broker
@@ -53,4 +55,8 @@ def _result(
                 offset_lag=max(0, log.high_watermark - log.end),
             )
         )
-    return DescribeLogDirsResult(log_dir=directory.path, topics=list(topics.values()))
+    result = DescribeLogDirsResult(log_dir=directory.path, topics=list(topics.values()))
+    with suppress(OSError):  # whether that disk works, whoever has to use it will see
+        space = broker.runtime.disk.space(directory.path)
+        result.total_bytes, result.usable_bytes = space.total_bytes, space.free_bytes
+    return result

@@ -198,7 +198,7 @@ class Broker:
     def _directory_failed(self, directory: LogDirectory) -> None:
         """A disk is lost: the others serve on; without any this broker is of no use."""
         self.partitions.directory_failed(directory)
-        if any(each.online for each in self.directories.directories):
+        if not self.directories.none_left:
             self.lifecycle.directory_failed()
             self._tell_directories()
         elif not self.failed.done():

@@ -257,7 +257,8 @@ class LeaderFetcher:
         try:
             self._apply_current(following, data)
         except StorageError as error:
-            logger.error("%s: %s", following.replica, error)  # noqa: TRY400 - the reason is the disk's
+            if not error.is_offline:  # else the directory has told it, once for all its replicas
+                logger.error("%s: %s", following.replica, error)  # noqa: TRY400 - the reason is the disk's
             following.state = State.FAILED
 
     def _is_assigned(self, following: Following) -> bool:
@@ -347,7 +348,8 @@ class LeaderFetcher:
                 self._put_off([following], "our offset is within the leader's log after all")
             following.state = State.FETCHING
         except StorageError as error:
-            logger.error("%s: %s", replica, error)  # noqa: TRY400 - the reason is the disk's
+            if not error.is_offline:  # else the directory has told it, once for all its replicas
+                logger.error("%s: %s", replica, error)  # noqa: TRY400 - the reason is the disk's
             following.state = State.FAILED
 
     def _offsets_request(

@@ -124,7 +124,8 @@ class LeadingReplica:
         try:
             base_offset = log.append_as_leader(batch, leader.epoch)
         except StorageError as error:
-            logger.error("%s: %s", self, error)  # noqa: TRY400 - the reason is the disk's
+            if not error.is_offline:  # else the directory has told it, once for all its replicas
+                logger.error("%s: %s", self, error)  # noqa: TRY400 - the reason is the disk's
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR)
         if leader.appended(log.end, self._clock.monotonic_ms()):
             self._high_watermark_moved()

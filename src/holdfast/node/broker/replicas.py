@@ -284,14 +284,8 @@ class Partitions:
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """A log directory went offline: its replicas answer with an error, the others serve on."""
-        logger.error(
-            "log directory %s is offline: %s. Its partitions answer KAFKA_STORAGE_ERROR until the "
-            "disk is mended and the node restarted.",
-            directory.path,
-            directory.failure,
-        )
         for partition in self.held.values():
-            if partition.log is not None and partition.log.offline:
+            if partition.log is not None and partition.log.home is directory:
                 self._stop_fetching(partition.key)
                 partition.fail()
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn, TypeAlias
 
-from holdfast.runtime.ports import Buffer, DirectoryLock, File, Files
+from holdfast.runtime.ports import Buffer, DirectoryLock, File, Files, Space
 from holdfast.testing.ground.trace import Part, brief
 
 Operation: TypeAlias = Literal[
@@ -25,6 +25,7 @@ Fold: TypeAlias = Callable[..., None]
 
 _SECTOR = 512
 _PAGE = 4096
+_ENDLESS = 1 << 50
 
 
 @dataclass(slots=True, eq=False)
@@ -389,6 +390,12 @@ class MemoryDisk:
         self.check("sync", path)
         self._directory(path).sync()
         self.fold("sync", path)
+
+    def space(self, path: str) -> Space:
+        self.check("read", path)
+        self._directory(path)
+        capacity = _ENDLESS if self._platter.capacity is None else self._platter.capacity
+        return Space(capacity, max(0, capacity - self._platter.used))
 
     def lock(self, path: str) -> DirectoryLock:
         self.check("lock", path)
