@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from holdfast.cli.local.status_table import _summary, render
+from holdfast.cli.local.local_cluster import is_healthy
+from holdfast.cli.local.status_table import _summary, _troubles, render
 from holdfast.cluster.layout import NodeRecord
-from holdfast.cluster.nodes import ClusterStatus, NodeStatus
-from holdfast.cluster.processes import State
-from holdfast.config.figures import LOOP_LAG_MS_MAX
+from holdfast.cluster.nodes import ClusterStatus, NodeStatus, node_status
+from holdfast.cluster.processes import START_MARK, State
+from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX
 
 ADDRESS = "127.0.0.1:29092"
 
@@ -68,3 +71,43 @@ def test_what_a_narrow_terminal_leaves_out() -> None:
     assert ("12345 ms" in shown(80), "12345 ms" in shown(120)) == (False, True)
     assert ("1234567" in shown(80), "31 MB" in shown(80)) == (False, False)
     assert ("1234567" in shown(120), "31 MB" in shown(120)) == (True, True)
+
+
+def test_why_a_disk_or_a_node_is_missing_stands_below_the_table() -> None:
+    """Goal: a full disk is named where a user looks first, and counts as trouble. Method: two."""
+    node = NodeRecord(
+        id=1, roles=("broker",), host="h", port=1, log_file="node.log", config_file="p"
+    )
+    full = "/more: the disk is full: No space left on device, 0 of 8 bytes are free"
+    well = NodeStatus(node=node, state=State.RUNNING, serving=True)
+    seen = ClusterStatus(
+        cluster_id="x",
+        bootstrap_servers=ADDRESS,
+        nodes=(
+            replace(well, figures={LOG_DIRS_OFFLINE: full}),
+            replace(well, state=State.DEAD, ended_with="no log directory works: /data"),
+        ),
+        active_controller=1,
+    )
+    assert [each.plain for each in _troubles(seen)] == [
+        f"node 1 has log directories offline: {full}",
+        "node 1 ended: no log directory works: /data",
+    ]
+    for one, healthy in ((seen.nodes[0], False), (well, True)):
+        assert is_healthy(replace(seen, nodes=(one,))) is healthy
+
+
+def test_a_node_that_ended_by_itself_is_quoted(tmp_path: Path) -> None:
+    """Goal: what it wrote last, and only of its last start. Method: logs as a node writes them."""
+    for lines, said in (
+        (["x", "error: the disk is full"], "the disk is full"),
+        (["error: the disk is full", START_MARK, "serves"], None),
+        (["error: the disk is full", "serves"], None),
+        ([], None),
+    ):
+        log = tmp_path / "node.log"
+        log.write_text("".join(f"{line}\n" for line in lines))
+        node = NodeRecord(
+            id=1, roles=("broker",), host="h", port=1, log_file=str(log), config_file="p"
+        )
+        assert node_status(node, None, (), None).ended_with == said

@@ -8,13 +8,19 @@ with nothing forgotten, with everything forgotten, and with a controller that an
 from __future__ import annotations
 
 import asyncio
+import errno
 
+import pytest
 from tests.control.control_world import play
 
-from holdfast.config.figures import LOOP_LAG_MS_MAX
+from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX
+from holdfast.config.key import ConfigType
 from holdfast.runtime.dial import dial
 from holdfast.runtime.loop_lag import INTERVAL_MS, WINDOW_MS, LoopLag
+from holdfast.testing.ground.disk import DiskFault
 from holdfast.testing.ground.loop import VirtualLoop, run
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_client import RetryError
 from holdfast.testing.simulated_cluster import (
     BROKER_PORT,
     CONTROLLER,
@@ -110,6 +116,28 @@ def test_brokers_and_controllers_tell_it_to_who_names_it() -> None:
             assert LOOP_LAG_MS_MAX not in {each.name for each in everything}, "it is no setting"
 
     play(story)
+
+
+def test_a_node_tells_which_of_its_disks_is_full() -> None:
+    """Seen to fail: nothing was told, and the log alone had the cause."""
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, config={"log.dirs": "/data,/more"})
+        await cluster.start()
+        client = cluster.client()
+        await client.create_topic("t", assignments=[[0, 1, 2]] * 2)
+        full = DiskFault(operations={"append"}, prefix="/more/", code=errno.ENOSPC)
+        cluster.machine(0).disk.inject(full)
+        with pytest.raises(RetryError, match="KAFKA_STORAGE_ERROR"):
+            await client.produce("t", 1, [b"x"], acks=-1, node=0)
+        for node, words in ((0, "/more: the disk is full: No space left on device, "), (1, "")):
+            _, found = await told(cluster, node, LOG_DIRS_OFFLINE)
+            assert (found[0].value or "").startswith(words)
+            assert bool(found[0].value) is bool(words)
+            assert found[0].config_type == ConfigType.STRING
+
+    world = World(1)
+    world.run(main)
 
 
 def test_a_controller_tells_nothing_that_is_not_committed() -> None:

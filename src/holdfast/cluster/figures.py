@@ -11,6 +11,7 @@ from contextlib import closing
 from holdfast.clients.blocking_driver import DriverError, Peer
 from holdfast.cluster.layout import NodeRecord
 from holdfast.config.figures import FIGURES
+from holdfast.config.key import ConfigType
 from holdfast.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -21,7 +22,7 @@ CLIENT_ID = "holdfast-cluster"
 ASK_TIMEOUT_S = 1.0
 
 
-def ask(node: NodeRecord) -> Mapping[str, int]:
+def ask(node: NodeRecord) -> Mapping[str, int | str]:
     """Ask one node. Empty: it does not answer, or tells nothing."""
     asked = DescribeConfigsResource(
         resource_type=ResourceType.BROKER,
@@ -33,4 +34,8 @@ def ask(node: NodeRecord) -> Mapping[str, int]:
             answer = peer.send(DescribeConfigsRequest(resources=[asked]))
     except DriverError:
         return {}
-    return {each.name: int(each.value) for result in answer.results for each in result.configs}
+    return {
+        each.name: int(each.value) if each.config_type == ConfigType.LONG else each.value
+        for result in answer.results
+        for each in result.configs
+    }

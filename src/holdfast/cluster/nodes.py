@@ -55,7 +55,8 @@ class NodeStatus:
     active: bool | None = None  # a controller: it is the active one; None: nobody says who is
     lag: int | None = None  # a controller: records that the active one has and it hasn't
     # What it tells of itself, by the names in `config.figures`; empty when it does not answer.
-    figures: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, int | str] = field(default_factory=dict)
+    ended_with: str | None = None  # one that ended by itself: the sentence in which it says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +243,11 @@ def with_log(error: ClusterError, node: NodeRecord) -> ClusterError:
     return ClusterError(f"{error}\nThe end of {node.log_file}:\n{tail}")
 
 
+def _last_words(node: NodeRecord) -> str | None:
+    last = processes.log_tail(Path(node.log_file), lines=1)
+    return last.removeprefix(NODE_ERROR) if last.startswith(NODE_ERROR) else None
+
+
 def node_status(
     node: NodeRecord,
     snapshot: probe.Snapshot | None,
@@ -255,6 +261,7 @@ def node_status(
         node=node,
         state=state,
         figures=figures.ask(node) if state is State.RUNNING else {},
+        ended_with=_last_words(node) if state is State.DEAD else None,
         resident_bytes=None
         if node.pid is None or state is State.DEAD
         else processes.resident_bytes(node.pid),

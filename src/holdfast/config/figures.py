@@ -1,4 +1,4 @@
-"""What a node tells of itself beside its configuration: numbers, each under a name of its own.
+"""What a node tells of itself beside its configuration, each figure under a name of its own.
 
 Owns the names. A figure is asked for as a key of the node's configuration, in DescribeConfigs, by
 its name: what lists all keys does not show it, for it is no setting and changes by itself.
@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 PREFIX: Final = "holdfast."
+LOG_DIRS_OFFLINE: Final = "holdfast.log.dirs.offline"
 LOOP_LAG_MS_MAX: Final = "holdfast.loop.lag.ms.max"
 
 FIGURES: Final = {
+    LOG_DIRS_OFFLINE: (
+        "The log directories that are offline and why, a full disk or a failing one; empty when"
+        " all of them work."
+    ),
     LOOP_LAG_MS_MAX: (
         "How late a timer of 100 ms came at worst in the last minute: so long the node did nothing"
         " else, or had no processor."

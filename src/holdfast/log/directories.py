@@ -122,8 +122,7 @@ class LogDirectories:
         self._copies.settle()
         self._do_without_offline()
         if self._for_topics and self.none_left:
-            reasons = "; ".join(f"{found.path}: {found.failure}" for found in self._for_topics)
-            raise DirectoryError(f"no log directory works: {reasons}")
+            raise DirectoryError(f"no log directory works: {'; '.join(self.failures)}")
         self._check_proof(closed_at)
 
     def _do_without_offline(self) -> None:
@@ -301,6 +300,11 @@ class LogDirectories:
             for directory in self._for_topics
             if not directory.online and directory.directory_id != NULL_UUID
         ]
+
+    @property
+    def failures(self) -> list[str]:
+        """Each directory that is offline, and why."""
+        return [f"{each.path}: {each.failure}" for each in self.directories if not each.online]
 
     # --- creating and deleting ---
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from holdfast.config.figures import LOOP_LAG_MS_MAX
+from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directories import LogDirectories
@@ -59,6 +59,7 @@ class Node:
         self.figures = Figures()
         self._loop_lag = LoopLag(runtime.clock)
         self.figures.tell(LOOP_LAG_MS_MAX, self._loop_lag.worst_ms)
+        self.figures.tell(LOG_DIRS_OFFLINE, lambda: "; ".join(self.directories.failures))
         self._machine_name = machine_name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broker: Broker | None = None

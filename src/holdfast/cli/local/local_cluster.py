@@ -15,13 +15,13 @@ from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import to_json
 from holdfast.cluster.nodes import ClusterStatus
 from holdfast.cluster.processes import State
-from holdfast.config.figures import FIGURES, short_name
+from holdfast.config.figures import FIGURES, LOG_DIRS_OFFLINE, short_name
 
 CLUSTER_FACTS = (
     *("topics", "partitions", "under_replicated", "leaderless"),
     *("active_controller", "controller_epoch"),
 )
-NODE_FACTS = ("serving", "resident_bytes", "leaders", "in_sync", "replicas")
+NODE_FACTS = ("ended_with", "serving", "resident_bytes", "leaders", "in_sync", "replicas")
 CONTROLLER_FACTS = ("active", "lag")
 SIGNALS = ("KILL", "TERM", "STOP", "CONT")
 
@@ -58,8 +58,8 @@ def status(data_dir_option: DataDir = None, as_json: AsJson = False) -> None:
     """Show each node's process, address and share of the partitions.
 
     While no controller is active, nobody knows who leads and who is in sync: nothing is said of it.
-    Exit status: 0 if every node serves, 1 if one doesn't, if no controller is active, or if
-    partitions lack replicas or a leader.
+    Exit status: 0 if every node serves, 1 if one doesn't or has a log directory offline, if no
+    controller is active, or if partitions lack replicas or a leader.
     """
     cluster = LocalCluster.open(data_dir(data_dir_option))
     seen = cluster.status()
@@ -77,6 +77,7 @@ def is_healthy(seen: ClusterStatus) -> bool:
     """Say whether everything runs, serves and is replicated, and a controller is active."""
     return (
         all(node.state is State.RUNNING and node.serving for node in seen.nodes)
+        and not any(node.figures.get(LOG_DIRS_OFFLINE) for node in seen.nodes)
         and not seen.under_replicated
         and not seen.leaderless
         and seen.active_controller is not None

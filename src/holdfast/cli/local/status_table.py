@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
-from holdfast.config.figures import LOOP_LAG_MS_MAX
+from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX
 
 WIDTH_OF_FILES = 200
 WIDTH_OF_ALL = 107  # less has no room for what a narrow terminal leaves out
@@ -33,7 +33,7 @@ def render(seen: ClusterStatus, width: int = WIDTH_OF_FILES) -> Group:
         table.add_column(title, justify=side, no_wrap=True, min_width=whole)
     for row in rows:
         table.add_row(*(row[title] for title in titles))
-    return Group(table, Text(), _quorum(seen), _summary(seen))
+    return Group(table, Text(), *_troubles(seen), _quorum(seen), _summary(seen))
 
 
 def _row(status: NodeStatus) -> dict[str, str | Text]:
@@ -65,6 +65,17 @@ def _controller(status: NodeStatus) -> str:
     if not status.node.is_controller or status.lag is None:
         return ""
     return "in sync" if status.lag == 0 else f"{status.lag} records behind"
+
+
+def _troubles(seen: ClusterStatus) -> list[Text]:
+    """Return what nodes say of why they ended, and of their disks, a line each."""
+    troubles = []
+    for status in seen.nodes:
+        if status.ended_with is not None:
+            troubles.append(f"node {status.node.id} ended: {status.ended_with}")
+        if offline := status.figures.get(LOG_DIRS_OFFLINE):
+            troubles.append(f"node {status.node.id} has log directories offline: {offline}")
+    return [Text(text, style="red") for text in troubles]
 
 
 def _quorum(seen: ClusterStatus) -> Text:
