@@ -269,6 +269,7 @@ def handle(
         if node < 0
         else FollowerReader(broker, context, node, broker_epoch)
     )
+    session.stir_changed()
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             gone = session.forget(forgotten.topic, bytes(forgotten.topic_id), index)

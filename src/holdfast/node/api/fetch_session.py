@@ -48,6 +48,7 @@ class FetchSession(CachedSession):
         self.broker_epoch = -1  # of the follower, as its last request said
         # May have something to tell, those first whose turn it is.
         self.stirred: dict[Asked, None] = {}
+        self._changed: dict[Asked, None] = {}  # since the last request came
         self.bytes_max = 0  # what one answer may hold at most, but for one larger batch
         self._broker = broker
         self._asked: dict[Name, Asked] = {}
@@ -78,8 +79,18 @@ class FetchSession(CachedSession):
         if asked is not None:
             self.bytes_max -= asked.wanted.partition_max_bytes
             self.stirred.pop(asked, None)
+            self._changed.pop(asked, None)
             self._unwatch(asked)
         return asked
+
+    def stir_changed(self) -> None:
+        """Look at what has changed since the last request, whatever answers have told of it.
+
+        A request says of all that it leaves out how far the reader is. Where something changed,
+        that may mean more than it did: a follower may join an ISR that is not being changed now.
+        """
+        self.stirred |= self._changed
+        self._changed.clear()
 
     def stir_all(self) -> None:
         """Look at everything: who asks is another one than before."""
@@ -107,6 +118,7 @@ class FetchSession(CachedSession):
     def touched(self, key: Hashable) -> bool:
         """A partition has changed: it may have something to tell."""
         asked = self._watched[key]
+        self._changed[asked] = None
         self.stirred[asked] = None
         return self.parked is not None and self.parked.touched(asked, key)
 
@@ -153,3 +165,4 @@ class FetchSession(CachedSession):
         self.unwatch()
         self._asked.clear()
         self.stirred.clear()
+        self._changed.clear()
