@@ -128,16 +128,16 @@ NODES: tuple[Mutation, ...] = (
     one(
         "a fetch does not say its last epoch",
         "KAFKA-15510",
-        FETCHER,
-        "                    last_fetched_epoch=log.latest_epoch,\n",
-        "                    last_fetched_epoch=-1,\n",
+        "node/broker/fetch_lane.py",
+        "                last_fetched_epoch=position.last_epoch,\n",
+        "                last_fetched_epoch=-1,\n",
     ),
     one(
         "stale answers are applied",
         "rules: replication.md#stale-answers",
         FETCHER,
-        "        if not self._is_assigned(following) or following.replica.log.end != asked_at:\n",
-        "        if not following.replica.is_current:\n",
+        "        if following.replica.log.end != asked_at:\n",
+        "        if following.replica.log.end < 0:\n",
     ),
     one(
         "followers truncate one record too far",
@@ -351,7 +351,7 @@ NODES: tuple[Mutation, ...] = (
     one(
         "who is behind the leader's log begins at its end",
         "auto.offset.reset",
-        FETCHER,
+        "node/broker/apart_fetcher.py",
         "                replica.reset_to(start)\n",
         "                replica.reset_to(end)\n",
     ),

@@ -12,24 +12,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.log.log_kit import NOW_MS, TOPIC_ID, make_batch, open_directories, virtual
+from tests.log.log_kit import TOPIC_ID, open_directories, virtual
 from tests.node.replica_kit import following, replica
 
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.core.replica.throttle import Quota
 from holdfast.log.directories import LogDirectories
-from holdfast.node.broker.leader_fetcher import (
-    FetcherSurroundings,
-    Following,
-    LeaderFetcher,
-    State,
-)
+from holdfast.node.broker.fetch_lane import FetcherSurroundings
+from holdfast.node.broker.following import Following, State
+from holdfast.node.broker.leader_fetcher import LeaderFetcher
 from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica import Partition
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.messages import list_offsets
-from holdfast.wire.messages.fetch import PartitionData
 
 SETTINGS, _ = NodeSettings.from_properties(
     {
@@ -68,8 +64,10 @@ class Leader:
         self.offset = offset
         self.meanwhile = meanwhile
 
-    async def send(self, request: Any, *, version: int) -> list_offsets.ListOffsetsResponse:
-        assert version
+    async def connect(self) -> bool:
+        return False
+
+    async def ask(self, request: Any) -> list_offsets.ListOffsetsResponse:
         await asyncio.sleep(0)
         self.meanwhile()
         return list_offsets.ListOffsetsResponse(
@@ -88,9 +86,10 @@ class Leader:
         )
 
 
-def looking(fetching: LeaderFetcher, partition: Partition) -> Following:
+def looking(fetching: LeaderFetcher, partition: Partition, leader: Leader) -> Following:
     made = Following(following(partition), State.LOOKING)
     fetching._following[partition.key] = made
+    fetching._apart._lane = leader  # type: ignore[assignment]
     return made
 
 
@@ -107,8 +106,8 @@ def test_a_topic_deleted_while_its_leader_is_asked_harms_nobody() -> None:
                 partition.stop()
                 directories.delete("t", 0)
 
-        entry = looking(fetching, partition)
-        await fetching._look_up(Leader(7, delete), [entry])  # type: ignore[arg-type]
+        entry = looking(fetching, partition, Leader(7, delete))
+        await fetching._apart._look_up([entry])
         assert entry.state is State.LOOKING
 
     virtual(body)
@@ -120,29 +119,9 @@ def test_a_follower_that_is_told_nothing_new_waits_before_it_asks_again() -> Non
     async def body(runtime: Runtime) -> None:
         fetching = fetcher(runtime)
         partition = follower(runtime, open_directories(runtime), 0)
-        entry = looking(fetching, partition)
-        await fetching._look_up(Leader(0), [entry])  # type: ignore[arg-type]
+        entry = looking(fetching, partition, Leader(0))
+        await fetching._apart._look_up([entry])
         assert entry.state is State.FETCHING
-        assert entry.retry_at > asyncio.get_running_loop().time()
-
-    virtual(body)
-
-
-def test_who_got_records_is_asked_for_last_next_time() -> None:
-    async def body(runtime: Runtime) -> None:
-        directories, fetching = open_directories(runtime), fetcher(runtime)
-        partitions = [follower(runtime, directories, index) for index in range(3)]
-        for partition in partitions:
-            fetching._following[partition.key] = Following(following(partition))
-        records = make_batch(1, timestamp=NOW_MS)
-        entry = fetching._following[partitions[0].key]
-        fetching._apply(entry, 0, PartitionData(partition_index=0, records=records))
-        assert [index for _, index in fetching._following] == [1, 2, 0]
-        entry = fetching._following[partitions[1].key]
-        fetching._apply(entry, 0, PartitionData(partition_index=1, records=b""))
-        assert [index for _, index in fetching._following] == [1, 2, 0]
-        unknown = PartitionData(partition_index=1, error_code=12345)
-        fetching._apply(entry, 0, unknown)  # a code of a later version is a reason to wait only
         assert entry.retry_at > asyncio.get_running_loop().time()
 
     virtual(body)

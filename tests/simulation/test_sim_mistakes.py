@@ -37,7 +37,7 @@ def test_a_broker_without_one_of_its_loops_ends(loop: str) -> None:
             broker.lifecycle._heartbeat = broken  # type: ignore[assignment,method-assign]
         else:
             for fetcher in broker.partitions._fetchers.values():
-                fetcher._apply = broken  # type: ignore[method-assign]
+                fetcher.apply = broken  # type: ignore[assignment,method-assign]
         await client.create_topic("u", assignments=[[1, 0]])
         with pytest.raises(AssertionError, match="on purpose"):
             await asyncio.wait_for(cluster._serving[1], 60)

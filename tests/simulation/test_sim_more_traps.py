@@ -68,7 +68,7 @@ def test_three_quick_elections_leave_no_dirty_suffix() -> None:
     """KIP-279, KAFKA-6361: leaders 0, 1, 2, 0, each with a suffix of its own or with none.
 
     Who comes back asks for an epoch that the leader never had, at an offset that it has.
-    Seen to fail: `LeaderFetcher._request` says -1 for the last fetched epoch.
+    Seen to fail: `fetch_request` says -1 for the last fetched epoch.
     """
 
     async def scenario(stage: Stage) -> None:

@@ -46,6 +46,10 @@ class RequestTimeoutError(ConnectionLostError):
     """No answer in time. The connection was closed, for an answer holds up all behind it."""
 
 
+class UnreadableAnswerError(ConnectionLostError):
+    """An answer is larger than is taken here, or makes no sense. The connection was closed."""
+
+
 class ConnectionBusyError(ConnectionLostError):
     """Too much is in flight or unsent already: this request was not sent."""
 
@@ -99,6 +103,15 @@ class Connection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Requests without an answer yet."""
         return len(self._pending)
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The longest answer that is taken; it may be set before a request."""
+        return self._frames.frame_bytes_max
+
+    @frame_bytes_max.setter
+    def frame_bytes_max(self, value: int) -> None:
+        self._frames.frame_bytes_max = value
 
     def version_of(self, message: Request | type[Request]) -> int:
         """Version in which requests of this class go out: the highest that both sides know.
@@ -168,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
         except WireError as error:
             why = f"{self.name} doesn't speak the protocol: {error}"
-            self._end(ConnectionLostError(why))
+            self._end(UnreadableAnswerError(why))
 
     # Inside.
 

@@ -22,10 +22,10 @@ _LENGTH: Final = Layout(">i")
 class FrameBuffer:
     """Receive into `space`, say so with `received`, then `cut` until there is no frame."""
 
-    __slots__ = ("_buffer", "_filled", "_frame_bytes_max", "_given", "_position", "_view")
+    __slots__ = ("_buffer", "_filled", "_given", "_position", "_view", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._buffer = bytearray(_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0
@@ -65,9 +65,9 @@ class FrameBuffer:
         needed = _LENGTH.size
         if available >= needed:
             (length,) = _LENGTH.unpack_from(self._buffer, position)
-            if not _LENGTH.size <= length <= self._frame_bytes_max:
+            if not _LENGTH.size <= length <= self.frame_bytes_max:
                 raise WireError(
-                    f"a frame of {length} bytes; at most {self._frame_bytes_max} are taken"
+                    f"a frame of {length} bytes; at most {self.frame_bytes_max} are taken"
                 )
             needed += length
             if available >= needed:
@@ -83,6 +83,8 @@ class FrameBuffer:
     def _make_room(self, rest: int, needed: int) -> None:
         """Move what was received of a frame of `needed` bytes to where all of it has room."""
         position, size = self._position, len(self._buffer)
+        if needed > _KEPT_BYTES:  # room for what has come of it, not for what was announced
+            needed = min(needed, max(_KEPT_BYTES, size * 2 if rest == size else size))
         if self._given or needed > size or (not rest and size > _KEPT_BYTES):
             buffer = bytearray(max(_BYTES, needed))
             buffer[:rest] = self._view[position : self._filled]

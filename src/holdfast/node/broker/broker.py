@@ -20,8 +20,8 @@ from holdfast.node.broker.controller_channel import (
     KnownLeader,
     controller_addresses,
 )
+from holdfast.node.broker.fetch_lane import FetcherSurroundings
 from holdfast.node.broker.isr_changes import IsrChanges
-from holdfast.node.broker.leader_fetcher import FetcherSurroundings
 from holdfast.node.broker.leading_replica import Surroundings
 from holdfast.node.broker.lifecycle import Lifecycle, endpoint_of
 from holdfast.node.broker.metadata_observer import Observer

@@ -17,7 +17,8 @@ from holdfast.core.metadata.image import ImageDelta, MetadataImage, PartitionKey
 from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
-from holdfast.node.broker.leader_fetcher import FetcherSurroundings, LeaderFetcher
+from holdfast.node.broker.fetch_lane import FetcherSurroundings
+from holdfast.node.broker.leader_fetcher import LeaderFetcher
 from holdfast.node.broker.leading_replica import LeadingReplica, Surroundings
 from holdfast.node.broker.replica import Partition
 from holdfast.wire.errors import ErrorCode
@@ -141,7 +142,10 @@ class Partitions:
         topics = {name for kind, name in delta.configs_changed if kind == ResourceType.TOPIC}
         for partition in self.held.values():
             if everything or partition.topic in topics:
-                partition.configure(self._settings(partition.topic))
+                settings = self._settings(partition.topic)
+                partition.configure(settings)
+                for fetcher in self._fetchers.values():
+                    fetcher.allow(settings.max_message_bytes)
 
     def _take_up(
         self,
