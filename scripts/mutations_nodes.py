@@ -460,11 +460,30 @@ NODES: tuple[Mutation, ...] = (
         "latest is told before the new epoch's start is committed",
         "KIP-207",
         "node/api/list_offsets.py",
-        "    unsure = not follower and log.high_watermark < leader.epoch_start\n",
+        "    unsure = not asking.follower and log.high_watermark < leader.epoch_start\n",
         "    unsure = False\n",
         tests=(
             "tests/node/test_list_offsets.py::test_the_end_is_unknown_until_the_epoch_s_start_is_committed",
         ),
+    ),
+    one(
+        "a look-up by timestamp never lets others have their turn",
+        "a lying largest timestamp over 30 KB of tiny batches",
+        "runtime/sliced_work.py",
+        "        return self.spent >= 1\n",
+        "        return False\n",
+        tests=(
+            "tests/log/test_log_lying_headers.py::test_a_slice_opens_few_batches",
+            "tests/node/test_list_offsets.py::test_a_long_look_up_is_a_promise",
+        ),
+    ),
+    one(
+        "a batch that nobody can read is the disk's damage",
+        "KAFKA_STORAGE_ERROR for as long as it is kept",
+        "log/search.py",
+        "    except WireError:\n        return None\n",
+        '    except WireError as error:\n        raise OSError("damage") from error\n',
+        tests=("tests/log/test_log_lying_headers.py::test_what_nobody_can_read_is_passed_over",),
     ),
     one(
         "a second batch for one partition is answered with the first one's offset",

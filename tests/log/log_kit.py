@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.config.node import NodeSettings
@@ -12,14 +13,26 @@ from holdfast.log.checkpoints import MetaProperties, write_meta_properties
 from holdfast.log.directories import LogDirectories
 from holdfast.log.index import OffsetIndex, TimeIndex
 from holdfast.log.log import Log
+from holdfast.log.search import FoundRecord
 from holdfast.runtime.ports import Disk, Runtime
+from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.testing.ground.disk import MemoryDisk
 from holdfast.testing.ground.loop import VirtualLoop
 from holdfast.testing.ground.loop import run as run_virtual
 from holdfast.testing.ground.network import Fabric
 from holdfast.testing.ground.runtime import SeededRandom, VirtualClock
 from holdfast.testing.ground.worker import MemoryWorker
-from holdfast.wire.batch import Codec, Record, batches, build_batch
+from holdfast.wire.batch import (
+    HEADER_SIZE,
+    Codec,
+    Record,
+    assign_max_timestamp,
+    batches,
+    build_batch,
+    read_header,
+)
+from holdfast.wire.batch_header import HEADER, LENGTH_END
+from holdfast.wire.errors import WireError
 
 ResultT = TypeVar("ResultT")
 
@@ -128,6 +141,47 @@ def make_batch(count: int = 1, *, size: int = 20, timestamp: int = NOW_MS, **fie
         for index in range(count)
     ]
     return bytes(build_batch(records, **{"codec": Codec.NONE, **fields}))
+
+
+def with_body(batch: bytes, body: bytes, **fields: int) -> bytes:
+    """Return the batch with another body, and other fields in its header; its CRC is right."""
+    header = read_header(batch)._replace(
+        batch_length=HEADER_SIZE - LENGTH_END + len(body), **fields
+    )
+    changed = bytearray(HEADER.pack(*header) + body)
+    assign_max_timestamp(changed, header.max_timestamp)
+    return bytes(changed)
+
+
+def steps_of(steps: Steps[ResultT]) -> tuple[ResultT, list[object]]:
+    """Go through all slices and jobs at once; return the outcome, and what was yielded.
+
+    The generator's own effort is what bounds a slice, so that says how it was cut.
+    """
+    turns: list[object] = []
+    advance = steps.__next__
+    while True:
+        try:
+            wanted = advance()
+        except StopIteration as end:
+            return end.value, turns
+        turns.append(wanted)
+        advance = steps.__next__
+        if callable(wanted):
+            try:
+                outcome = wanted()
+            except WireError as error:
+                advance = partial(steps.throw, error)
+            else:
+                advance = partial(steps.send, outcome)
+
+
+def found_at(log: Log, timestamp: int) -> FoundRecord | None:
+    return steps_of(log.find_timestamp(timestamp, Effort()))[0]
+
+
+def newest_of(log: Log) -> FoundRecord | None:
+    return steps_of(log.find_max_timestamp(Effort()))[0]
 
 
 def append(log: Log, count: int = 1, *, epoch: int = 0, **fields: Any) -> int:

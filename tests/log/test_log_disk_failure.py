@@ -13,6 +13,7 @@ from tests.log.log_kit import (
     append,
     crash,
     everything,
+    found_at,
     memory_disk,
     new_log,
     open_directories,
@@ -35,7 +36,7 @@ def use_everything(log: Log) -> Iterator[Callable[[], object]]:
     yield lambda: log.read(0, 100, 1)
     yield lambda: log.truncate_to(0)
     yield lambda: log.start_epoch(9)
-    yield lambda: log.offset_for_timestamp(0)
+    yield lambda: found_at(log, 0)
     yield log.flush
 
 

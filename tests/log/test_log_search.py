@@ -12,8 +12,10 @@ from tests.log.log_kit import (
     after_crash,
     append,
     crash,
+    found_at,
     make_batch,
     new_log,
+    newest_of,
     reopened,
     small_settings,
     virtual,
@@ -46,10 +48,10 @@ def test_the_first_record_that_is_young_enough(stamps: list[int], wanted: int, s
         log.advance_start(start)
         records = [record for record in records if record.offset >= log.start]
         expected = next((record for record in records if record.timestamp >= wanted), None)
-        assert log.offset_for_timestamp(wanted) == expected
+        assert found_at(log, wanted) == expected
         newest = max(records, key=lambda record: record.timestamp, default=None)
         if start == 0:
-            assert log.max_timestamp() == newest
+            assert newest_of(log) == newest
 
     virtual(body)
 
@@ -59,9 +61,9 @@ def test_every_codec_is_opened(codec: Codec) -> None:
     async def body(runtime: Runtime) -> None:
         _, log = new_log(runtime)
         append(log, 10, timestamp=NOW_MS, codec=codec)
-        assert log.offset_for_timestamp(NOW_MS + 7) == (7, NOW_MS + 7, 0)
-        assert log.offset_for_timestamp(NOW_MS + 10) is None
-        assert log.max_timestamp() == (9, NOW_MS + 9, 0)
+        assert found_at(log, NOW_MS + 7) == (7, NOW_MS + 7, 0)
+        assert found_at(log, NOW_MS + 10) is None
+        assert newest_of(log) == (9, NOW_MS + 9, 0)
 
     virtual(body)
 
@@ -72,8 +74,8 @@ def test_log_append_time_counts_for_the_whole_batch() -> None:
         batch = bytearray(make_batch(5, timestamp=NOW_MS))
         assign_log_append_time(batch, NOW_MS + 500)
         log.append_as_leader(memoryview(batch), 0)
-        assert log.offset_for_timestamp(NOW_MS + 400) == (0, NOW_MS + 500, 0)
-        assert log.max_timestamp() == (0, NOW_MS + 500, 0)
+        assert found_at(log, NOW_MS + 400) == (0, NOW_MS + 500, 0)
+        assert newest_of(log) == (0, NOW_MS + 500, 0)
 
     virtual(body)
 
@@ -81,8 +83,8 @@ def test_log_append_time_counts_for_the_whole_batch() -> None:
 def test_an_empty_log_has_no_timestamps() -> None:
     async def body(runtime: Runtime) -> None:
         _, log = new_log(runtime)
-        assert log.offset_for_timestamp(0) is None
-        assert log.max_timestamp() is None
+        assert found_at(log, 0) is None
+        assert newest_of(log) is None
 
     virtual(body)
 
@@ -119,7 +121,7 @@ def test_a_segment_that_was_flushed_before_it_was_sealed_is_searched_to_its_end(
         crash(directories)
         found = reopened(after_crash(runtime), settings)[1]
         for offset, stamp in enumerate(stamps):
-            assert found.offset_for_timestamp(stamp) == (offset, stamp, 0)
+            assert found_at(found, stamp) == (offset, stamp, 0)
 
     virtual(body)
 
@@ -141,6 +143,6 @@ def test_a_segment_that_was_read_anew_is_searched_to_its_end_after_the_next_star
             await log.flush()
             log.home.write_now()
         for offset, stamp in enumerate(stamps):
-            assert log.offset_for_timestamp(stamp) == (offset, stamp, 0)
+            assert found_at(log, stamp) == (offset, stamp, 0)
 
     virtual(body)

@@ -22,8 +22,10 @@ from tests.log.log_kit import (
     append,
     crash,
     everything,
+    found_at,
     make_batch,
     new_log,
+    newest_of,
     open_directories,
     small_settings,
     time_entries,
@@ -60,11 +62,11 @@ def agrees(log: Log, stamps: list[int]) -> None:
         assert entries == sorted(set(entries)), "an index rises, and has no absent timestamp"
         assert all(stamps[offset] == stamp >= 0 for stamp, offset in entries)
     for wanted in {0, 1, NOW_MS - DAY_MS, NOW_MS, NOW_MS + 1}:
-        found = log.offset_for_timestamp(wanted)
+        found = found_at(log, wanted)
         young = [n for n in range(log.start, log.end) if stamps[n] >= wanted]
         assert (found.offset if found else None) == (young[0] if young else None)
     newest = max(stamps[: log.end], default=NONE)
-    found = log.max_timestamp()
+    found = newest_of(log)
     assert (found.timestamp if found else NONE) == newest
 
 

@@ -13,9 +13,11 @@ from tests.log.log_kit import (
     bases,
     crash,
     everything,
+    found_at,
     make_batch,
     memory_disk,
     new_log,
+    newest_of,
     open_directories,
     reopened,
     small_settings,
@@ -70,8 +72,8 @@ def test_a_truncated_log_is_like_one_that_never_had_more(
         assert everything(log) == everything(short)
         assert log.epoch_end(1) == short.epoch_end(1)
         assert log.latest_epoch == 2
-        assert log.offset_for_timestamp(NOW_MS + 35) == short.offset_for_timestamp(NOW_MS + 35)
-        assert log.max_timestamp() == short.max_timestamp()
+        assert found_at(log, NOW_MS + 35) == found_at(short, NOW_MS + 35)
+        assert newest_of(log) == newest_of(short)
         whole = everything(short)
         await directories.close()
         directories, log = reopened(runtime, chosen)

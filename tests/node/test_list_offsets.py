@@ -8,19 +8,30 @@ Rules: fetch.md#latest-after-an-election.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.log.log_kit import TOPIC_ID, append, open_directories, virtual
+from tests.log.log_kit import (
+    TOPIC_ID,
+    append,
+    make_batch,
+    open_directories,
+    virtual,
+    with_body,
+)
 from tests.node.replica_kit import alive, decided, leading, replica
 
 from holdfast.config.topic import TopicSettings
 from holdfast.node.api import list_offsets
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
+from holdfast.node.door.request_context import Deferred
 from holdfast.runtime.ports import Runtime
+from holdfast.runtime.sliced_work import SlicedWork
+from holdfast.wire.batch import HEADER_SIZE
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import list_offsets as wire
 from holdfast.wire.well_known import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -41,17 +52,35 @@ def just_elected(runtime: Runtime) -> Partition:
     return partition
 
 
-def ask(
-    partition: Partition, timestamp: int, version: int = NEWEST, replica_id: int = -1
-) -> wire.ListOffsetsPartitionResponse:
+def handled(
+    partition: Partition,
+    timestamp: int,
+    version: int = NEWEST,
+    replica_id: int = -1,
+    sliced: SlicedWork | None = None,
+    deferred: Deferred | None = None,
+) -> wire.ListOffsetsResponse | Deferred:
     broker: Any = SimpleNamespace(
-        partitions=SimpleNamespace(leading=lambda _topic, _index, epoch: partition.as_leader(epoch))
+        partitions=SimpleNamespace(
+            leading=lambda _topic, _index, epoch: partition.as_leader(epoch)
+        ),
+        sliced_work=sliced,
     )
-    context: Any = SimpleNamespace(version=version, need=DESCRIBE_TOPIC, allows=lambda *_: True)
+    context: Any = SimpleNamespace(
+        version=version, need=DESCRIBE_TOPIC, allows=lambda *_: True, defer=lambda: deferred
+    )
     wanted = wire.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = wire.ListOffsetsTopic(name="t", partitions=[wanted])
     request = wire.ListOffsetsRequest(replica_id=replica_id, topics=[topic])
-    return list_offsets.handle(broker, context, request).topics[0].partitions[0]
+    return list_offsets.handle(broker, context, request)
+
+
+def ask(
+    partition: Partition, timestamp: int, version: int = NEWEST, replica_id: int = -1
+) -> wire.ListOffsetsPartitionResponse:
+    response = handled(partition, timestamp, version, replica_id)
+    assert isinstance(response, wire.ListOffsetsResponse), "answered at once"
+    return response.topics[0].partitions[0]
 
 
 def played(story: Callable[[Partition], None]) -> None:
@@ -99,3 +128,49 @@ def test_a_follower_and_who_asks_for_the_beginning_need_not_wait() -> None:
         assert ask(partition, EARLIEST).offset == 0
 
     played(story)
+
+
+def lying(runtime: Runtime) -> Partition:
+    """A leader of batches that claim a time that none of their records has."""
+    log = open_directories(runtime).create("t", 0, TOPIC_ID, TopicSettings())
+    for _ in range(500):
+        batch = make_batch(timestamp=1_000)
+        log.append_as_leader(
+            memoryview(bytearray(with_body(batch, batch[HEADER_SIZE:], max_timestamp=9_000))), 0
+        )
+    partition = replica(runtime, log)
+    partition.lead(decided(), {})
+    assert partition.high_watermark == log.end
+    return partition
+
+
+@pytest.mark.parametrize("end", ["answered", "lost", "deposed"])
+def test_a_long_look_up_is_a_promise(end: str) -> None:
+    """Seen to fail: with the look-up done whole in the handler."""
+
+    async def body(runtime: Runtime) -> None:
+        partition = lying(runtime)
+        sliced = SlicedWork(asyncio.get_running_loop(), runtime.worker)
+        answers: list[Deferred] = []
+        deferred = Deferred(lambda response: [response], answers.append)  # type: ignore[list-item]
+        assert handled(partition, 5_000, sliced=sliced, deferred=deferred) is deferred
+        assert not deferred.is_answered
+        await asyncio.sleep(0.003)
+        assert sliced.pieces == 1
+        if end == "lost":
+            deferred.lost()
+        elif end == "deposed":
+            partition.follow(1, 1)
+        for _ in range(1000):
+            if not sliced.pieces:
+                break
+            await asyncio.sleep(0.001)
+        assert not sliced.pieces
+        assert deferred.is_answered == (end != "lost")
+        if end != "lost":
+            response: Any = deferred.buffers[0]
+            answer = response.topics[0].partitions[0]
+            wanted = ErrorCode.NOT_LEADER_OR_FOLLOWER if end == "deposed" else ErrorCode.NONE
+            assert (answer.error_code, answer.offset) == (wanted, -1)
+
+    virtual(body)

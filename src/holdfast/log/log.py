@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
+from holdfast.log import search
 from holdfast.log.checkpoints import LOG_START, PARTITION_METADATA
 from holdfast.log.directory import LogDirectory
 from holdfast.log.epochs import EpochEnd
@@ -28,10 +29,11 @@ from holdfast.log.recovery import (
     replay_producers,
 )
 from holdfast.log.retention import Extent, why_due
-from holdfast.log.search import FoundRecord, find_max_timestamp, find_timestamp
+from holdfast.log.search import FoundRecord
 from holdfast.log.segment import Segment
 from holdfast.log.segments import Segments
 from holdfast.log.snapshots import Snapshots
+from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.wire.batch_header import (
     BASE_OFFSET,
     HEADER,
@@ -41,13 +43,13 @@ from holdfast.wire.batch_header import (
     batches,
     crc_matches,
 )
+from holdfast.wire.compression import inflated_bytes_max
 from holdfast.wire.errors import ErrorCode, WireError
 
 __all__ = ["EpochEnd", "FoundRecord", "Log", "Slice"]
 
 logger = logging.getLogger(__name__)
 
-ResultT = TypeVar("ResultT")
 _EPOCH_POSITION: Final = 12
 _ENOUGH_BYTES: Final = 1 << 31
 _CURSORS_KEPT: Final = 32  # as many readers go on where they stopped without a search
@@ -422,19 +424,37 @@ class Log:
             del cursors[next(iter(cursors))]
         cursors[offset] = segment, position
 
-    def offset_for_timestamp(self, timestamp: int) -> FoundRecord | None:
-        """Return the first record whose timestamp is at least `timestamp`, or None."""
-        return self._search(lambda: find_timestamp(self._segments.all, self.start, timestamp))
+    def find_timestamp(
+        self, timestamp: int, effort: Effort, *, is_largest: bool = False
+    ) -> Steps[FoundRecord | None]:
+        """Look for the first record whose timestamp is at least `timestamp`.
 
-    def max_timestamp(self) -> FoundRecord | None:
-        """Return the first record that carries the log's largest timestamp, or None."""
-        return self._search(lambda: find_max_timestamp(self._segments.all, self.start))
+        Between two steps anything may happen to this log; whoever asks looks whether it is still
+        theirs. OSError takes the directory offline; damage raises StorageError as well.
+        """
+        end = self.end
 
-    def _search(self, search: Callable[[], ResultT]) -> ResultT:
-        """Run a search. OSError takes the directory offline; damage raises StorageError as well."""
+        def look(place: search.Place | None) -> tuple[search.Place | None, search.Candidate | None]:
+            if self._closed:
+                return None, None
+            self._check()
+            with self.home.guarded():
+                return search.next_batch(
+                    self._segments.all, (self.start, end), timestamp, place, effort
+                )
+
+        inflated_max = inflated_bytes_max(self.settings.max_message_bytes)
+        wanted = search.Wanted(timestamp, is_largest)
+        return search.find(look, wanted, inflated_max, effort)
+
+    def find_max_timestamp(self, effort: Effort) -> Steps[FoundRecord | None]:
+        """Look for the first record that carries the log's largest timestamp."""
         self._check()
         with self.home.guarded():
-            return search()
+            largest = search.largest_claim(self._segments.all)
+        if largest < 0:
+            return None
+        return (yield from self.find_timestamp(largest, effort, is_largest=True))
 
     # --- epochs ---
 

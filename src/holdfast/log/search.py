@@ -1,20 +1,26 @@
 """Finding records by timestamp: the one place in the log that looks into a batch.
 
-Owns ListOffsets' walks. Off the hot path; each call opens one batch at most.
+Owns ListOffsets' walks. How many batches have to be opened, their headers decide, and a header may
+lie: so a look-up goes on from slice to slice, and what it has learnt is where to go on. A batch
+that nobody can read is passed over; the disk is not to blame for it.
 
 Rules: fetch.md#search-by-timestamp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from holdfast.log.errors import CorruptFileError
 from holdfast.log.segment import Segment
-from holdfast.wire.batch import read_records
-from holdfast.wire.batch_header import BatchHeader
+from holdfast.runtime.sliced_work import HOLD, REST, Effort, Steps, inflated
+from holdfast.wire.batch_header import HEADER_SIZE, BatchHeader
 from holdfast.wire.errors import WireError
+
+HEADER_EFFORT: Final = 1 / 500
+SEGMENT_EFFORT: Final = 1 / 500
+OPENING_EFFORT: Final = 1 / 50
+_LONG_AGO: Final = -(2**63)
 
 
 class FoundRecord(NamedTuple):
@@ -25,36 +31,152 @@ class FoundRecord(NamedTuple):
     epoch: int
 
 
-def find_timestamp(segments: Sequence[Segment], start: int, timestamp: int) -> FoundRecord | None:
-    """Return the first record from `start` on that is stamped `timestamp` or later."""
-    for segment in segments:
-        if segment.max_timestamp[0] < timestamp:
+class Place(NamedTuple):
+    """Where to go on in a log."""
+
+    segment: Segment
+    position: int
+
+
+class Candidate(NamedTuple):
+    """A batch that may have what is wanted, as far as its header tells."""
+
+    header: BatchHeader
+    data: bytes
+    start: int  # the log's: what lies before it is gone
+
+
+# Returns where to go on, None at the log's end, and with it a batch to open, if one was met.
+Look: TypeAlias = Callable[[Place | None], tuple[Place | None, Candidate | None]]
+
+
+class Wanted(NamedTuple):
+    """What a look-up is for: the first record stamped so or later."""
+
+    timestamp: int
+    is_largest: bool = False  # it is the largest that any header claims; if none has it, the next
+
+
+def find(look: Look, wanted: Wanted, size_max: int, effort: Effort) -> Steps[FoundRecord | None]:
+    """Open one batch after another until one has what is wanted.
+
+    Of batches that inflate to more than `size_max` bytes nothing is known.
+    """
+    best: FoundRecord | None = None
+    place, candidate = look(None)
+    while True:
+        if candidate is not None:
+            effort.spent += OPENING_EFFORT
+            found = yield from _open(candidate, wanted, size_max, effort)
+            if found is not None and found.timestamp >= wanted.timestamp:
+                return found
+            if best is None or (found is not None and found.timestamp > best.timestamp):
+                best = found
+        if place is None:
+            return best
+        if effort.is_over:
+            yield REST
+            effort.spent = 0
+        place, candidate = look(place)
+
+
+def next_batch(
+    segments: Sequence[Segment],
+    bounds: tuple[int, int],
+    timestamp: int,
+    place: Place | None,
+    effort: Effort,
+) -> tuple[Place | None, Candidate | None]:
+    """Scan on from `place` for a batch between two offsets that claims `timestamp` or later."""
+    start, end = bounds
+    index = 0
+    if place is not None:
+        while index < len(segments) and segments[index] is not place.segment:
+            index += 1
+        if index == len(segments):
+            index, place = 0, None  # it was deleted: what was looked through is gone, too
+    for segment in segments[index:]:
+        effort.spent += SEGMENT_EFFORT
+        if place is not None and segment is place.segment:
+            position = place.position
+        elif segment.max_timestamp[0] < timestamp:
             continue
-        offset = max(segment.times.floor(timestamp), start)
-        for position, header in segment.headers(segment.offsets.floor(offset)):
+        else:
+            offset = max(segment.times.floor(timestamp), start)
+            position = segment.offsets.floor(offset)
+        for at, header in segment.headers(position):
+            effort.spent += HEADER_EFFORT
+            if header.base_offset >= end:
+                return None, None
+            behind = Place(segment, at + header.size)
             if header.max_timestamp >= timestamp and header.last_offset >= start:
-                found = _first_record(segment, position, header, start, timestamp)
-                if found is not None:
-                    return found
-    return None
+                return behind, Candidate(header, segment.read(at, header.size), start)
+            if effort.is_over:
+                return behind, None
+    return None, None
 
 
-def find_max_timestamp(segments: Sequence[Segment], start: int) -> FoundRecord | None:
-    """Return the first record from `start` on with the largest timestamp of all."""
-    best = max((segment.max_timestamp[0] for segment in segments), default=-1)
-    if best < 0:
-        return None
-    return find_timestamp(segments, start, best)
+def largest_claim(segments: Sequence[Segment]) -> int:
+    """Return the largest timestamp that any batch claims; -1: none has any."""
+    return max((segment.max_timestamp[0] for segment in segments), default=-1)
 
 
-def _first_record(
-    segment: Segment, position: int, header: BatchHeader, start: int, timestamp: int
-) -> FoundRecord | None:
+def _open(
+    candidate: Candidate, wanted: Wanted, size_max: int, effort: Effort
+) -> Steps[FoundRecord | None]:
+    """Look into one batch. None: it does not have what is wanted, or nobody can read it."""
+    from holdfast.wire.walker.record_walker import (  # noqa: PLC0415 - see there
+        NOTHING,
+        RECORDS_A_SLICE,
+        walk_on,
+    )
+
+    header, data, _ = candidate
     try:
-        records = read_records(segment.read(position, header.size))
-    except WireError as error:
-        raise CorruptFileError(f"{segment.log_path}, batch at byte {position}: {error}") from error
-    for record in records:
-        if record.timestamp >= timestamp and record.offset >= start:
-            return FoundRecord(record.offset, record.timestamp, header.leader_epoch)
+        body = yield from inflated(header.codec, memoryview(data)[HEADER_SIZE:], size_max, effort)
+    except WireError:
+        return None
+    found = yield from _first(candidate, body, wanted.timestamp, effort)
+    if found is not None or not wanted.is_largest:
+        return found
+    walked = NOTHING
+    while walked.records < header.record_count and walked.position < len(body):
+        most = min(header.record_count - walked.records, RECORDS_A_SLICE)
+        walked = walk_on(body, walked, header.base_timestamp, most)
+        if walked.problem:
+            return None
+        effort.spent += most / RECORDS_A_SLICE
+        if effort.is_over:
+            yield HOLD
+            effort.spent = 0
+    return (yield from _first(candidate, body, walked.largest, effort))
+
+
+def _first(
+    candidate: Candidate, body: bytes, timestamp: int, effort: Effort
+) -> Steps[FoundRecord | None]:
+    """Return a batch's first record that is stamped `timestamp` or later."""
+    from holdfast.wire.walker.record_walker import RECORDS_A_SLICE, seek_on  # noqa: PLC0415
+
+    header, _, start = candidate
+    stamp = header.max_timestamp if header.is_log_append_time else None  # of all its records
+    since = timestamp if stamp is None else _LONG_AGO
+    deltas = max(start - header.base_offset, 0), header.last_offset_delta
+    position, left = 0, header.record_count
+    while left > 0 and position < len(body):
+        most = min(left, RECORDS_A_SLICE)
+        sought = seek_on(body, position, most, header.base_timestamp, since, deltas)
+        if sought.offset_delta >= 0:
+            return FoundRecord(
+                header.base_offset + sought.offset_delta,
+                sought.timestamp if stamp is None else stamp,
+                header.leader_epoch,
+            )
+        if sought.problem:
+            return None
+        position, left = sought.position, left - most
+        effort.spent += most / RECORDS_A_SLICE
+        if effort.is_over and left > 0:
+            yield HOLD
+            effort.spent = 0
     return None

@@ -18,6 +18,12 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 INFLATED_SIZE_MAX: Final = 256 * 1024 * 1024
 """Most bytes that one batch may inflate to, unless told otherwise."""
 
+INFLATED_BYTES_SMALL: Final = 16 * 1024 * 1024
+"""What a batch in a log may inflate to, if max.message.bytes is small."""
+INFLATED_RATIO_MAX: Final = 4
+"""And so many times max.message.bytes if that is large: clients bound a batch before or after they
+compress it, and a bomb of a few KB would otherwise take the memory and the time of all."""
+
 _GZIP: Final = 1
 _SNAPPY: Final = 2
 _LZ4: Final = 3
@@ -31,6 +37,11 @@ _FIRST_GUESS: Final = 64 * 1024
 _GUESS_FACTOR: Final = 4
 _SNAPPY_RATIO_MAX: Final = 64  # three bytes copy at most 64
 _TOO_SMALL: Final = "failed to write whole buffer"
+
+
+def inflated_bytes_max(message_bytes_max: int) -> int:
+    """Return what a batch may inflate to that is to be looked into, checked or compressed anew."""
+    return max(INFLATED_BYTES_SMALL, message_bytes_max * INFLATED_RATIO_MAX)
 
 
 def compress(codec: int, data: bytes) -> bytes:

@@ -10,11 +10,13 @@ Rules: fetch.md#special-timestamps, fetch.md#latest-after-an-election, fetch.md#
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from holdfast.log.errors import StorageError
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
-from holdfast.node.door.request_context import RequestContext, refusal
+from holdfast.node.door.request_context import Deferred, RequestContext, refusal
+from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import list_offsets as wire
 from holdfast.wire.well_known import (
@@ -37,14 +39,36 @@ SINCE = {
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
+MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
 Answer = wire.ListOffsetsPartitionResponse
 
 
 def handle(
     broker: Broker, context: RequestContext, request: wire.ListOffsetsRequest
-) -> wire.ListOffsetsResponse:
-    """Answer at once; a look-up by timestamp reads at most one index entry's worth of the log."""
-    topics = []
+) -> wire.ListOffsetsResponse | Deferred:
+    """Answer at once, but for look-ups by timestamp that take longer than a slice."""
+    response = wire.ListOffsetsResponse()
+    steps = _fill(broker, context, request, response)
+    try:
+        wanted = next(steps)
+    except StopIteration:
+        return response
+    deferred = context.defer()
+    deferred.lost = broker.sliced_work.begin(
+        steps, wanted, done=lambda _: deferred.answer(response), failed=deferred.abandon
+    )
+    return deferred
+
+
+def _fill(
+    broker: Broker,
+    context: RequestContext,
+    request: wire.ListOffsetsRequest,
+    response: wire.ListOffsetsResponse,
+) -> Steps[None]:
+    """Fill the response with the answers to all that is asked, one after the other."""
+    effort = Effort()
     named = Counter(
         (topic.name, asked.partition_index)
         for topic in request.topics
@@ -52,7 +76,8 @@ def handle(
     )
     for topic in request.topics:
         refused = refusal(context, topic.name)
-        answers = []
+        answers: list[Answer] = []
+        response.topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         for asked in topic.partitions:
             if refused is not None:
                 answer = _refused(asked, refused.code)
@@ -60,52 +85,67 @@ def handle(
                 # Rules: connections.md#what-is-named-twice.
                 answer = _refused(asked, ErrorCode.INVALID_REQUEST)
             else:
-                answer = _look_up(broker, context.version, request, topic.name, asked)
+                follower = request.replica_id >= 0
+                asking = Asking(broker, context.version, effort, topic.name, follower=follower)
+                answer = yield from _look_up(asking, asked)
             if context.version < FIRST_VERSION_WITH_EPOCHS:
                 answer.leader_epoch = -1  # there is no place for it
             answers.append(answer)
-        topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return wire.ListOffsetsResponse(topics=topics)
 
 
-def _look_up(
-    broker: Broker,
-    version: int,
-    request: wire.ListOffsetsRequest,
-    topic: str,
-    asked: wire.ListOffsetsPartition,
-) -> Answer:
-    leading = broker.partitions.leading(topic, asked.partition_index, asked.current_leader_epoch)
+class Asking(NamedTuple):
+    """What all partitions of a topic have in common that a request asks for."""
+
+    broker: Broker
+    version: int
+    effort: Effort
+    topic: str
+    follower: bool
+
+
+def _look_up(asking: Asking, asked: wire.ListOffsetsPartition) -> Steps[Answer]:
+    index, epoch = asked.partition_index, asked.current_leader_epoch
+    leading = asking.broker.partitions.leading(asking.topic, index, epoch)
     if isinstance(leading, ErrorCode):
         return _refused(asked, leading)
-    if asked.timestamp < 0 and SINCE.get(asked.timestamp, version + 1) > version:
+    if asked.timestamp < 0 and SINCE.get(asked.timestamp, asking.version + 1) > asking.version:
         return _refused(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        return _found(leading, version, asked, follower=request.replica_id >= 0)
+        answer = yield from _found(asking, leading, asked)
     except StorageError:
-        return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+        answer = _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    # It may lead no longer, or in another epoch, by the time that a long look-up ends.
+    now = asking.broker.partitions.leading(asking.topic, index, epoch)
+    if now is not leading:
+        return _refused(asked, now if isinstance(now, ErrorCode) else MOVED)
+    return answer
 
 
 def _found(
-    leading: LeadingReplica, version: int, asked: wire.ListOffsetsPartition, *, follower: bool
-) -> Answer:
+    asking: Asking, leading: LeadingReplica, asked: wire.ListOffsetsPartition
+) -> Steps[Answer]:
     log, leader = leading.log, leading.state
     if asked.timestamp in {EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD}:
         # Nothing is uploaded anywhere, so all that is here is local, and pending for ever.
         return _answer(asked, log.start, log.epoch_at(log.start))
     if asked.timestamp == LATEST_TIERED:
         return _answer(asked, -1, -1)
-    end = log.end if follower else log.high_watermark
+    found = None
+    if asked.timestamp == MAX_TIMESTAMP:
+        found = yield from log.find_max_timestamp(asking.effort)
+    elif asked.timestamp != LATEST:
+        found = yield from log.find_timestamp(asked.timestamp, asking.effort)
+    end = log.end if asking.follower else log.high_watermark
     # The fetchable end is unknown while the watermark may still lag behind what an earlier
     # leader had committed; a follower asks for the log end, which is known.
-    unsure = not follower and log.high_watermark < leader.epoch_start
+    unsure = not asking.follower and log.high_watermark < leader.epoch_start
     if asked.timestamp == LATEST:
-        return _not_yet(asked, version) if unsure else _answer(asked, end, leader.epoch)
-    is_for_largest = asked.timestamp == MAX_TIMESTAMP
-    found = log.max_timestamp() if is_for_largest else log.offset_for_timestamp(asked.timestamp)
+        return _not_yet(asked, asking.version) if unsure else _answer(asked, end, leader.epoch)
     if found is not None and found.offset < end:
         return _answer(asked, found.offset, found.epoch, found.timestamp)
-    return _not_yet(asked, version) if unsure and found is not None else _answer(asked, -1, -1)
+    if unsure and found is not None:
+        return _not_yet(asked, asking.version)
+    return _answer(asked, -1, -1)
 
 
 def _answer(

@@ -22,6 +22,7 @@ from holdfast.wire.batch import (
     validate_producer_batch,
 )
 from holdfast.wire.batch_header import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
+from holdfast.wire.compression import inflated_bytes_max
 from holdfast.wire.errors import ErrorCode, InflatedError, WireError
 
 _FROM_ATTRIBUTES = Struct(">hiqq")  # attributes, last offset delta, timestamps: from byte 21 on
@@ -36,11 +37,6 @@ CODECS = {
 RECORDS_MAX = 1_000_000
 """In one batch. A few bytes may inflate to any number, and looking for a timestamp or recompressing
 makes an object of each."""
-INFLATED_BYTES_MAX = 16 * 1024 * 1024
-"""What a batch may inflate to that is to be compressed anew, if max.message.bytes is small."""
-INFLATED_RATIO_MAX = 4
-"""And so many times max.message.bytes if that is large: clients bound a batch before or after they
-compress it, and a bomb of a few KB would otherwise take the memory and the time of all."""
 
 
 def check_and_prepare(
@@ -123,7 +119,7 @@ def _recompressed(batch: memoryview, codec: Codec, settings: TopicSettings) -> m
     header = read_header(batch)
     inflated_max = settings.max_message_bytes
     if codec:  # else what it inflates to is what would be appended
-        inflated_max = max(INFLATED_BYTES_MAX, inflated_max * INFLATED_RATIO_MAX)
+        inflated_max = inflated_bytes_max(inflated_max)
     try:
         records = read_records(batch, inflated_size_max=inflated_max)
     except InflatedError:

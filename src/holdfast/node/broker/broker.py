@@ -36,6 +36,7 @@ from holdfast.node.door.request_context import Authorizer
 from holdfast.node.door.server import Server
 from holdfast.node.door.waiting_room import WaitingRoom
 from holdfast.runtime.ports import Runtime
+from holdfast.runtime.sliced_work import SlicedWork
 from holdfast.runtime.tasks import report_bug
 from holdfast.wire.structs import ResourceType
 
@@ -66,6 +67,7 @@ class Broker:
         self.leader_quota = Quota(settings.leader_replication_throttled_rate)
         self.follower_quota = Quota(settings.follower_replication_throttled_rate)
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock, runtime.provoke)
+        self.sliced_work = SlicedWork(asyncio.get_running_loop(), runtime.worker)
         self.fetch_sessions = SessionCache(
             settings.max_incremental_fetch_session_cache_slots, runtime.random.below
         )
@@ -171,6 +173,7 @@ class Broker:
         self.producer_ids.close()
         await self.partitions.close()
         self.waiting.close()
+        self.sliced_work.close()
         self.server.close()
         await self.observer.close()
         await self._heartbeats.close()
