@@ -78,6 +78,7 @@ class Run:
         self._say = say
         self._workers: list[Process] = []
         self._clients = ExitStack()  # what ends those that send from this process
+        self.afterwards = ExitStack()  # what is done once no node runs any more
         # Called in the observer's thread with every change of a leader or an ISR.
         self.watchers: list[Callable[[LeaderChange | IsrChange], None]] = []
         self._previous: dict[tuple[str, int], LeaderChange | IsrChange] = {}
@@ -118,6 +119,7 @@ class Run:
     def __exit__(self, *_: object) -> None:
         with ExitStack() as ends:  # whatever one of them raises, the others end, too
             ends.callback(self.guard.close)
+            ends.callback(self.afterwards.close)
             ends.callback(self._end_cluster)
             ends.callback(self.driver.close)
             ends.callback(self._recorder.close)

@@ -104,6 +104,7 @@ SCENARIOS: Mapping[str, str] = {
     "rolling-restart": "rolling_restart",
     "rack-loss": "rack_loss",
     "disk-lost": "disk_lost",
+    "disk-full": "disk_full",
     "last-replica-standing": "last_replica_standing",
     "min-isr-law": "min_isr_law",
     "nearest-replica": "nearest_replica",

@@ -1,7 +1,7 @@
 """Why a log directory is offline, in words: a full disk is not a dying one.
 
 What is there to be done differs. A full one needs room and a new start, and nothing on it is lost;
-one that fails may have lost what it had not written yet.
+one that fails may have lost what it had not written yet (docs/how-to/full-disk.md).
 """
 
 from __future__ import annotations

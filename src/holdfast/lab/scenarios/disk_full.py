@@ -1,0 +1,215 @@
+"""A file system runs full under load: one of a broker's two, its only one, a controller's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from holdfast.cluster.nodes import NodeStatus
+from holdfast.cluster.processes import log_tail
+from holdfast.config.figures import LOG_DIRS_OFFLINE
+from holdfast.judge.history import Acknowledged
+from holdfast.lab.parameters import Parameters, refuse_if
+from holdfast.lab.run import SETTLE_S, Run
+from holdfast.lab.scenario import Control, Part, Scenario
+from holdfast.lab.scenarios.write_anomaly import (
+    FETCH_WAIT_MS,
+    PARKED_MARGIN_MS,
+    SESSION_MS,
+    expect_replaced,
+)
+from holdfast.lab.steps.controllers import (
+    active_controller,
+    expect_next_controller,
+    wait_quorum_whole,
+)
+from holdfast.lab.steps.small_disks import SPARE_BYTES, SmallDisk
+from holdfast.lab.steps.usual import (
+    Clients,
+    begin,
+    bring_back,
+    elect_preferred,
+    settle,
+    start_exact,
+)
+from holdfast.lab.steps.wants import Want, preferred, without
+
+VICTIM = 1  # leads some of the topic's partitions, and follows in all others
+FULL = "the disk is full"
+LOG_LINES = 100_000
+SENT_MAX = 200  # events that fit into what the last page of a file has left
+
+
+def one_of_two(run: Run) -> None:
+    """What lies in the full directory goes on elsewhere; the broker's other one serves on."""
+    disk = SmallDisk(run, VICTIM, only=False)
+    clients = begin(run)
+    run.steady(clients.producer, 1.0)
+    lost = [p for p in run.partitions if disk.holds(p)]
+    led = [p for p in run.partitions if run.replicas[p][0] == VICTIM]
+    refuse_if(
+        not set(led) & set(lost) or not set(led) - set(lost),
+        f"broker {VICTIM} leads P{led} and has P{lost} in its second directory: the run needs some "
+        "that it leads in both",
+    )
+    wanted: Mapping[int, Want] = {
+        **preferred(run.replicas),
+        **without({p: run.replicas[p] for p in lost}, {VICTIM}),
+    }
+    disk.fill(SPARE_BYTES)
+    full = f"one of the two directories of {VICTIM} is full"
+    run.expect(full, wanted)
+    run.expect_flow(clients.raw, full, SETTLE_S)
+    expect_told(run, VICTIM, "has it offline", lambda status: status.figures.get(LOG_DIRS_OFFLINE))
+    run.steady(clients.producer)
+    disk.make_room()
+    run.steady_view(1.0)
+    run.expect("there is room, and the broker has not been started again", wanted)
+    run.fault("TERM", VICTIM)
+    bring_back(run, VICTIM, f"{VICTIM} is started again")
+    elect_preferred(run, clients.producer)
+    run.steady(clients.producer, 1.0)
+
+
+def only_one(run: Run) -> None:
+    """A broker whose only directory is full ends by itself, and so does a controller."""
+    disk = SmallDisk(run, VICTIM, only=True)
+    controllers = {node: SmallDisk(run, node, only=True) for node in run.cluster.controller_ids}
+    clients = begin(run)
+    run.steady(clients.producer, 1.0)
+    disk.fill(SPARE_BYTES)
+    expect_end(run, VICTIM)
+    full = f"the only directory of {VICTIM} is full"
+    run.expect(full, without(run.replicas, {VICTIM}))
+    run.expect_flow(clients.raw, full, SETTLE_S)
+    run.steady(clients.producer)
+    disk.make_room()
+    bring_back(run, VICTIM)
+    elect_preferred(run, clients.producer)
+    controller_full(run, clients, controllers)
+    run.steady(clients.producer, 1.0)
+
+
+def controller_full(run: Run, clients: Clients, disks: Mapping[int, SmallDisk]) -> None:
+    """The active controller's disk is full: another one is active, and nobody loses a replica."""
+    before = wait_quorum_whole(run)
+    disk = disks[before.leader]
+    disk.fill()
+    acknowledged = clients.raw.tail.poll().count(Acknowledged)
+    expect_end(run, before.leader)
+    full = f"the disk of the active controller, {before.leader}, is full"
+    expect_next_controller(run, full, before)
+    run.expect(full, preferred(run.replicas))
+    run.expect_flow(clients.raw, full, SETTLE_S)
+    more = clients.raw.tail.poll().count(Acknowledged) - acknowledged
+    run.note(f"{more} events acknowledged meanwhile")
+    disk.make_room()
+    run.start_node(before.leader)
+    wait_quorum_whole(run)
+    active_controller(run)
+
+
+def leader_alone(run: Run) -> None:
+    """Followers stand still, the leader acknowledges by itself, and then its disk is full."""
+    leader, *followers = run.parameters.assignment()[0]
+    disk = SmallDisk(run, leader, only=True)
+    client, _ = start_exact(run, acks="1", timeout_ms=2000)
+    settle(run, 0)
+    run.fault("STOP", *followers)
+    stopped_s = time.monotonic()
+    parked_s = (FETCH_WAIT_MS + PARKED_MARGIN_MS) / 1000
+    run.wait(
+        "the followers' last fetches to be answered",
+        lambda: time.monotonic() - stopped_s > parked_s,
+        parked_s + 5,
+    )
+    disk.fill()
+    outcomes = [client.send(0)]
+    while isinstance(outcomes[-1], Acknowledged) and len(outcomes) < SENT_MAX:
+        outcomes.append(client.send(0))
+    alone = sum(isinstance(each, Acknowledged) for each in outcomes)
+    run.note(f"{alone} events acknowledged by {leader} alone, until its disk is full")
+    run.fault("CONT", *followers)
+    stretch_s = time.monotonic() - stopped_s
+    refuse_if(
+        stretch_s >= run.parameters.session_s * 0.8,
+        f"the followers stood still for {stretch_s:.1f} s of a session of "
+        f"{run.parameters.session_s:g} s: this machine is too busy for the schedule",
+    )
+    refuse_if(not alone, "not one event fitted into the full disk: nothing can be lost")
+    expect_end(run, leader)
+    disk.make_room()
+    when = "the one whose disk is full is replaced by one who lacks the events"
+    expect_replaced(run, client, when, (leader, *followers))
+    run.lost_expected = alone
+
+
+def expect_end(run: Run, node: int) -> None:
+    """Check that a node ends by itself, and says why in its last line."""
+    if node in run.cluster.broker_ids:
+        run.observer.avoid(node)
+    ended = run.soon(lambda: run.cluster.state(node) == "dead", SETTLE_S)
+    run.check(
+        f"{node}, on a full disk alone",
+        "ends by itself",
+        "has ended" if ended else f"runs after {SETTLE_S:.0f} s",
+        kept=ended,
+    )
+    expect_told(run, node, "has ended", lambda status: status.ended_with)
+
+
+def expect_told(run: Run, node: int, what: str, told: Callable[[NodeStatus], object]) -> None:
+    """Check that the cause stands in `holdfast status`, and in the node's log, once."""
+
+    def words() -> str:
+        return next(
+            str(told(each) or "") for each in run.cluster.status().nodes if each.node.id == node
+        )
+
+    run.soon(lambda: FULL in words(), SETTLE_S)
+    seen = words()
+    run.check(
+        f"`holdfast status` of {node}, which {what}", FULL, seen or "nothing", kept=FULL in seen
+    )
+    log = log_tail(Path(run.cluster.node(node).log_file), lines=LOG_LINES)
+    lines = [line for line in log.splitlines() if "goes offline" in line and FULL in line]
+    run.check(
+        f"the log of {node}, which {what}",
+        "says so once",
+        f"{len(lines)} times",
+        kept=len(lines) == 1,
+    )
+
+
+SCENARIO = Scenario(
+    name="disk-full",
+    summary="A file system fills up: one of a broker's two, its only one, a controller's.",
+    text=(
+        "One of a broker's two log directories is full: what lies there is led by others and "
+        "leaves every ISR, what lies in the other one stays. Room alone does not bring it back, a"
+        " new start does, and it copies what it lacks. A broker whose only directory is full ends"
+        " by itself, and so does a controller; the others go on. Nothing acknowledged is lost, "
+        "and `holdfast status` and the log name the cause. In the control the followers stand "
+        "still and acks=1 is enough: what only the full disk holds is lost. The file systems are "
+        "small ones in memory, of this run alone; where they can't be had, it says so."
+    ),
+    defaults=Parameters(partitions=6),
+    parts=(
+        Part(name="main", title="One of a broker's two directories", steps=one_of_two),
+        Part(name="only", title="A broker's only directory, and a controller's", steps=only_one),
+        Control(
+            title="Control: acks=1, and followers that stand still",
+            steps=leader_alone,
+            change={
+                "acks": "1",
+                "partitions": 1,
+                "retries": 0,
+                "config": {"broker.session.timeout.ms": SESSION_MS},
+            },
+        ),
+    ),
+    fixed=frozenset(
+        {"acks", "brokers", "partitions", "replication_factor", "min_isr", "signal", "elr"}
+    ),
+)
