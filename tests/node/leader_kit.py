@@ -26,6 +26,7 @@ from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica import Partition
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.batch import Record, build_batch
+from holdfast.wire.errors import ErrorCode
 from holdfast.wire.frame import RequestHeader, decode_request, encode_response
 from holdfast.wire.frame_buffer import FrameBuffer
 from holdfast.wire.messages import fetch as wire
@@ -56,6 +57,11 @@ class Led:
     end: int = 0
     wrong: Wrong | None = None
     error: int = 0
+    watermark: int = -1  # -1: its end
+
+    @property
+    def high_watermark(self) -> int:
+        return self.end if self.watermark < 0 else self.watermark
 
     def append(self, size: int = 10) -> None:
         record = Record(value=bytes(size), timestamp=NOW_MS)
@@ -70,19 +76,22 @@ class Parked:
     header: RequestHeader
     request: wire.FetchRequest
     members: dict[PartitionKey, wire.FetchPartition]
+    session_id: int
     timer: asyncio.TimerHandle | None = None
 
 
 class Leader:
-    """Broker 0. Its high watermarks are its ends."""
+    """Broker 0."""
 
     def __init__(self, *, gives_sessions: bool = True) -> None:
         self.led: dict[PartitionKey, Led] = {}
         self.requests: list[tuple[str, wire.FetchRequest]] = []  # with who asks
         self.connections: list[str] = []
+        self.peers: list[Peer] = []
         self.answers_nobody = False
+        self.refuses: ErrorCode | None = None  # the next request of a session
         self._gives_sessions = gives_sessions
-        self._sessions: dict[int, tuple[dict[PartitionKey, wire.FetchPartition], Said]] = {}
+        self.sessions: dict[int, tuple[dict[PartitionKey, wire.FetchPartition], Said]] = {}
         self._count = 0
         self._parked: list[Parked] = []
 
@@ -97,6 +106,17 @@ class Leader:
             for name, request in self.requests
             if name == asker
         ]
+
+    def waiting(self, asker: str) -> int:
+        """Return how many requests of one asker wait here."""
+        return sum(
+            _asker(parked.header) == asker and not parked.peer.is_closed for parked in self._parked
+        )
+
+    def hang_up(self) -> None:
+        """End all connections."""
+        for peer in self.peers:
+            peer.transport.abort()
 
     def changed(self) -> None:
         """Look whether what waits can be answered."""
@@ -113,21 +133,26 @@ class Leader:
             for topic in request.topics
             for each in topic.partitions
         }
+        if request.session_epoch > 0 and self.refuses is not None:
+            peer.answer(header, wire.FetchResponse(error_code=self.refuses))
+            self.refuses = None
+            return
+        session_id = 0
         if request.session_epoch > 0:
-            members, _ = self._sessions[request.session_id]
+            session_id = request.session_id
+            members, said = self.sessions[session_id]
             members |= named
             for forgotten in request.forgotten_topics_data:
                 for index in forgotten.partitions:
                     members.pop((bytes(forgotten.topic_id), index), None)
+                    said.pop((bytes(forgotten.topic_id), index), None)
         else:
             members = named
             if request.session_epoch == 0 and self._gives_sessions:
                 self._count += 1
-                request.session_id = self._count
-                self._sessions[self._count] = members, {}
-            else:
-                request.session_id = 0
-        parked = Parked(peer, header, request, members)
+                session_id = self._count
+                self.sessions[session_id] = members, {}
+        parked = Parked(peer, header, request, members, session_id)
         self._parked.append(parked)
         if not self._answer(parked, is_last=request.max_wait_ms <= 0):
             parked.timer = asyncio.get_running_loop().call_later(
@@ -136,10 +161,9 @@ class Leader:
 
     def _answer(self, parked: Parked, *, is_last: bool = True) -> bool:
         """Answer if there is something to say; `is_last`: in any case."""
-        if parked not in self._parked or parked.peer.transport.is_closing():
+        if parked not in self._parked or parked.peer.is_closed:
             return True
-        request = parked.request
-        said = self._sessions[request.session_id][1] if request.session_id else {}
+        said = self.sessions[parked.session_id][1] if parked.session_id else {}
         found = {key: self._data(key, asked) for key, asked in parked.members.items()}
         if not is_last and not any(data.records or data.error_code for data in found.values()):
             return False
@@ -155,7 +179,7 @@ class Leader:
                 if data.records:
                     wrong.add(self.led[key].wrong)
         response = wire.FetchResponse(
-            session_id=request.session_id,
+            session_id=parked.session_id,
             responses=[
                 wire.FetchableTopicResponse(topic_id=topic_id, partitions=partitions)
                 for topic_id, partitions in told.items()
@@ -175,8 +199,8 @@ class Leader:
         return wire.PartitionData(
             partition_index=key[1],
             error_code=led.error,
-            high_watermark=led.end,
-            last_stable_offset=led.end,
+            high_watermark=led.high_watermark,
+            last_stable_offset=led.high_watermark,
             log_start_offset=0,
             records=b"" if led.error else records,
         )
@@ -188,11 +212,16 @@ class Peer(asyncio.Protocol):
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._frames = FrameBuffer(1 << 24)
+        self.is_closed = False
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._leader.peers.append(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.is_closed = True
 
     def data_received(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
@@ -271,7 +300,8 @@ class Side:
         for index in indexes or self.partitions:
             log = self.partitions[index].log
             assert log is not None
-            if (log.end, log.high_watermark) != (self.led(index).end,) * 2:
+            led = self.led(index)
+            if (log.end, log.high_watermark) != (led.end, min(led.end, led.high_watermark)):
                 return False
         return True
 

@@ -24,7 +24,7 @@ from holdfast.log.errors import StorageError
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode
 
-MANY = 64
+MANY = 32
 BAD = 21
 OTHERS = [index for index in range(MANY) if index != BAD]
 Story = Callable[[Side], Awaitable[None]]
@@ -81,14 +81,14 @@ def test_one_bad_partition_costs_the_others_nothing_and_comes_back(
 
 
 def test_it_is_found_by_halves() -> None:
-    """Not by asking for each: sixty-four partitions are six halvings."""
+    """Not by asking for each: thirty-two partitions are five halvings."""
 
     async def story(made: Side) -> None:
         made.led(BAD).wrong = Wrong.UNREADABLE
         made.led(BAD).append()
         made.leader.changed()
         await made.until(lambda: troubles(made) == [BAD])
-        assert len(made.leader.named("fetcher-apart")) <= 2 * 6
+        assert len(made.leader.named("fetcher-apart")) <= 2 * 5
 
     play(story)
 
@@ -157,13 +157,13 @@ def test_nobody_is_blamed_when_the_leader_answers_nobody() -> None:
 
 def test_two_bad_ones_are_both_found() -> None:
     async def story(made: Side) -> None:
-        for index in (BAD, 50):
+        for index in (BAD, 30):
             made.led(index).wrong = Wrong.UNREADABLE
         for index in range(MANY):
             made.led(index).append()
         made.leader.changed()
-        await made.until(lambda: sorted(troubles(made)) == [BAD, 50])
-        await made.until_all(*(index for index in OTHERS if index != 50))
+        await made.until(lambda: sorted(troubles(made)) == [BAD, 30])
+        await made.until_all(*(index for index in OTHERS if index != 30))
 
     play(story)
 

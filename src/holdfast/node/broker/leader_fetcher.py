@@ -63,7 +63,7 @@ class LeaderFetcher:
         self._following: dict[PartitionKey, Following] = {}
         self._session = FetchSession()
         self._pauses = Pauses(self._due)
-        self._lagging: dict[PartitionKey, Following] = {}  # throttled, and got records
+        self._throttled: dict[PartitionKey, Following] = {}  # named, and behind
         self._lane = FetchLane(surroundings, source, "fetcher")
         self._changed = Nudge()
         self._failures = 0
@@ -138,7 +138,7 @@ class LeaderFetcher:
 
     def _leave(self, key: PartitionKey) -> None:
         self._session.forget(key)
-        self._lagging.pop(key, None)
+        self._throttled.pop(key, None)
 
     def _due(self, following: Following) -> None:
         if self.is_assigned(following):
@@ -154,6 +154,7 @@ class LeaderFetcher:
             if wait_ms:
                 self._pauses.add(following, wait_ms)
                 return None
+            self._throttled[key] = following
         return following.position
 
     def _throttled_ms(self) -> int:
@@ -259,7 +260,7 @@ class LeaderFetcher:
             following = self._following.get(key)
             if following is not None and session.told(key) is not None:
                 self._put_off(following, "the leader does not answer for it")
-        if self._lagging:
+        if self._throttled:
             self._hold_back()
 
     def take_beside(
@@ -272,17 +273,18 @@ class LeaderFetcher:
                 following, position = self._following.get(key), asked.get(key)
                 if following is not None and position is not None and key in self._session.news:
                     self.apply(following, position.end, data)
-        if self._lagging:
+        if self._throttled:
             self._hold_back()
 
     def _hold_back(self) -> None:
         """Put off what is throttled and behind, if the quota is used up."""
         wait_ms = self._throttled_ms()
         if wait_ms:
-            lagging, self._lagging = self._lagging, {}
-            for key, following in lagging.items():
-                self._session.forget(key)
-                self._pauses.add(following, wait_ms)
+            throttled, self._throttled = self._throttled, {}
+            for key, following in throttled.items():
+                if not following.in_sync:
+                    self._session.forget(key)
+                    self._pauses.add(following, wait_ms)
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -336,8 +338,6 @@ class LeaderFetcher:
             following.in_sync = data.high_watermark <= replica.log.end
             if records and replica.held.throttled.as_follower:
                 self._shared.quota.record(len(records), self._shared.runtime.clock.monotonic_ms())
-                if not following.in_sync:
-                    self._lagging[replica.key] = following
         else:
             return self._refused(following, error)
         return True
