@@ -48,7 +48,8 @@ from sweep import Sweep, Swept
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = (10, 100, 1_000, 3_000, 10_000)
 STEPS = ("create", "idle", "round-trip", "metadata", "memory", "kill", "restart")
-_TOPIC, _SMALL = "scale", "three"
+_SMALL = "three"
+_TOPIC_MAX = 5_000  # one request makes 10,000 records at most, as at Apache Kafka
 _VICTIM = 1
 _BOUND_S = 180.0
 _QUIET_S, _IDLE_S = 5.0, 10.0
@@ -66,13 +67,16 @@ class Scale:
         self.partitions = partitions
         self.measured: dict[str, float] = {"partitions": partitions}
         self.cluster = LocalCluster.create(directory, port=0, config=STEADY)
-        self._sweep: Sweep
+        full, rest = divmod(partitions, _TOPIC_MAX)
+        sizes = [_TOPIC_MAX] * full + [rest] * bool(rest)
+        self._topics = {f"scale-{number}": size for number, size in enumerate(sizes)}
+        self._sweep = Sweep(self.cluster.bootstrap_servers, self._topics, _BOUND_S)
 
     def run(self, steps: list[str]) -> None:
         """Measure what is asked for; without its creation there is nothing to measure."""
         self.cluster.start()
         try:
-            self._create_topic(_SMALL, 3)
+            self._create_topics({_SMALL: 3})
             if "round-trip" in steps:
                 self._note(small_round_trip_ms=median(self._round_trips(_SMALL)))
             self._create()
@@ -95,9 +99,8 @@ class Scale:
     def _create(self) -> None:
         began = time.monotonic()
         cpu_s = self._all_cpu_s()
-        self._create_topic(_TOPIC, self.partitions)
+        self._create_topics(self._topics)
         answered_s = time.monotonic() - began
-        self._sweep = Sweep(self.cluster.bootstrap_servers, _TOPIC, self.partitions, _BOUND_S)
         self._sweep.learn()
         swept = self._sweep.run(began)
         self._note(
@@ -117,7 +120,7 @@ class Scale:
         self._note(idle_cores=(self._cpu_s() - before) / (time.monotonic() - began))
 
     def _round_trip(self) -> None:
-        times = sorted(self._round_trips(_TOPIC))
+        times = sorted(self._round_trips("scale-0"))
         self._note(
             round_trip_ms=median(times),
             round_trip_p99_ms=times[int(len(times) * 0.99)],
@@ -174,16 +177,24 @@ class Scale:
 
     # -- what they need ------------------------------------------------------------------------
 
-    def _create_topic(self, topic: str, partitions: int) -> None:
-        asked = create_topic(
-            topic,
-            partitions=partitions,
-            replication_factor=3,
-            configs={"min.insync.replicas": "2"},
-            timeout_ms=int(_BOUND_S * 1000),
-        )
+    def _create_topics(self, topics: dict[str, int]) -> None:
+        """Ask for all of them at once, and wait for the answers."""
+        asked = [
+            create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=3,
+                configs={"min.insync.replicas": "2"},
+                timeout_ms=int(_BOUND_S * 1000),
+            )
+            for name, partitions in topics.items()
+        ]
         with Driver(self.cluster.bootstrap_servers, timeout_s=_BOUND_S) as driver:
-            driver.perform(asked)
+            peer = driver.peer()
+            for each in asked:
+                peer.post(each.message)
+            for each in asked:
+                each.read(peer.take())
 
     def _round_trips(self, topic: str) -> list[float]:
         """Produce to partition 0, one record after the other; milliseconds."""
@@ -212,10 +223,14 @@ class Scale:
         while time.monotonic() < deadline:
             try:
                 with Driver(self.cluster.bootstrap_servers, timeout_s=_BOUND_S) as driver:
-                    partitions = driver.metadata([_TOPIC]).topics[0].partitions
+                    topics = driver.metadata([*self._topics]).topics
             except DriverError:
-                partitions = []
-            whole = sum(len(each.isr_nodes) == 3 and each.leader_id >= 0 for each in partitions)
+                topics = []
+            whole = sum(
+                len(each.isr_nodes) == 3 and each.leader_id >= 0
+                for topic in topics
+                for each in topic.partitions
+            )
             if whole == self.partitions:
                 return
             time.sleep(0.2 + self.partitions / 20_000)

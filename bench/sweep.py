@@ -1,5 +1,5 @@
-"""A raw producer over all partitions of a topic: one record to each, and how long until every one
-is acknowledged by all in sync.
+"""A raw producer over all partitions of some topics: one record to each, until every one of them is
+acknowledged by all in sync.
 
 One connection and one thread for each leader, some hundred partitions a request. What is refused
 is sent again to whoever leads by then. Metadata of everything is asked for when something was
@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.clients.blocking_driver import Driver, DriverError
@@ -31,6 +31,8 @@ _IN_FLIGHT = 4
 _PAUSE_S = 0.05
 _ALL = -1
 
+Partition = tuple[str, int]
+
 
 @dataclass(slots=True)
 class Swept:
@@ -44,14 +46,15 @@ class Swept:
 
 
 class Sweep:
-    """Knows where a topic's partitions are led, and sends to all of them."""
+    """Knows where partitions are led, and sends to all of them."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, bound_s: float) -> None:
+    def __init__(self, bootstrap: str, topics: Mapping[str, int], bound_s: float) -> None:
+        """`topics`: how many partitions each has."""
         self._bootstrap = bootstrap
-        self._topic = topic
-        self._partitions = partitions
+        self._topics = topics
+        self._all = [(name, index) for name in topics for index in range(topics[name])]
         self._bound_s = bound_s
-        self._leaders: dict[int, int] = {}
+        self._leaders: dict[Partition, int] = {}
         self._lock = threading.Lock()
         self._refused: Counter[str] = Counter()
         batch = build_batch([Record(value=b"x" * 100, timestamp=int(time.time() * 1000))])
@@ -60,11 +63,12 @@ class Sweep:
     def learn(self) -> None:
         """Ask who leads what. DriverError: nobody answers."""
         with Driver(self._bootstrap, timeout_s=self._bound_s) as driver:
-            answer = driver.metadata([self._topic])
+            answer = driver.metadata([*self._topics])
         alive = {broker.node_id for broker in answer.brokers}
         self._leaders = {
-            each.partition_index: each.leader_id
-            for each in answer.topics[0].partitions
+            (str(topic.name), each.partition_index): each.leader_id
+            for topic in answer.topics
+            for each in topic.partitions
             if each.leader_id in alive
         }
 
@@ -76,22 +80,22 @@ class Sweep:
         """
         cpu_s, dead = time.process_time(), set(without)
         self._refused.clear()
-        done: dict[int, float] = {}
+        done: dict[Partition, float] = {}
         workers: dict[int, threading.Thread] = {}
-        under_way: set[int] = set()
+        under_way: set[Partition] = set()
         deadline = began + self._bound_s
-        while len(done) < self._partitions and time.monotonic() < deadline:
-            by_leader: dict[int, list[int]] = defaultdict(list)
-            for index in range(self._partitions):
-                leader = self._leaders.get(index, -1)
-                if index not in done and index not in under_way and leader not in dead | {-1}:
-                    by_leader[leader].append(index)
-            for leader, indexes in by_leader.items():
+        while len(done) < len(self._all) and time.monotonic() < deadline:
+            by_leader: dict[int, list[Partition]] = defaultdict(list)
+            for each in self._all:
+                leader = self._leaders.get(each, -1)
+                if each not in done and each not in under_way and leader not in dead | {-1}:
+                    by_leader[leader].append(each)
+            for leader, found in by_leader.items():
                 if leader in workers and workers[leader].is_alive():
                     continue
-                under_way.update(indexes)
+                under_way.update(found)
                 thread = threading.Thread(
-                    target=self._send_all, args=(leader, indexes, done, under_way, deadline)
+                    target=self._send_all, args=(leader, found, done, under_way, deadline)
                 )
                 workers[leader] = thread
                 thread.start()
@@ -104,25 +108,27 @@ class Sweep:
             median_s=times[len(times) // 2] - began,
             cpu_s=time.process_time() - cpu_s,
             refused=Counter(self._refused),
-            missing=self._partitions - len(done),
+            missing=len(self._all) - len(done),
         )
 
-    def _look_again(self, done: dict[int, float], under_way: set[int], dead: set[int]) -> None:
+    def _look_again(
+        self, done: dict[Partition, float], under_way: set[Partition], dead: set[int]
+    ) -> None:
         """Wait a little; ask for the leaders once those who are dead are not shown any more."""
         time.sleep(_PAUSE_S)
         lost = [
-            index
-            for index in range(self._partitions)
-            if index not in done
-            and index not in under_way
-            and self._leaders.get(index, -1) in dead | {-1}
+            each
+            for each in self._all
+            if each not in done
+            and each not in under_way
+            and self._leaders.get(each, -1) in dead | {-1}
         ]
         try:
             if lost:
                 with Driver(self._bootstrap, timeout_s=self._bound_s) as driver:
                     if dead & driver.nodes().keys():
                         return
-            elif len(done) == self._partitions or under_way:
+            elif len(done) == len(self._all) or under_way:
                 return
             self.learn()
         except DriverError:
@@ -131,13 +137,13 @@ class Sweep:
     def _send_all(
         self,
         leader: int,
-        indexes: list[int],
-        done: dict[int, float],
-        under_way: set[int],
+        partitions: list[Partition],
+        done: dict[Partition, float],
+        under_way: set[Partition],
         deadline: float,
     ) -> None:
         """Send to what one broker leads, some requests at a time."""
-        chunks = [indexes[begin : begin + _CHUNK] for begin in range(0, len(indexes), _CHUNK)]
+        chunks = [partitions[begin : begin + _CHUNK] for begin in range(0, len(partitions), _CHUNK)]
         try:
             with Driver(self._bootstrap, timeout_s=deadline - time.monotonic()) as driver:
                 peer = driver.peer(leader)
@@ -151,18 +157,21 @@ class Sweep:
             with self._lock:
                 self._refused[type(error).__name__] += 1
         finally:
-            under_way.difference_update(indexes)
+            under_way.difference_update(partitions)
 
-    def _note(self, answer: ProduceResponse, done: dict[int, float]) -> None:
+    def _note(self, answer: ProduceResponse, done: dict[Partition, float]) -> None:
         now = time.monotonic()
         with self._lock:
-            for each in answer.responses[0].partition_responses:
-                if each.error_code:
-                    self._refused[error_name(each.error_code)] += 1
-                else:
-                    done[each.index] = now
+            for topic in answer.responses:
+                for each in topic.partition_responses:
+                    if each.error_code:
+                        self._refused[error_name(each.error_code)] += 1
+                    else:
+                        done[topic.name, each.index] = now
 
-    def _request(self, indexes: list[int]) -> ProduceRequest:
-        data = [PartitionProduceData(index=index, records=self._batch) for index in indexes]
-        topic = TopicProduceData(name=self._topic, partition_data=data)
-        return ProduceRequest(acks=_ALL, timeout_ms=30_000, topic_data=[topic])
+    def _request(self, partitions: list[Partition]) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for name, index in partitions:
+            topic = topics.setdefault(name, TopicProduceData(name=name))
+            topic.partition_data.append(PartitionProduceData(index=index, records=self._batch))
+        return ProduceRequest(acks=_ALL, timeout_ms=30_000, topic_data=[*topics.values()])

@@ -513,6 +513,8 @@ class LogDirectories:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        for directory in self.directories:
+            directory.begin_end()
         unwritten = await self._close_logs()
         for directory in self.directories:
             if directory.path in unwritten:
@@ -549,6 +551,7 @@ class LogDirectories:
         contents = {name: directory.content(name) for name in names}
 
         def write() -> None:
+            directory.sync_at_end()  # before anything says how far it is durable
             for name, data in contents.items():
                 disk.write_atomic(f"{path}/{name}", data)
             write_clean_shutdown(disk, path, broker_epoch)

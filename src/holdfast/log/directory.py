@@ -29,6 +29,7 @@ DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 _NAME_MAX: Final = 255
 _NEXT_SUFFIX: Final = ".next"
+_SYNCED_EACH_MAX: Final = 200  # replicas whose files are synced one by one at the end
 _OUTDATED_MAX: Final = 1000  # replicas that are gone and may stand in checkpoints
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ class LogDirectory:
         self._generation = 0  # of the checkpoints; see `supersede`
         # Replicas that were taken out, and of which checkpoints may still speak.
         self._outdated: set[tuple[str, int]] = set()
+        # True at the end: jobs write without a sync, and one sync of everything follows them.
+        self.synced_at_end = False
         self.names = 0  # replicas made so far
         self.names_durable = 0  # so many of them survive a power cut
 
@@ -236,6 +239,26 @@ class LogDirectory:
     def supersede(self) -> None:
         """Checkpoints under way are out of date."""
         self._generation += 1
+
+    # --- the end ---
+
+    def begin_end(self) -> None:
+        """What is flushed from here on is durable only after `sync_at_end`, if that is quicker.
+
+        Each replica has a file, a name and a directory to be synced: thousands of them take a
+        minute, and one sync of all takes a second.
+        """
+        self.synced_at_end = (
+            self.lock is not None
+            and self.lock.syncs_everything
+            and (len(self.replicas) > _SYNCED_EACH_MAX or self.runtime.provoke("close.at-once"))
+        )
+
+    def sync_at_end(self) -> None:
+        """In the worker, behind every flush. OSError: not all of it is durable."""
+        if self.synced_at_end:
+            assert self.lock is not None
+            self.lock.sync_everything()
 
     # --- deletion ---
 

@@ -45,14 +45,15 @@ class FlushPlan:
             or self.is_name_new
         )
 
-    def run(self, files: Files) -> None:
+    def run(self, files: Files, *, sync: bool) -> None:
         """In the worker, inside of the replica's directory. OSError: nothing of it is certain.
 
-        A file that is gone was truncated meanwhile; who did it knows.
+        A file that is gone was truncated meanwhile; who did it knows. Without `sync` all of it is
+        written, and somebody else makes it durable.
         """
         for write in self.indexes:
-            write_index(files, write, sync=True)
-        for path in self.logs:
+            write_index(files, write, sync=sync)
+        for path in self.logs if sync else ():
             sync_file(files, path)
         for path in self.stale_snapshots.values():
             if files.exists(path):
@@ -61,11 +62,13 @@ class FlushPlan:
         # after a power cut does without it: older snapshots and the batches say the same.
         for path, entries in self.snapshots.values():
             files.write_atomic(path, encode_snapshot(entries), sync=False)
-            sync_file(files, path)
+            if sync:
+                sync_file(files, path)
         if self.epochs is not None:
             files.write_atomic(*self.epochs, sync=False)
-            sync_file(files, self.epochs[0])
-        if self.has_new_names:
+            if sync:
+                sync_file(files, self.epochs[0])
+        if self.has_new_names and sync:
             files.sync_directory(self.directory)
 
 
@@ -148,17 +151,17 @@ class Flusher:
         it when this job's turn comes, or in the middle of it. So the directory is held first and
         only then asked whether it is ours still: a deletion says so before it renames.
         """
-        disk = self._home.runtime.disk
+        disk, sync = self._home.runtime.disk, not self._home.synced_at_end
         try:
             with disk.inside(plan.directory) as files:
                 if self._closed:
                     return
-                plan.run(files)
+                plan.run(files, sync=sync)
         except FileNotFoundError:
             if not self._closed:
                 raise
         else:
-            if plan.is_name_new:
+            if plan.is_name_new and sync:
                 disk.sync_directory(self._home.path)
 
     def _finish(

@@ -75,6 +75,19 @@ class File(Protocol):
 
 
 class DirectoryLock(Protocol):
+    """Held on a directory's lock file; it has seen each failure of the disk since it was taken."""
+
+    @property
+    def syncs_everything(self) -> bool:
+        """Whether `sync_everything` can be had, and says so when it fails."""
+
+    def sync_everything(self) -> None:
+        """Make all below the directory survive a power cut: data, names, removals.
+
+        One call for any number of files. OSError: some of it may not, now or since the lock was
+        taken. Slow: submit it to the worker.
+        """
+
     def release(self) -> None: ...
 
 

@@ -173,9 +173,17 @@ class MemoryFile:
 
 
 class _MemoryLock:
-    def __init__(self, locks: dict[_Inode, MemoryDisk], inode: _Inode) -> None:
+    syncs_everything = True
+
+    def __init__(self, disk: MemoryDisk, locks: dict[_Inode, MemoryDisk], path: str) -> None:
+        self._disk = disk
         self._locks = locks
-        self._inode: _Inode | None = inode
+        self._inode: _Inode | None = disk.inode(path)
+        self._directory = path.rpartition("/")[0] or "/"
+        locks[self._inode] = disk
+
+    def sync_everything(self) -> None:
+        self._disk.sync_everything(self._directory)
 
     def release(self) -> None:
         if self._inode is not None:
@@ -400,13 +408,27 @@ class MemoryDisk:
     def lock(self, path: str) -> DirectoryLock:
         self.check("lock", path)
         self.open(path, create=True).close()
-        inode = self._file(path)
-        if inode in self._platter.locks:
+        if self._file(path) in self._platter.locks:
             _fail(errno.EWOULDBLOCK, path)
-        self._platter.locks[inode] = self
-        return _MemoryLock(self._platter.locks, inode)
+        return _MemoryLock(self, self._platter.locks, path)
 
-    # For MemoryFile, which is part of this module's secret.
+    # For MemoryFile and the lock, which are part of this module's secret.
+
+    def inode(self, path: str) -> _Inode:
+        return self._file(path)
+
+    def sync_everything(self, path: str) -> None:
+        """Sync a directory and all below it; a fault that lies on some of it strikes."""
+        directory = self._directory(path)
+        self.check("sync", path)
+        for name, below in sorted(directory.entries.items()):
+            inside = f"{path}/{name}"
+            if isinstance(below, _Directory):
+                self.sync_everything(inside)
+            elif below.dirty_from is not None:
+                MemoryFile(self, inside, below).sync()
+        directory.sync()
+        self.fold("sync", path)
 
     def check(self, operation: Operation, path: str) -> None:
         """Raise what an operation has to raise before it does anything."""

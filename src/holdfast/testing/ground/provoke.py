@@ -14,6 +14,7 @@ from typing import Final
 POINTS: Final[Mapping[str, str]] = {
     "acks.expire-early": "an acks=all append is answered REQUEST_TIMED_OUT within 50 ms",
     "checkpoint.left-out": "a checkpoint of offsets is not written this time",
+    "close.at-once": "a log directory is made durable by one sync of all when it is closed",
     "fetch.one-batch": "a fetch is answered with one batch of one partition",
     "fetcher.answer-late": "a follower looks at an answer half a second later",
     "fetcher.answer-lost": "a follower loses its connection instead of the answer",
