@@ -33,6 +33,11 @@ def mount_small(directory: Path, size_bytes: int) -> None:
     _command("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "holdfast", str(directory))
 
 
+def resize(directory: Path, size_bytes: int) -> None:
+    """Let it grow."""
+    _command("mount", "-o", f"remount,size={size_bytes}", str(directory))
+
+
 def unmount(directory: Path) -> None:
     """Take it away, and leave what it held in its place."""
     kept = directory.with_name(directory.name + KEPT)
