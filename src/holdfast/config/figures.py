@@ -11,8 +11,15 @@ from typing import Final
 PREFIX: Final = "holdfast."
 LOG_DIRS_OFFLINE: Final = "holdfast.log.dirs.offline"
 LOOP_LAG_MS_MAX: Final = "holdfast.loop.lag.ms.max"
+CONNECTIONS: Final = "holdfast.connections"
+CONNECTIONS_REFUSED: Final = "holdfast.connections.refused"
 
 FIGURES: Final = {
+    CONNECTIONS: "How many connections are open, on all listeners together.",
+    CONNECTIONS_REFUSED: (
+        "How many connections were closed since the start because there were too many, of the node"
+        " or of an address."
+    ),
     LOG_DIRS_OFFLINE: (
         "The log directories that are offline and why, a full disk or a failing one; empty when"
         " all of them work."

@@ -50,6 +50,9 @@ class NodeSettings(Settings):
 
     connections_max_idle_ms: int
     fetch_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: tuple[str, ...]
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
     request_timeout_ms: int

@@ -46,6 +46,7 @@ logger = logging.getLogger("holdfast.node")
 
 FILES_MAX = 1_048_576
 LOG_FILES_MAX = 8192
+SPARE_FILES = 256
 
 
 class UsageError(Exception):
@@ -94,8 +95,13 @@ def _settings(options: dict[str, list[str]]) -> NodeSettings:
 
 
 async def _run(settings: NodeSettings) -> None:
+    file_limit, connection_limit = _share_descriptors()
     node = Node(
-        real_runtime(), settings, machine_name=gethostname(), file_limit=_raise_file_limit()
+        real_runtime(),
+        settings,
+        machine_name=gethostname(),
+        file_limit=file_limit,
+        connection_limit=connection_limit,
     )
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -121,11 +127,11 @@ async def _run(settings: NodeSettings) -> None:
         raise failure
 
 
-def _raise_file_limit() -> int:
-    """Take as many descriptors as there may be; return how many the logs may keep open.
+def _share_descriptors() -> tuple[int, int]:
+    """Take as many descriptors as there may be; return how many logs and connections may have.
 
-    Clients' connections need the other half. Where they took all, opening a file would fail, and
-    the disk would be taken for a broken one.
+    The logs keep half of them at most. Some are left for what both need in between: directories
+    that are synced, jobs of the worker, connections that are just being closed.
     """
     import resource
 
@@ -138,7 +144,8 @@ def _raise_file_limit() -> int:
         except (OSError, ValueError) as error:
             logger.warning("the limit on open files stays at %d: %s", soft, error)
     limit = FILES_MAX if soft == resource.RLIM_INFINITY else soft
-    return min(LOG_FILES_MAX, limit // 2)
+    files = min(LOG_FILES_MAX, limit // 2)
+    return files, limit - files - min(SPARE_FILES, limit // 4)
 
 
 def _start(arguments: list[str]) -> None:

@@ -9,7 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX
+from holdfast.config.figures import (
+    CONNECTIONS,
+    CONNECTIONS_REFUSED,
+    LOG_DIRS_OFFLINE,
+    LOOP_LAG_MS_MAX,
+)
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directories import LogDirectories
@@ -17,6 +22,7 @@ from holdfast.log.log import Log
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.registration import NOT_REGISTERED
 from holdfast.node.controller.controller import Controller
+from holdfast.node.door.admission import UNLIMITED, Admission, Limits
 from holdfast.node.door.api_table import ON_CONTROLLER
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.node.door.figures import Figures
@@ -40,11 +46,13 @@ class Node:
         machine_name: str = "localhost",
         authorizer: Authorizer | None = None,
         file_limit: int = 8192,
+        connection_limit: int = UNLIMITED,
         make_log: Callable[..., Log] = Log,
     ) -> None:
         """`machine_name` is advertised for a listener that has no host of its own.
 
-        `file_limit` is how many files the logs may keep open. `make_log` makes each replica, for
+        `file_limit` is how many files the logs may keep open, `connection_limit` how many
+        connections there are descriptors for. `make_log` makes each replica, for
         who wants to watch them.
         """
         self.runtime = runtime
@@ -59,6 +67,9 @@ class Node:
         self.figures = Figures()
         self._loop_lag = LoopLag(runtime.clock)
         self.figures.tell(LOOP_LAG_MS_MAX, self._loop_lag.worst_ms)
+        self._admission = Admission(connection_limit, Limits.of(settings))
+        self.figures.tell(CONNECTIONS, self._admission.__len__)
+        self.figures.tell(CONNECTIONS_REFUSED, lambda: self._admission.refused)
         self.figures.tell(LOG_DIRS_OFFLINE, lambda: "; ".join(self.directories.failures))
         self._machine_name = machine_name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,6 +101,7 @@ class Node:
                 self.directories,
                 self._authorizer,
                 self.figures,
+                self._admission,
                 machine_name=self._machine_name,
             )
             await self.broker.start()
@@ -126,6 +138,7 @@ class Node:
             self.runtime,
             self.settings,
             Dispatcher(self.controller, ON_CONTROLLER, self._authorizer),
+            self._admission,
         )
         await self._controller_server.listen(self.settings.controller_listeners)
         self.controller.start()

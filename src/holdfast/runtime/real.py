@@ -7,16 +7,19 @@ that the event loop has not imported already: a node starts in milliseconds.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
+import stat
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
+from socket import socket
 from typing import Any
 
 from holdfast.runtime.ports import (
@@ -39,6 +42,9 @@ _WORKER_THREADS = 2
 _WORKER_QUEUE_MAX = 100_000  # a flush of every replica of a big node, several times over
 _FILE_MODE = 0o644
 _SYNCFS_TELLS = (5, 8)  # the first Linux whose syncfs says that a file could not be written
+_SPARE_DESCRIPTORS = 32
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_ACCEPTED_AT_ONCE = 64
 
 # macOS has no fdatasync; Linux's skips the time stamps and so one write of the journal.
 _synchronize: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -64,12 +70,47 @@ class RealRandom:
 
 
 class _RealListener:
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-        self.port: int = server.sockets[0].getsockname()[1]
+    """Sockets that accept. A loop's own server would log each failure of a flood, by hundreds."""
+
+    def __init__(self, factory: Callable[[], asyncio.BaseProtocol], sockets: list[socket]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._factory = factory
+        self._sockets = sockets
+        self._accepted: set[asyncio.Task[None]] = set()
+        self.port: int = sockets[0].getsockname()[1]
+        for each in sockets:
+            each.setblocking(False)
+            each.listen(_ACCEPT_BACKLOG)
+            self._loop.add_reader(each, self._accept, each)
+
+    def _accept(self, listening: socket) -> None:
+        """Accept some of those who wait; the loop calls again while there are more."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTORS:
+                    raise
+                _descriptors.turn_away(listening)
+                return
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._begin(accepted))
+            self._accepted.add(task)
+            task.add_done_callback(self._accepted.discard)
+
+    async def _begin(self, accepted: socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._factory, accepted)
+        except OSError:  # it has gone again
+            accepted.close()
 
     def close(self) -> None:
-        self._server.close()
+        sockets, self._sockets = self._sockets, []
+        for each in sockets:
+            self._loop.remove_reader(each)
+            each.close()
 
 
 class RealNetwork:
@@ -78,23 +119,69 @@ class RealNetwork:
     async def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> Listener:
-        loop = asyncio.get_running_loop()
-        # An empty host is Kafka's way to say: on every interface.
-        server = await loop.create_server(factory, host or None, port, backlog=_ACCEPT_BACKLOG)
-        ports = {sock.getsockname()[1] for sock in server.sockets}
+        sockets = await _bound(host, port)
+        ports = {each.getsockname()[1] for each in sockets}
         if len(ports) > 1:
             # Port 0 on a name with two addresses got two ports. Clients are told one.
-            server.close()
-            await server.wait_closed()
-            server = await loop.create_server(
-                factory, host or None, ports.pop(), backlog=_ACCEPT_BACKLOG
-            )
-        return _RealListener(server)
+            for each in sockets:
+                each.close()
+            sockets = await _bound(host, ports.pop())
+        return _RealListener(factory, sockets)
 
     async def connect(
         self, factory: Callable[[], ProtocolT], host: str, port: int
     ) -> tuple[asyncio.Transport, ProtocolT]:
         return await asyncio.get_running_loop().create_connection(factory, host, port)
+
+
+class _Descriptors:
+    """Opens files, with a few descriptors kept back for them.
+
+    A flood of connections may take all that there are before it is turned away. Opening a file
+    would fail then, and its disk be taken for a broken one.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[int] = []
+
+    def open(self, name: str, flags: int, at: int | None = None) -> int:
+        """As os.open. OSError: it can't be opened, nor with the spare descriptors."""
+        try:
+            descriptor = os.open(name, flags | os.O_CLOEXEC, _FILE_MODE, dir_fd=at)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTORS or not self._spare:
+                raise
+            os.close(self._spare.pop())
+            return os.open(name, flags | os.O_CLOEXEC, _FILE_MODE, dir_fd=at)
+        if len(self._spare) < _SPARE_DESCRIPTORS:
+            self._keep_back()
+        return descriptor
+
+    def turn_away(self, listening: socket) -> None:
+        """Close on one who wants to connect, who would else wait for ever."""
+        if self._spare:
+            os.close(self._spare.pop())
+            with suppress(OSError):
+                listening.accept()[0].close()
+        self._keep_back()
+
+    def _keep_back(self) -> None:
+        with suppress(OSError):
+            while len(self._spare) < _SPARE_DESCRIPTORS:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
+_descriptors = _Descriptors()
+
+
+async def _bound(host: str, port: int) -> list[socket]:
+    """Return sockets that are bound to all addresses of a name; "", as in Kafka: to every one."""
+    server = await asyncio.get_running_loop().create_server(
+        asyncio.Protocol, host or None, port, start_serving=False
+    )
+    sockets = [socket(fileno=os.dup(each.fileno())) for each in server.sockets]
+    server.close()
+    return sockets
 
 
 class RealFile:
@@ -193,8 +280,8 @@ class RealFiles:
         self._at = descriptor
 
     def open(self, path: str, *, create: bool = False) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(self._name(path), flags, _FILE_MODE, dir_fd=self._at))
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        return RealFile(_descriptors.open(self._name(path), flags, self._at))
 
     def exists(self, path: str) -> bool:
         # os.path.exists would call a failing disk an absent file.
@@ -210,8 +297,8 @@ class RealFiles:
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         name = self._name(path)
         temporary = name + ".tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, _FILE_MODE, dir_fd=self._at)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        descriptor = _descriptors.open(temporary, flags, self._at)
         try:
             rest = memoryview(data)
             while rest:
@@ -245,7 +332,7 @@ def _linux_version() -> tuple[int, ...]:
 
 
 def _open_directory(path: str, at: int | None = None) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+    return _descriptors.open(path, os.O_RDONLY | os.O_DIRECTORY, at)
 
 
 class RealDisk(RealFiles):
@@ -258,7 +345,11 @@ class RealDisk(RealFiles):
             os.close(descriptor)
 
     def list(self, path: str) -> Sequence[str]:
-        return sorted(os.listdir(path))
+        descriptor = _open_directory(path)
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
 
     def make_directories(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -267,12 +358,12 @@ class RealDisk(RealFiles):
         os.replace(source, target)
 
     def remove_tree(self, path: str) -> None:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    self.remove_tree(entry.path)
-                else:
-                    os.unlink(entry.path)
+        for name in self.list(path):
+            inner = f"{path}/{name}"
+            if stat.S_ISDIR(os.lstat(inner).st_mode):
+                self.remove_tree(inner)
+            else:
+                os.unlink(inner)
         os.rmdir(path)
 
     def size(self, path: str) -> int:
@@ -282,7 +373,7 @@ class RealDisk(RealFiles):
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def read(self, path: str) -> bytes:
-        with FileIO(path) as file:
+        with FileIO(path, opener=_descriptors.open) as file:
             return file.readall()
 
     def space(self, path: str) -> Space:

@@ -29,6 +29,7 @@ from holdfast.node.broker.producer_ids import ProducerIds
 from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
+from holdfast.node.door.admission import Admission, Limits
 from holdfast.node.door.api_table import ON_BROKER
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.node.door.figures import Figures
@@ -53,11 +54,13 @@ class Broker:
         directories: LogDirectories,
         authorizer: Authorizer,
         figures: Figures,
+        admission: Admission,
         *,
         machine_name: str,
     ) -> None:
         self.runtime = runtime
         self.figures = figures
+        self._admission = admission
         self.settings = settings
         self.directories = directories
         self.cluster_id = directories.cluster_id
@@ -79,7 +82,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
         self.partitions = self._make_partitions()
-        self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer))
+        self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), admission)
         self.observer = Observer(
             # A channel of its own: a fetch that waits for news holds up what is behind it.
             self._controller_channel(f"broker-{settings.node_id}-observer"),
@@ -188,6 +191,7 @@ class Broker:
                 cluster=self.image.cluster_configs(),
                 broker=self.image.broker_configs(self.settings.node_id),
             )
+            self._admission.limits = Limits.of(self.settings)
             self.leader_quota.bytes_per_second = self.settings.leader_replication_throttled_rate
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
         if self._current:

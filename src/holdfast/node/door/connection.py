@@ -16,6 +16,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import cast
 
+from holdfast.node.door.admission import Admission
 from holdfast.node.door.request_bounds import SMALL_BYTES_MAX, frame_bytes_max
 from holdfast.node.door.request_context import ANONYMOUS, Buffers, Client, Deferred
 from holdfast.wire.errors import WireError
@@ -23,9 +24,11 @@ from holdfast.wire.messages import api_name
 
 logger = logging.getLogger("holdfast.connection")
 
-BUFFER_BYTES = 64 * 1024
+BUFFER_BYTES = 4 * 1024  # of a connection that begins; most never need more
+BUFFER_FULL_BYTES = 64 * 1024  # one that receives as much as there is room for gets up to this
 BUFFER_GROWTH = 4
 BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame is handled
+BUFFER_SILENT_S = 5.0  # and any other one of who says nothing for so long
 SLOTS_MAX = 1000  # requests without an answer yet; past it, reading stops
 UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past it, reading stops
 HELD_BYTES_MAX = 16 * 1024 * 1024  # answers that wait, or may come to be so large; the same
@@ -33,6 +36,7 @@ JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
 REFUSALS_LOGGED_MAX = 100  # in one stretch of so many seconds: a scanner must not fill the log
 REFUSALS_STRETCH_S = 60.0
 
+NO_BUFFER = bytearray()
 _LENGTH = Struct(">i")
 _KEY = Struct(">h")
 
@@ -43,12 +47,21 @@ Handle = Callable[["Connection", memoryview], Buffers | Deferred | None]
 class Connections:
     """All connections of one listener, and what they share."""
 
-    def __init__(self, *, listener: str, handle: Handle, frame_bytes_max: int) -> None:
+    def __init__(
+        self,
+        *,
+        listener: str,
+        handle: Handle,
+        frame_bytes_max: int,
+        admission: Admission | None = None,
+    ) -> None:
         self.listener = listener
         self.handle = handle
         self.frame_bytes_max = frame_bytes_max
+        self.admission = Admission() if admission is None else admission
         self.held = True  # until the node is ready, requests stay unread
         self.open: dict[Connection, None] = {}
+        self.buffered: dict[Connection, None] = {}  # those of them that have a receive buffer
         self.refused = 0  # connections closed on because they don't speak the protocol (a metric)
         self._stretch_began = float("-inf")  # loop time, seconds
         self._logged = 0  # in this stretch
@@ -92,7 +105,14 @@ class Connections:
         """Close every connection that has been silent since `before` (loop time, seconds)."""
         for connection in list(self.open):
             if connection.active_at < before and not connection.slots:
-                connection.close()
+                connection.leave()
+
+    def give_buffers_back(self) -> None:
+        """Free the receive buffers of those who are silent; called every so often."""
+        before = asyncio.get_running_loop().time() - BUFFER_SILENT_S
+        for connection in list(self.buffered):
+            if connection.active_at < before:
+                connection.give_buffer_back()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -113,9 +133,19 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = True
         self._reading = True
         self._parsing = False
-        self._buffer = bytearray(BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
+        self._buffer = NO_BUFFER
+        self._view = memoryview(NO_BUFFER)
         self._filled = 0
+
+    @property
+    def host(self) -> str:
+        """The address that it comes from."""
+        return self.client.host
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it waits for an answer."""
+        return bool(self.slots)
 
     # -- the transport's calls -----------------------------------------------------------------
 
@@ -127,7 +157,10 @@ class Connection(asyncio.BufferedProtocol):
             self.client = self.client._replace(host=name[0])
             self.peer = f"{name[0]}:{name[1]}"
         self.active_at = self._loop.time()
-        self.group.open[self] = None
+        if self.group.admission.admit(self):
+            self.group.open[self] = None
+        else:
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
@@ -136,12 +169,19 @@ class Connection(asyncio.BufferedProtocol):
         self._forget()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        if not self._buffer:
+            self._resize(BUFFER_BYTES)
+            self.group.buffered[self] = None
         return self._view[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
         self.active_at = self._loop.time()
+        size = len(self._buffer)
+        is_full = self._filled == size
         self._parse()
+        if is_full and size == len(self._buffer) < BUFFER_FULL_BYTES:
+            self._resize(BUFFER_GROWTH * size)
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -233,26 +273,35 @@ class Connection(asyncio.BufferedProtocol):
         The buffer grows with what has arrived, never with what is only announced: fifty peers that
         each announce 100 MB and send nothing would take 5 GB, and the time to clear it.
         """
-        rest = self._filled - position
-        if needed > len(self._buffer) and 2 * rest >= len(self._buffer):
-            larger = bytearray(min(needed, BUFFER_GROWTH * len(self._buffer)))
-            larger[:rest] = self._view[position : self._filled]
-            self._buffer = larger
-            self._view = memoryview(larger)
-        elif position:
-            self._buffer[:rest] = self._buffer[position : self._filled]
-        self._filled = rest
+        self._to_front(position)
+        size = len(self._buffer)
+        if needed > size and 2 * self._filled >= size:
+            self._resize(min(needed, BUFFER_GROWTH * size))
+
+    def _resize(self, size: int) -> None:
+        larger = bytearray(size)
+        larger[: self._filled] = self._view[: self._filled]
+        self._buffer = larger
+        self._view = memoryview(larger)
 
     def _keep_from(self, position: int) -> None:
         """Move what is not handled yet to the front; give an unusually large buffer back."""
+        self._to_front(position)
+        if len(self._buffer) > BUFFER_KEPT_BYTES:
+            self.give_buffer_back()
+
+    def _to_front(self, position: int) -> None:
         rest = self._filled - position
         if position:
-            if rest:
-                self._buffer[:rest] = self._buffer[position : self._filled]
+            self._buffer[:rest] = self._buffer[position : self._filled]
             self._filled = rest
-        if not self._filled and len(self._buffer) > BUFFER_KEPT_BYTES:
-            self._buffer = bytearray(BUFFER_BYTES)
-            self._view = memoryview(self._buffer)
+
+    def give_buffer_back(self) -> None:
+        """Free the receive buffer, if there is nothing in it."""
+        if not self._filled:
+            self._buffer = NO_BUFFER
+            self._view = memoryview(NO_BUFFER)
+            self.group.buffered.pop(self, None)
 
     def _refuse(self, why: str) -> None:
         """Close on a peer that does not speak the protocol; everybody else goes on."""
@@ -332,6 +381,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
+    def leave(self) -> None:
+        """Close on a peer that is silent; what it has not taken until now it never will."""
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self.abort()
+        else:
+            self.close()
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
@@ -345,3 +401,5 @@ class Connection(asyncio.BufferedProtocol):
         for answer in slots:
             answer.lost()
         self.group.open.pop(self, None)
+        self.group.buffered.pop(self, None)
+        self.group.admission.leave(self)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from holdfast.config.listeners import Listener
 from holdfast.config.node import NodeSettings
-from holdfast.node.door.connection import Connections
+from holdfast.node.door.admission import Admission
+from holdfast.node.door.connection import BUFFER_SILENT_S, Connections
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.runtime import ports
 
@@ -32,6 +33,7 @@ class Server:
         runtime: ports.Runtime,
         settings: NodeSettings,
         dispatcher: Dispatcher,
+        admission: Admission,
     ) -> None:
         self.ports: dict[str, int] = {}  # listener name -> the port really bound
         self._runtime = runtime
@@ -39,7 +41,8 @@ class Server:
         self._dispatcher = dispatcher
         self._listeners: list[ports.Listener] = []
         self._groups: list[Connections] = []
-        self._idle_timer: asyncio.TimerHandle | None = None
+        self._admission = admission
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def listen(self, listeners: Iterable[Listener]) -> None:
         """Bind. Connections are accepted, but read only after `release`."""
@@ -48,6 +51,7 @@ class Server:
                 listener=listener.name,
                 handle=self._dispatcher,
                 frame_bytes_max=self._settings.socket_request_max_bytes,
+                admission=self._admission,
             )
             host = listener.host  # "": any address
             try:
@@ -63,6 +67,7 @@ class Server:
             self.ports[listener.name] = bound.port
             logger.info("listening on %s://%s:%d", listener.name, host or "*", bound.port)
         self._schedule_idle_check()
+        self._schedule_buffer_check()
 
     def release(self) -> None:
         """The node is ready: read what has been sent."""
@@ -79,7 +84,7 @@ class Server:
         if limit < 0:
             return
         delay = max(limit / IDLE_CHECKS_PER_LIMIT / 1000, 1.0)
-        self._idle_timer = asyncio.get_running_loop().call_later(delay, self._close_idle)
+        self._timers["idle"] = asyncio.get_running_loop().call_later(delay, self._close_idle)
 
     def _close_idle(self) -> None:
         before = asyncio.get_running_loop().time() - self._settings.connections_max_idle_ms / 1000
@@ -87,10 +92,20 @@ class Server:
             group.close_idle(before)
         self._schedule_idle_check()
 
+    def _schedule_buffer_check(self) -> None:
+        self._timers["buffers"] = asyncio.get_running_loop().call_later(
+            BUFFER_SILENT_S, self._give_buffers_back
+        )
+
+    def _give_buffers_back(self) -> None:
+        for group in self._groups:
+            group.give_buffers_back()
+        self._schedule_buffer_check()
+
     def close(self) -> None:
         """Accept nobody any more, and close every connection."""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         for listener in self._listeners:
             listener.close()
         for group in self._groups:

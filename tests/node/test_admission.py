@@ -1,0 +1,170 @@
+"""Who gets a connection when there are too many, and who has to go.
+
+Goal: a flood of connections costs a node its strangers, never its files, its life or its guests who
+work. Method: the counts by themselves; and a real broker that may open few files, flooded while
+others are served.
+
+Rules: connections.md#how-many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.config.node import NodeSettings
+from holdfast.node.door.admission import LOOKED_AT, Admission, Limits
+
+
+class Guest:
+    def __init__(self, host: str = "a", active_at: float = 0.0, *, is_owed: bool = False) -> None:
+        self.host = host
+        self.active_at = active_at
+        self.is_owed = is_owed
+        self.is_closed = False
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+def on_a_loop(scenario: Callable[[], None]) -> None:
+    async def body() -> None:
+        scenario()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("guests", "goes"),
+    [
+        ([Guest(active_at=2), Guest(active_at=1), Guest(active_at=3)], 1),
+        ([Guest(active_at=1, is_owed=True), Guest(active_at=2), Guest(active_at=3)], 1),
+        ([Guest("a", 1), Guest("b", 3), Guest("b", 2)], 2),
+        ([Guest("a", 1, is_owed=True), Guest("b", 3, is_owed=True), Guest("c", 9)], 2),
+        ([Guest(active_at=2, is_owed=True), Guest(active_at=1, is_owed=True)], 1),
+    ],
+    ids=["the silent", "not who waits", "of many", "alone, but idle", "all wait"],
+)
+def test_a_newcomer_takes_the_place_of_who_is_missed_least(guests: list[Guest], goes: int) -> None:
+    def scenario() -> None:
+        admission = Admission(len(guests))
+        assert all(admission.admit(each) for each in guests)
+        assert admission.admit(Guest("new"))
+        assert [each.is_closed for each in guests] == [
+            index == goes for index in range(len(guests))
+        ]
+        assert (len(admission), admission.refused) == (len(guests), 1)
+
+    on_a_loop(scenario)
+
+
+def test_an_address_has_as_many_as_it_may() -> None:
+    def scenario() -> None:
+        admission = Admission(limits=Limits(address=2, overrides={"b": 3, "c": 0}))
+        first = Guest("a")
+        assert admission.admit(first)
+        assert [admission.admit(Guest("a")) for _ in range(2)] == [True, False]
+        assert [admission.admit(Guest("b")) for _ in range(4)] == [True] * 3 + [False]
+        assert not admission.admit(Guest("c"))
+        admission.leave(first)
+        admission.leave(first)  # its end may be told twice
+        assert [admission.admit(Guest("a")) for _ in range(2)] == [True, False]
+
+    on_a_loop(scenario)
+
+
+def test_who_has_to_go_is_looked_for_among_a_few_and_each_time_among_others() -> None:
+    def scenario() -> None:
+        guests = [Guest(active_at=index) for index in range(4 * LOOKED_AT)]
+        admission = Admission(len(guests))
+        for each in guests:
+            assert admission.admit(each)
+        for _ in range(4):
+            assert admission.admit(Guest(active_at=1e9))
+        gone = [index for index, each in enumerate(guests) if each.is_closed]
+        assert gone == [0, LOOKED_AT, 2 * LOOKED_AT, 3 * LOOKED_AT]
+
+    on_a_loop(scenario)
+
+
+def test_the_log_says_once_a_minute_that_there_are_too_many(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def scenario() -> None:
+        admission = Admission(limits=Limits(address=0))
+        for _ in range(50):
+            assert not admission.admit(Guest())
+
+    caplog.set_level(logging.WARNING, "holdfast.admission")
+    on_a_loop(scenario)
+    assert len(caplog.records) == 1
+    assert "max.connections.per.ip" in caplog.text
+
+
+def test_limits_are_read_from_the_settings() -> None:
+    settings, _ = NodeSettings.from_properties(
+        {
+            "node.id": "1",
+            "process.roles": "broker",
+            "controller.quorum.voters": "9@h:1",
+            "controller.listener.names": "CONTROLLER",
+            "max.connections": "7",
+            "max.connections.per.ip": "5",
+            "max.connections.per.ip.overrides": "127.0.0.1:3,::1:4",
+        }
+    )
+    assert Limits.of(settings) == Limits(7, 5, {"127.0.0.1": 3, "::1": 4})
+
+
+FLOOD = """
+import resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+from holdfast.clients.blocking_driver import Driver
+from holdfast.cluster import LocalCluster
+from holdfast.wire.administration import create_topic
+from holdfast.wire.messages.metadata import MetadataRequest
+
+cluster = LocalCluster.create(sys.argv[1], brokers=1, combined=True, port=0)
+with cluster:
+    cluster.start()
+    (status,) = cluster.status().nodes
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    with Driver(cluster.bootstrap_servers) as guest:
+        guest.perform(create_topic("before", partitions=20), node="controller")
+        flood = []
+        for _ in range(200):
+            flood.append(socket.create_connection((host, int(port))))
+            guest.send(MetadataRequest(), node=0)
+        guest.perform(create_topic("meanwhile", partitions=20), node="controller")
+        with Driver(cluster.bootstrap_servers) as another:
+            another.perform(create_topic("after", partitions=20), node="controller")
+    (after,) = cluster.status().nodes
+    print(after.node.pid == status.node.pid, after.state.name)
+    print(open(after.node.log_file).read())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_flood_of_connections_ends_no_broker_and_keeps_nobody_out(tmp_path: Path) -> None:
+    """Seen to fail: at the limit on open files the disk counted as a dead one; the node ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", FLOOD, str(tmp_path / "cluster")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("True RUNNING\n"), done.stdout
+    assert "offline" not in done.stdout
+    said = "connections are open, as many as the limit on open files leaves"
+    assert done.stdout.count(said) == 1
