@@ -145,17 +145,21 @@ class _Descriptors:
         self._spare: list[int] = []
 
     def open(self, name: str, flags: int, at: int | None = None) -> int:
-        """As os.open. OSError: it can't be opened, nor with the spare descriptors."""
+        """As os.open. OSError: it can't be opened, nor with a spare descriptor."""
+        return self.use(lambda: os.open(name, flags | os.O_CLOEXEC, _FILE_MODE, dir_fd=at))
+
+    def use(self, attempt: Callable[[], T]) -> T:
+        """Return what comes of `attempt`, with a spare descriptor where none was left."""
         try:
-            descriptor = os.open(name, flags | os.O_CLOEXEC, _FILE_MODE, dir_fd=at)
+            made = attempt()
         except OSError as error:
             if error.errno not in _NO_DESCRIPTORS or not self._spare:
                 raise
             os.close(self._spare.pop())
-            return os.open(name, flags | os.O_CLOEXEC, _FILE_MODE, dir_fd=at)
+            return attempt()
         if len(self._spare) < _SPARE_DESCRIPTORS:
             self._keep_back()
-        return descriptor
+        return made
 
     def turn_away(self, listening: socket) -> None:
         """Close on one who wants to connect, who would else wait for ever."""
@@ -345,11 +349,7 @@ class RealDisk(RealFiles):
             os.close(descriptor)
 
     def list(self, path: str) -> Sequence[str]:
-        descriptor = _open_directory(path)
-        try:
-            return sorted(os.listdir(descriptor))
-        finally:
-            os.close(descriptor)
+        return sorted(_descriptors.use(lambda: os.listdir(path)))
 
     def make_directories(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
