@@ -113,3 +113,34 @@ def test_a_kernel_that_does_not_tell_is_not_believed(
     with pytest.raises(OSError, match="descriptor"):
         lock.sync_everything()
     assert real_runtime().provoke("close.at-once") is False
+
+
+def test_a_replica_goes_on_with_what_lies_in_its_directory_already() -> None:
+    """Only a directory that was made just now is taken for empty without a look."""
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime)
+        log = directories.create("t", 0, TOPIC_ID, small_settings())
+        append(log, 3)
+        await log.flush()
+        crash = after_crash(runtime)
+        crash.disk.make_directories(f"{LOGS}/u-0")
+        for name in crash.disk.list(log.directory):
+            crash.disk.rename(f"{log.directory}/{name}", f"{LOGS}/u-0/{name}")
+        crash.disk.remove_tree(log.directory)
+        crash.disk.rename(f"{LOGS}/u-0", f"{LOGS}/hidden")
+        directories = open_directories(crash)
+        crash.disk.rename(f"{LOGS}/hidden", f"{LOGS}/u-0")
+        assert directories.create("u", 0, TOPIC_ID, small_settings()).end == 3
+
+    virtual(body)
+
+
+def test_a_directory_says_whether_it_was_there(tmp_path: Path) -> None:
+    disk = RealDisk()
+    assert disk.make_directories(f"{tmp_path}/a/b")
+    assert disk.make_directories(f"{tmp_path}/a/c")
+    assert not disk.make_directories(f"{tmp_path}/a/b")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        disk.make_directories(f"{tmp_path}/file")

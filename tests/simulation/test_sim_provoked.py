@@ -1,8 +1,8 @@
 """Rare branches taken on purpose lose nothing, and each of them really is taken.
 
 Goal: what a provoked branch does is something a node can live with; and none of the points is dead.
-Method: a cluster with writers and a reader, every point provoked often; each broker crashes once and
-ends cleanly once.
+Method: a cluster with writers and a reader, every point provoked often; each broker crashes once
+and ends cleanly once.
 """
 
 from __future__ import annotations

@@ -338,15 +338,16 @@ class LogDirectories:
         path = f"{directory.path}/{topic}-{partition}"
         disk = self._runtime.disk
         with directory.guarded():
-            disk.make_directories(path)
+            is_empty = disk.make_directories(path)
             disk.write_atomic(
                 f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
             )
             if not self.complete and topic != METADATA_TOPIC:
                 self._copies.claim(directory, (topic, partition), path)
-            loaded = Recovery(
+            recovery = Recovery(
                 self._runtime, directory.files, path, settings, Remembered(clean=True)
-            ).run()
+            )
+            loaded = recovery.begin() if is_empty else recovery.run()
         place = Place(path, topic, partition, topic_id)
         log = self._make_log(directory, place, settings, loaded, is_new=True)
         self._enter(log)

@@ -136,6 +136,20 @@ class Recovery:
             clean=remembered.clean and not self._repaired,
         )
 
+    def begin(self) -> Loaded:
+        """Return a replica in a directory that was made just now: there is nothing to look for."""
+        return Loaded(
+            segments=[self._create(0)],
+            epochs=EpochCache(),
+            producers=Producers(),
+            snapshots=set(),
+            start=0,
+            end=0,
+            recovery_point=0,
+            high_watermark=0,
+            clean=True,
+        )
+
     # --- segments ---
 
     def _open_all(self, bases: Sequence[int]) -> tuple[list[Segment], list[Segment], int]:

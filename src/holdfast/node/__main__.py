@@ -251,6 +251,9 @@ def main(arguments: list[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         print(USAGE, end="")
         return 0
+    # Nothing of this is printed, and it is half of what a line costs: elections log thousands.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - as the logging how-to of Python says
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,

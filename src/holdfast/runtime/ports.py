@@ -129,8 +129,10 @@ class Disk(Files, Protocol):
     def list(self, path: str) -> Sequence[str]:
         """Names in a directory, sorted."""
 
-    def make_directories(self, path: str) -> None:
-        """Create a directory and its parents; it may exist. Durable once the parent is synced."""
+    def make_directories(self, path: str) -> bool:
+        """Create a directory and its parents; True: it was not there. Durable once the parent is
+        synced.
+        """
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically. Not durable until the directory is synced."""

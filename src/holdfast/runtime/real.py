@@ -351,8 +351,15 @@ class RealDisk(RealFiles):
     def list(self, path: str) -> Sequence[str]:
         return sorted(_descriptors.use(lambda: os.listdir(path)))
 
-    def make_directories(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def make_directories(self, path: str) -> bool:
+        try:
+            os.mkdir(path)
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        except FileExistsError:
+            os.makedirs(path, exist_ok=True)  # which fails where it is a file
+            return False
+        return True
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

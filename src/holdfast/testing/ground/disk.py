@@ -312,11 +312,12 @@ class MemoryDisk:
         self.check("list", path)
         return sorted(self._directory(path).entries)
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str) -> bool:
         self.check("make", path)
-        at = self._platter.root
+        at, is_new = self._platter.root, False
         for name in _parts(path):
             below = at.entries.get(name)
+            is_new = below is None
             if below is None:
                 below = _Directory()
                 at.change({name: below})
@@ -324,6 +325,7 @@ class MemoryDisk:
             if isinstance(below, _Inode):
                 _fail(errno.EEXIST, path)
             at = below
+        return is_new
 
     def rename(self, source: str, target: str) -> None:
         self.check("rename", source)
