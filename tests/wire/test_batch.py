@@ -36,6 +36,7 @@ from holdfast.wire.batch import (
     transaction_marker,
     validate_producer_batch,
 )
+from holdfast.wire.batch_header import NO_TIMESTAMP
 from holdfast.wire.errors import ErrorCode, WireError
 
 NOW = 1_700_000_000_000
@@ -302,3 +303,10 @@ def test_a_count_beyond_the_bytes_is_refused() -> None:
     batch[57:61] = (2**31 - 1).to_bytes(4, "big")
     with pytest.raises(WireError, match="can't be in"):
         read_records(batch)
+
+
+def test_what_is_older_than_no_timestamp_is_told_as_none() -> None:
+    """As Apache Kafka's builder has it: what a batch says of its age begins with -1."""
+    batch = build_batch([Record(value=b"a", timestamp=-2), Record(value=b"b", timestamp=-9)])
+    assert read_header(batch).max_timestamp == NO_TIMESTAMP
+    assert [record.timestamp for record in read_records(batch)] == [-2, -9]

@@ -21,6 +21,7 @@ from holdfast.wire.administration import (
 )
 from holdfast.wire.batch import Record, batches, build_batch, read_records
 from holdfast.wire.errors import RETRIABLE, ErrorCode
+from holdfast.wire.frame import encode_request_buffers
 from holdfast.wire.messages import fetch as fetching
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.list_offsets import (
@@ -96,9 +97,18 @@ class ClusterClient:
         """
         if node is None:
             return await self._ask_any(message, version)
+        return await self._ask_at(self._address(node), message, version)
+
+    def _address(self, node: int) -> tuple[str, int]:
         if node not in self._nodes:
             raise ConnectionError(f"node {node} is not known")
-        return await self._ask_at(self._nodes[node], message, version)
+        return self._nodes[node]
+
+    async def tell(self, message: Request, *, node: int, version: int) -> None:
+        """Send one request that nobody answers; OSError when there is no connection."""
+        connection = await self._connection(self._address(node))
+        buffers = encode_request_buffers(message, version, 0, self._client_id)
+        connection._write(buffers)  # noqa: SLF001 - nodes await an answer to all that they send
 
     async def perform(self, asked: AdminRequest[T], what: str, *, node: int | None = None) -> T:
         """Ask once for something administrative. RetryError and RefusedError: it was refused."""
@@ -252,6 +262,9 @@ class ClusterClient:
             timeout_ms=self._timeout_ms // 2,
             topic_data=[TopicProduceData(name=topic, partition_data=[data])],
         )
+        if acks == 0:  # is not answered
+            await self.tell(request, node=node, version=_PRODUCE_VERSION)
+            return -1
         response = await self.ask(request, node=node, version=_PRODUCE_VERSION)
         answer = response.responses[0].partition_responses[0]
         check(f"produce to {topic}-{partition}", answer.error_code)
@@ -320,13 +333,17 @@ class ClusterClient:
         raise last
 
     async def _ask_at(self, address: tuple[str, int], message: Request, version: int | None) -> Any:
+        connection = await self._connection(address)
+        return await connection.send(message, version=version)
+
+    async def _connection(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
             connection = await dial(
                 self.runtime, *address, self._client_id, timeout_ms=self._timeout_ms
             )
             self._connections[address] = connection
-        return await connection.send(message, version=version)
+        return connection
 
 
 def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:

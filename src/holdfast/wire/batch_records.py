@@ -84,7 +84,8 @@ def build_batch(
     """
     assert records, "a batch has at least one record"
     base_timestamp = records[0].timestamp
-    max_timestamp = max(record.timestamp for record in records)
+    # None is later than what is before 1970 by more than that, as in Apache Kafka's builder.
+    max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in records))
     body = bytearray()
     for delta, record in enumerate(records):
         _write_record(body, record, delta, record.timestamp - base_timestamp)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -31,6 +31,9 @@ from holdfast.wire.structs import ResourceType
 
 _TIMEOUT_S = 12.0
 _REQUEST_MS = 3000
+_ROLLS_S = 0.12
+_ROLLS_SOON: Final = {"segment.ms": "100"}
+_SLOW_US: Final = (100_000, 900_000)  # of a job
 
 
 async def _try(hand: Conductor, event: Event, attempt: Awaitable[object]) -> bool:
@@ -89,14 +92,19 @@ async def _inform(hand: Conductor, client: ClusterClient) -> None:
             client.forget()
 
 
-async def _create_topic(hand: Conductor, event: Event) -> bool:
+async def _create_topic(
+    hand: Conductor, event: Event, *, configs: Mapping[str, str] | None = None
+) -> bool:
     name = f"x{int(event.amount)}"
     partitions = 1 + int(event.amount) % 3
     made = await _with_client(
         hand,
         event,
         lambda client: client.create_topic(
-            name, partitions=partitions, replication_factor=min(3, hand.plan.brokers)
+            name,
+            partitions=partitions,
+            replication_factor=min(3, hand.plan.brokers),
+            configs=configs,
         ),
     )
     if made:
@@ -135,6 +143,29 @@ async def _recreate_topic(hand: Conductor, event: Event) -> bool:
     made = await _create_topic(hand, event)
     await _fill(hand, event, name)
     return made
+
+
+async def _recreate_behind_job(hand: Conductor, event: Event) -> bool:
+    """A topic is deleted and made again while its flushes wait behind a slow disk's other jobs."""
+    name = f"x{int(event.amount)}"
+    if not await _create_topic(hand, event, configs=_ROLLS_SOON):
+        return False
+    await _fill(hand, event, name)
+    machines = [hand.cluster.machine(node) for node in hand.cluster.brokers]
+    for machine in machines:
+        machine.slow_disk(_SLOW_US)
+    try:
+        for _ in range(3):
+            await asyncio.sleep(_ROLLS_S)
+            await _fill(hand, event, name)
+        done = await _delete(hand, event, name)
+        done &= await _create_topic(hand, event, configs=_ROLLS_SOON)
+        await _fill(hand, event, name)
+        await asyncio.sleep(event.seconds / 4)
+    finally:
+        for machine in machines:
+            machine.slow_disk()
+    return done
 
 
 async def _fill(hand: Conductor, event: Event, name: str) -> None:
@@ -318,6 +349,7 @@ ADMIN: Final[dict[str, Perform]] = {
     "delete_topic": _delete_topic,
     "create_partitions": _create_partitions,
     "recreate_topic": _recreate_topic,
+    "recreate_behind_job": _recreate_behind_job,
     "throttle": _throttle,
     "set_min_isr": _set_min_isr,
     "set_unclean": partial(_set_for_a_while, name=UNCLEAN_ELECTION, value="true"),

@@ -6,8 +6,9 @@ Owns the arithmetic over it. It knows nothing of nodes, nor of what is right.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
+from zlib import crc32
 
 from holdfast.wire.batch_header import Buffer, batches
 
@@ -34,6 +35,11 @@ def entries_of(records: Buffer) -> Iterator[Entry]:
     """The batches of a run of bytes as they stand in a log; an incomplete one at the end is not."""
     for _, header in batches(memoryview(records)):
         yield Entry(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
+
+
+def content_of(values: Iterable[bytes | None]) -> int:
+    """What a batch says, whatever its codec and its timestamps; no CRC is as large."""
+    return 1 << 32 | crc32(b"\0".join(value or b"" for value in values))
 
 
 class Chain:

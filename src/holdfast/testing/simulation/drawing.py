@@ -15,6 +15,8 @@ from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPl
 
 FIRST_S: Final = 4.0  # the workload has begun by then
 FAULTS_MIN: Final = 3
+SMALL_BYTES: Final = 700  # what a batch of usual values fits into
+CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
     racks = tuple(draw.choice("ab") for _ in range(brokers)) if draw.random() < 0.5 else ()
     topics = tuple(_draw_topic(draw, f"t{n}", brokers, scale) for n in range(draw.randint(1, 2)))
     producers = tuple(
-        _draw_producer(draw, topic.name, partition, scale)
+        _draw_producer(draw, topic, partition, scale)
         for topic in topics
         for partition in range(topic.partitions)
     )
@@ -91,6 +93,14 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
     if draw.random() < 0.5:  # entries that matter, and segments of a few batches
         configs["index.interval.bytes"] = str(draw.choice((0, 300)))
         configs["segment.index.bytes"] = str(draw.choice((100, 400, 10_485_760)))
+    if draw.random() < 0.3:
+        configs["segment.bytes"] = str(1 << 20)  # the least that there may be
+    elif draw.random() < 0.3:
+        configs["max.message.bytes"] = str(SMALL_BYTES)
+    if draw.random() < 0.25:
+        configs["compression.type"] = draw.choice(CODECS)
+    if draw.random() < 0.2:
+        configs["message.timestamp.type"] = "LogAppendTime"
     return TopicPlan(
         name=name,
         partitions=draw.randint(1, scale.partitions_max),
@@ -99,17 +109,23 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
     )
 
 
-def _draw_producer(draw: random.Random, topic: str, partition: int, scale: Scale) -> ProducerPlan:
+def _draw_producer(
+    draw: random.Random, topic: TopicPlan, partition: int, scale: Scale
+) -> ProducerPlan:
     idempotent = draw.random() < 0.6
+    large = 100_000 if "segment.bytes" in topic.configs else 64
     return ProducerPlan(
-        topic=topic,
+        topic=topic.name,
         partition=partition,
-        acks=-1 if idempotent or draw.random() < 0.6 else 1,
+        acks=-1 if idempotent or draw.random() < 0.6 else draw.choice((1, 1, 0)),
         idempotent=idempotent,
         retries=draw.random() < 0.5,
         pause_ms=draw.randint(*scale.pause_ms),
         codec=draw.choice((0, 0, 0, 1, 2, 3, 4)),
-        stamps=draw.choice(("now", "now", "now", "none", "past", "future", "mixed")),
+        stamps=draw.choice(("now", "now", "now", "now", "none", "past", "future", "mixed", "wild")),
+        size_max=draw.choice((64, 64, 64, 64, 64, 64, 3_000, 6_000, large)),
+        oversized=0.05 if "max.message.bytes" in topic.configs else 0.0,
+        wraps=idempotent and draw.random() < 0.2,
     )
 
 
@@ -245,6 +261,16 @@ def _on_node(weight: int, kind: str, low: float, high: float) -> _Odds:
     return _Odds(weight, kind, fields)
 
 
+def _hostile(weight: int, kind: str, *details: str) -> _Odds:
+    fields = {
+        "target": _Dice.broker,
+        "detail": _one_of(*details or ("",)),
+        "seconds": _seconds(0.5, 12.0),
+        "amount": _number(1 << 20),
+    }
+    return _Odds(weight, kind, fields)
+
+
 def _log_directory(dice: _Dice) -> str:
     """One of several, or all."""
     directories = [f"/data{n}" for n in range(dice.plan.log_directories)]
@@ -334,6 +360,35 @@ _ODDS: Final = (
             "other": _Dice.node,
         },
     ),
+    # What a quorum must survive: disks that are slow to write a vote, fail or forget.
+    _Odds(
+        4,
+        "controller_slow_disk",
+        {"target": _Dice.controller, "seconds": _seconds(1.0, 10.0)},
+    ),
+    _Odds(
+        3,
+        "controller_disk_error",
+        {
+            "detail": _one_of("append", "read", "rename", "open", "full"),
+            "target": _Dice.controller,
+            "seconds": _seconds(0.5, 4.0),
+            "amount": _one_of(1.0, 0.5, 0.1),
+        },
+    ),
+    _Odds(
+        4,
+        "controller_power_cut",
+        {
+            "detail": _perhaps(0.4, "torn"),
+            "target": _Dice.controller,
+            "seconds": _seconds(0.1, 8.0),
+        },
+    ),
+    _hostile(3, "hostile_frames", "truncated", "oversized", "garbage"),
+    _hostile(2, "hostile_names", "fetch", "offsets", "metadata"),
+    _hostile(2, "hostile_parked"),
+    _hostile(3, "slow_client", "slow", "never"),
     _Odds(3, "swizzle", {"seconds": _seconds(3.0, 12.0), "amount": _number(1 << 30)}),
     _Odds(
         4,
@@ -364,6 +419,7 @@ _ODDS: Final = (
     _admin(3, "create_topic"),
     _admin(2, "delete_topic"),
     _admin(2, "recreate_topic"),
+    _admin(3, "recreate_behind_job"),
     _admin(1, "create_partitions"),
     _admin(1, "throttle"),
     _admin(2, "set_min_isr"),

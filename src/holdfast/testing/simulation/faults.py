@@ -19,6 +19,7 @@ from holdfast.testing.ground.links import Weather
 from holdfast.testing.ground.runtime import Machine
 from holdfast.testing.simulation.admin import ADMIN
 from holdfast.testing.simulation.conductor import Conductor, Perform, held
+from holdfast.testing.simulation.hostile import HOSTILE
 from holdfast.testing.simulation.plan import Event
 
 _ASKING: Final = (Role.PROSPECTIVE, Role.CANDIDATE)
@@ -360,5 +361,9 @@ KINDS: Final[dict[str, Perform]] = {
     "slow_disk": _at_machine(_slow_disk),
     "clock_step": _at_machine(_clock_step),
     "clock_drift": _at_machine(_clock_drift),
+    "controller_disk_error": _disk_error,
+    "controller_power_cut": held(_power_cut),
+    "controller_slow_disk": _at_machine(_slow_disk),
+    **HOSTILE,
     **ADMIN,
 }

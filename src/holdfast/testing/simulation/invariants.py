@@ -52,6 +52,8 @@ class Invariant(StrEnum):
     ACKNOWLEDGED_COMMITTED = "nothing is acknowledged with acks=all before it is committed"
     ACKNOWLEDGED_AS_SENT = "what is acknowledged with acks=all is what was sent"
     COMMITTED_READ_ONLY = "consumers see only what is committed"
+    END_AS_COMMITTED = "LATEST is not before what was committed, nor behind the log's end"
+    BEGIN_AS_STARTED = "EARLIEST is where a log begins"
     READABLE_BY_TIMESTAMP = "a record is found by its timestamp"
 
     # The run as a whole.

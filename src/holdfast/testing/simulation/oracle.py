@@ -56,6 +56,8 @@ class Oracle:
         self._running: dict[int, None] = {}  # nodes that have opened all that they found
         # Nodes whose disks have failed at some time: what they lose since is not their fault.
         self.faulty: set[int] = set()
+        # Deleted replicas with a job under way, by node, topic and partition.
+        self.flushing: dict[tuple[int, str, int], object] = {}
         self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
         self.voters = Voters(voters)
         self.quorum = PartitionTruth(

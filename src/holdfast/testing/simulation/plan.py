@@ -17,6 +17,7 @@ from holdfast.wire.batch_header import NO_TIMESTAMP
 VERSION: Final = 1
 _DAY_MS: Final = 86_400_000
 _AHEAD_MS: Final = 3_000_000  # less than message.timestamp.after.max.ms
+_SIZE_MAX: Final = 64  # of a value
 
 # What a producer's record says of the time at which it was made. None: the moment at which its
 # batch is, at each attempt. Some ages are due for time retention within a run, some at once.
@@ -25,6 +26,11 @@ STAMPS: Final[Mapping[str, Callable[[random.Random, int], int | None]]] = {
     "none": lambda _draw, _now_ms: NO_TIMESTAMP,
     "past": lambda draw, now_ms: now_ms - draw.choice((3_000, 20_000, 9 * _DAY_MS)),
     "future": lambda draw, now_ms: now_ms + draw.randrange(_AHEAD_MS),
+    # What no client means, and some send: the beginning of time, before it, and long after. No 0:
+    # beside what is negative a header with 0 says that there is none (`largest_timestamp`).
+    "wild": lambda draw, now_ms: draw.choice(
+        (None, 1, -2, -(1 << 40), now_ms + 2 * _DAY_MS, (1 << 62) + draw.randrange(1 << 40))
+    ),
     "mixed": lambda draw, now_ms: STAMPS[draw.choice(("now", "none", "past", "future"))](
         draw, now_ms
     ),
@@ -80,6 +86,9 @@ class ProducerPlan:
     pause_ms: int  # on average, between an outcome and the next batch
     codec: int = 0
     stamps: str = "now"  # what its records say of their time: a key of `STAMPS`
+    size_max: int = _SIZE_MAX  # of its values, beside their names
+    oversized: float = 0.0  # how often a value is larger than the topic takes
+    wraps: bool = False  # its sequences begin just before they start over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +145,8 @@ class Plan:
             *(
                 f"producer of {one.topic}-{one.partition}: acks={one.acks}"
                 f" {'idempotent' if one.idempotent else 'plain'}, every {one.pause_ms} ms,"
-                f" stamped {one.stamps}"
+                f" stamped {one.stamps}, codec {one.codec}, values up to {one.size_max}"
+                f"{', wraps' if one.wraps else ''}"
                 for one in self.producers
             ),
             *([f"broken to the end: {', '.join(self.broken)}"] if self.broken else ()),

@@ -106,6 +106,8 @@ class PartitionTruth:
         self._counts: Final = counts
         self._voters: Final = voters
         self._known: dict[Name, tuple[Entry, Name | None]] = {}
+        # What a batch says, where the leader writes it otherwise than it was sent.
+        self.contents: dict[Name, int] = {}
 
     def __str__(self) -> str:
         lines = [
@@ -526,11 +528,28 @@ class PartitionTruth:
                 f"{found}\n{self}",
             )
 
+    def committed_before(self, epoch: int, least: int) -> int:
+        """Up to where earlier epochs' leaders have committed, `least` at least.
+
+        What a later one has committed a leader that is cut off does not know.
+        """
+        for entry in reversed(self.committed.entries):
+            if entry.last < least:
+                break
+            if self._committed_in[entry.name] < epoch:
+                return entry.last + 1
+        return least
+
     def offset_of(self, sent: Collection[int]) -> int | None:
-        """Where one of these batches, by CRC, is committed."""
+        """Where one of these batches, by CRC or by content, is committed."""
         return next(
-            (entry.base for entry in reversed(self.committed.entries) if entry.crc in sent), None
+            (entry.base for entry in reversed(self.committed.entries) if self._is(entry, sent)),
+            None,
         )
+
+    def _is(self, entry: Entry, sent: Collection[int]) -> bool:
+        """Whether this is one of the batches that were sent, by CRC or by content."""
+        return entry.crc in sent or self.contents.get(entry.name) in sent
 
     def epoch_of(self, node: int, offset: int) -> int | None:
         """In which epoch a node holds this offset; None: it does not hold it any more."""
@@ -541,11 +560,12 @@ class PartitionTruth:
     def acknowledged(self, node: int, offset: int, sent: Collection[int]) -> None:
         """A node has acknowledged, with acks=all, what it holds at this offset.
 
-        `sent`: the CRC of each batch that may be meant, for a retry has another time in it.
+        `sent`: the CRC of each batch that may be meant, for a retry has another time in it, and the
+        content of them all.
         """
         found = self.committed.at(offset)
         if found is not None:
-            if found.crc not in sent and not self.allowances.reaches(offset):
+            if not self._is(found, sent) and not self.allowances.reaches(offset):
                 self._fail(
                     Invariant.ACKNOWLEDGED_AS_SENT,
                     f"{self.name}: node {node} acknowledged offset {offset}, where [{found}] is "

@@ -7,11 +7,12 @@ from typing import Any
 from holdfast.core.metadata.image_records import SNAPSHOT_SUFFIX
 from holdfast.log.log import Log
 from holdfast.testing.ground.disk import MemoryDisk
-from holdfast.testing.simulation.chain import entries_of
+from holdfast.testing.simulation.chain import content_of, entries_of
 from holdfast.testing.simulation.deletions import Stretch
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
 from holdfast.testing.simulation.truth import PartitionTruth, Replica
+from holdfast.wire.batch import read_records
 from holdfast.wire.batch_header import batches, crc_matches
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.uuids import NULL_UUID
@@ -33,7 +34,16 @@ class WatchedLog(Log):
         self._replica = Replica(node, self)
         self._is_metadata = self.topic == METADATA_TOPIC
         self._is_made = True
+        self._count_successor()
         self._enter()
+
+    def _count_successor(self) -> None:
+        """Count a replica that is made while a job of its deleted namesake waits its turn."""
+        name = self._replica.node, self.topic, self.partition
+        before = self._oracle.flushing.pop(name, None)
+        if isinstance(before, WatchedLog) and before.home.runtime is self.home.runtime:
+            waits = before._flusher._running is not None  # noqa: SLF001 - as in `abandon`
+            self._oracle.counts["replicas made anew behind a waiting job"] += waits
 
     @property
     def high_watermark(self) -> int:
@@ -89,6 +99,18 @@ class WatchedLog(Log):
         for entry, (at, header) in zip(entries_of(records), places, strict=True):
             self._oracle.keep(entry, records[at : at + header.size])
 
+    @property
+    def _is_rewritten(self) -> bool:
+        settings = self.settings
+        stamped = settings.message_timestamp_type == "LogAppendTime"
+        return stamped or settings.compression_type != "producer"
+
+    def _is_over(self, size: int, last: int, timestamp: int) -> bool:
+        over = super()._is_over(size, last, timestamp)
+        if over and self._segments.active.size + size > self.settings.segment_bytes:
+            self._oracle.counts["segments full by size"] += 1
+        return over
+
     # -- what is told --------------------------------------------------------------------------
 
     def append_as_leader(self, batch: memoryview, epoch: int) -> int:
@@ -121,8 +143,17 @@ class WatchedLog(Log):
             self._keep(bytes(records))
         elif leads:
             self._read_stamps(records)
+            if self._is_rewritten:
+                self._read_contents(records)
         for entry in entries_of(records):
             self._told.appended(self._replica, entry, leads=leads)
+
+    def _read_contents(self, records: memoryview) -> None:
+        """What is written otherwise than it was sent is known again by what it says."""
+        self._oracle.counts["batches written otherwise than sent"] += 1
+        for position, header in batches(records):
+            values = [record.value for record in read_records(records[position:])]
+            self._told.contents[header.leader_epoch, header.base_offset] = content_of(values)
 
     def _read_stamps(self, records: memoryview) -> None:
         """All ages come from headers: one that its records do not bear out is a mistake at once."""
@@ -207,6 +238,8 @@ class WatchedLog(Log):
             self._told.expired(self._replica, each, left=left, now_ms=now_ms)
 
     def abandon(self) -> None:
+        if self._flusher._running is not None:  # noqa: SLF001 - nobody else asks
+            self._oracle.flushing[self._replica.node, self.topic, self.partition] = self
         super().abandon()
         if self._truth is not None:
             self._truth.removed(self._replica)

@@ -16,15 +16,11 @@ from holdfast.judge.history import Expected, Replica, ReplicaBatch, Retention
 from holdfast.judge.verdict import Finding, Judgement
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation import verdict
-from holdfast.testing.simulation.clients import (
-    History,
-    SimulatedProducer,
-    SimulatedReader,
-    read_whole,
-)
+from holdfast.testing.simulation.clients import History, SimulatedProducer
 from holdfast.testing.simulation.metadata import RETENTION
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Plan, TopicPlan
+from holdfast.testing.simulation.readers import SimulatedReader, read_whole
 from holdfast.wire.batch import batches
 
 STOP_S: Final = 90.0  # within which every request must have been answered
