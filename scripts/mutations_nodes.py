@@ -486,11 +486,29 @@ NODES: tuple[Mutation, ...] = (
         tests=("tests/log/test_log_lying_headers.py::test_what_nobody_can_read_is_passed_over",),
     ),
     one(
+        "what a client sent behind a batch that is looked at overtakes it",
+        "a request that waits before its effect mutes its connection",
+        "node/door/connection.py",
+        "            if answer.is_before_effect:\n"
+        "                self.mute()\n"
+        "                answer.proceed = self.unmute\n",
+        "",
+        tests=("tests/node/test_deep_produce.py::test_nothing_overtakes_it",),
+    ),
+    one(
+        "deep validation believes the header's largest timestamp",
+        "a header's claim decides what retention deletes",
+        "node/broker/record_validation.py",
+        "    if walked.largest != header.max_timestamp:\n",
+        "    if walked.largest > header.max_timestamp:\n",
+        tests=("tests/node/test_record_validation.py::test_the_largest_timestamp_is_the_records",),
+    ),
+    one(
         "a second batch for one partition is answered with the first one's offset",
         "another's record under an acknowledged offset",
         "node/api/produce.py",
-        "                if part is not None:\n                    parts.append(part)\n",
-        "                if part is not None:\n"
+        "                elif part is not None:\n                    parts.append(part)\n",
+        "                elif part is not None:\n"
         "                    for earlier in parts:\n"
         "                        if earlier[0] is part[0]:\n"
         "                            answer.base_offset = earlier[2].base_offset\n"

@@ -39,6 +39,10 @@ _TOPIC: Final = {
         " nothing becomes visible to consumers either."
     ),
     "preallocate": "Whether a segment's file gets its full size when it is made.",
+    "record.validation": (
+        "Ours, not Apache Kafka's: what is checked of a batch before it is appended. deep looks at"
+        " each record, as Apache Kafka does; header believes the batch's header, and costs less."
+    ),
     "remote.log.copy.disable": "Whether tiered storage stops uploading.",
     "remote.log.delete.on.disable": "Whether turning tiered storage off deletes what it holds.",
     "remote.storage.enable": "Whether the topic's storage is tiered.",

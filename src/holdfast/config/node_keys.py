@@ -200,6 +200,7 @@ LOG: Final = (
     Key("num.recovery.threads.per.data.dir", _INT, "2", low=1, update=_CLUSTER, effect=False),
     Key("producer.id.expiration.check.interval.ms", _INT, "600000", low=1, effect=False),
     Key("producer.id.expiration.ms", _INT, "86400000", low=1, update=_CLUSTER),
+    Key("record.validation", _STRING, "header", choices=("deep", "header"), update=_CLUSTER),
 )
 
 REPLICATION: Final = (

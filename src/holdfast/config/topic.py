@@ -33,6 +33,7 @@ class TopicSettings(Settings):
     message_timestamp_before_max_ms: int
     message_timestamp_type: str
     min_insync_replicas: int
+    record_validation: str
     retention_bytes: int
     retention_ms: int
     segment_bytes: int

@@ -74,6 +74,8 @@ TOPIC_KEYS: Final = (
         honoured=("false",),
         reason=NO_PREALLOCATION,
     ),
+    # Ours, and no key of Apache Kafka's, which validates as "deep" does.
+    Key("record.validation", _STRING, "header", choices=("deep", "header")),
     Key("remote.log.copy.disable", _BOOLEAN, "false", effect=False),
     Key("remote.log.delete.on.disable", _BOOLEAN, "false", effect=False),
     Key("remote.storage.enable", _BOOLEAN, "false", honoured=("false",), reason=NO_TIERS),
@@ -111,6 +113,7 @@ SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
     "min.insync.replicas": (("min.insync.replicas", 1),),
     "preallocate": (("log.preallocate", 1),),
+    "record.validation": (("record.validation", 1),),
     "retention.bytes": (("log.retention.bytes", 1),),
     "retention.ms": (
         ("log.retention.ms", 1),

@@ -108,6 +108,7 @@ class SlicedWork:
         self._active: deque[_Piece] = deque()
         self._waiting: deque[_Piece] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._free_from = 0.0  # when the loop has been with others for long enough
 
     @property
     def pieces(self) -> int:
@@ -145,7 +146,8 @@ class SlicedWork:
         if self._timer is None and (
             self._active or (self._waiting and self._holding < HOLDING_MAX)
         ):
-            self._timer = self._loop.call_later(PAUSE_S, self._timed)
+            due = self._free_from - self._loop.time()
+            self._timer = self._loop.call_later(max(due, 0), self._timed)
 
     def _timed(self) -> None:
         self._timer = None
@@ -201,6 +203,7 @@ class SlicedWork:
             self._waiting.append(piece)
         else:
             self._active.append(piece)
+        self._free_from = self._loop.time() + PAUSE_S
         self._schedule()
         if finish is not None and not piece.is_over:
             piece.is_over = True

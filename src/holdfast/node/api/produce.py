@@ -9,17 +9,25 @@ Rules: produce.md#acks, produce.md#no-answer, produce.md#internal-topics.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
 from holdfast.core.refusal import Refusal
 from holdfast.node.api.leader import name_leaders
-from holdfast.node.broker.append_validation import check_and_prepare
+from holdfast.node.broker.append_validation import (
+    RecordRefusal,
+    Unopened,
+    check_and_prepare,
+)
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.api_table import WRITE_ID
 from holdfast.node.door.request_bounds import check_produce
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
+from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.wire import hot
+from holdfast.wire.batch_header import assign_log_append_time
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
 
@@ -121,6 +129,7 @@ def handle(
 ) -> wire.ProduceResponse | Deferred | None:
     """Append what may be appended; answer now, or when it is replicated."""
     parts: list[Part] = []
+    unread: list[Unread] = []
     response = wire.ProduceResponse()
     for topic in request.topic_data:
         answers = []
@@ -132,24 +141,33 @@ def handle(
                 _refuse(answer, refusal)
             else:
                 part = _append(broker, context, request.acks, topic.name, data, answer)
-                if part is not None:
+                if isinstance(part, Unread):
+                    unread.append(part)
+                elif part is not None:
                     parts.append(part)
         response.responses.append(
             wire.TopicProduceResponse(name=topic.name, partition_responses=answers)
         )
-    if request.acks == 0:
+    listener = context.client.listener
+    if unread:
+        return _read(Served(broker, listener, request, response, parts), context, unread)
+    if request.acks == -1 and parts:
+        deferred = context.defer()
+        ProduceWait(broker, deferred, response, parts, listener).begin(request.timeout_ms)
+        return deferred
+    return _answer_now(broker, listener, request.acks, response)
+
+
+def _answer_now(
+    broker: Broker, listener: str, acks: int, response: wire.ProduceResponse
+) -> wire.ProduceResponse | None:
+    if acks == 0:
         if any(
             each.error_code for topic in response.responses for each in topic.partition_responses
         ):
             raise WireError("a produce request with acks=0 failed; closing is the only answer")
         return None
-    if request.acks == -1 and parts:
-        deferred = context.defer()
-        ProduceWait(broker, deferred, response, parts, context.client.listener).begin(
-            request.timeout_ms
-        )
-        return deferred
-    _name_leaders(broker, response, context.client.listener)
+    _name_leaders(broker, response, listener)
     return response
 
 
@@ -178,8 +196,8 @@ def _append(
     topic: str,
     data: wire.PartitionProduceData,
     answer: Answer,
-) -> Part | None:
-    """Append one batch, and return what acks=all waits for; None: it was refused."""
+) -> Part | Unread | None:
+    """Append one batch, unless its records are to be looked at before; None: it was refused."""
     partition = broker.partitions.find(topic, data.index)
     if not isinstance(partition, Partition):
         _refuse(answer, partition)
@@ -189,22 +207,140 @@ def _append(
         _refuse(answer, leading)
         return None
     now_ms = broker.runtime.clock.wall_ms()
-    settings = partition.settings
-    batch = check_and_prepare(data.records, settings, context.version, now_ms)
-    if isinstance(batch, Refusal):
-        answer.error_code = batch.code
-        answer.error_message = batch.message
-        return None
+    batch = check_and_prepare(data.records, partition.settings, context.version, now_ms)
+    if isinstance(batch, memoryview):
+        return _append_to(partition, leading, batch, acks, answer, now_ms)
+    if isinstance(batch, Unopened):
+        return Unread(partition, answer, batch)
+    answer.error_code = batch.code
+    answer.error_message = batch.message
+    return None
+
+
+def _append_to(
+    partition: Partition,
+    leading: LeadingReplica,
+    batch: memoryview,
+    acks: int,
+    answer: Answer,
+    now_ms: int,
+) -> Part | None:
+    """Append one batch that is ready, and return what acks=all waits for; None: refused."""
     appended = leading.append(batch, acks)
     if appended.error:
         _refuse(answer, appended.error)
         return None
     answer.base_offset = appended.base_offset
     answer.log_start_offset = leading.log.start
-    if settings.message_timestamp_type == "LogAppendTime":
+    if partition.settings.message_timestamp_type == "LogAppendTime":
         first_time = appended.append_time_ms
         answer.log_append_time_ms = first_time if first_time != -1 else now_ms
     return partition, appended.required, answer
+
+
+# -- batches whose records are looked at before they are appended ------------------------------
+
+
+class Unread:
+    """One partition's batch, and what its records turn out to be."""
+
+    __slots__ = ("answer", "batch", "outcome", "partition")
+
+    def __init__(self, partition: Partition, answer: Answer, batch: Unopened) -> None:
+        self.partition = partition
+        self.answer = answer
+        self.batch = batch
+        self.outcome: memoryview | Refusal | RecordRefusal | None = None  # None: not known yet
+
+
+class Served(NamedTuple):
+    """A request as far as it was served until now."""
+
+    broker: Broker
+    listener: str  # on which it came
+    request: wire.ProduceRequest
+    response: wire.ProduceResponse
+    parts: list[Part]
+
+    def answer(self, deferred: Deferred | None) -> wire.ProduceResponse | Deferred | None:
+        """Answer now, or when all is replicated; a promise, if one was given, is kept."""
+        broker, listener, request, response, parts = self
+        if request.acks != -1 or not parts:
+            return _answer_now(broker, listener, request.acks, response)
+        assert deferred is not None
+        ProduceWait(broker, deferred, response, parts, listener).begin(request.timeout_ms)
+        return deferred
+
+
+def _read(
+    served: Served, context: RequestContext, unread: list[Unread]
+) -> wire.ProduceResponse | Deferred | None:
+    """Look at the records of these batches and append them: now, if that is done in a slice.
+
+    Else by turns with what others want, and meanwhile nothing more is done for this client. What
+    was received is gone by then, so what is left of it is copied.
+    """
+    is_late = next(_outcomes(unread, Effort()), None) is not None
+    _append_read(served, [each for each in unread if each.outcome is not None])
+    if not is_late:
+        waits = served.request.acks == -1 and bool(served.parts)
+        return served.answer(context.defer() if waits else None)
+    rest = [each for each in unread if each.outcome is None]
+    for each in rest:
+        each.batch = each.batch._replace(batch=memoryview(bytearray(each.batch.batch)))
+    served.request.topic_data = []
+    deferred = context.defer_effect()
+    effort = Effort()
+    effort.spent = 1  # others have their turn before it goes on
+    steps = _outcomes(rest, effort)
+
+    def done(_: None) -> None:
+        _append_read(served, rest)
+        try:
+            answer = served.answer(deferred)
+        except WireError:
+            deferred.abandon()
+        else:
+            if answer is None:
+                deferred.answer_nothing()
+            elif answer is not deferred:
+                deferred.answer(answer)
+        deferred.proceed()
+
+    deferred.lost = served.broker.sliced_work.begin(
+        steps, next(steps), done=done, failed=deferred.abandon
+    )
+    return deferred
+
+
+def _outcomes(unread: list[Unread], effort: Effort) -> Steps[None]:
+    from holdfast.node.broker.record_validation import opened
+
+    for each in unread:
+        each.outcome = yield from opened(each.batch, effort)
+
+
+def _append_read(served: Served, unread: list[Unread]) -> None:
+    """Append what is in order, on a leader that is one still."""
+    now_ms = served.broker.runtime.clock.wall_ms()
+    for each in unread:
+        outcome, answer, partition = each.outcome, each.answer, each.partition
+        leading = partition.as_leader()
+        if not isinstance(leading, LeadingReplica):
+            _refuse(answer, leading)
+        elif isinstance(outcome, memoryview):
+            if partition.settings.message_timestamp_type == "LogAppendTime":
+                assign_log_append_time(outcome, now_ms)
+            part = _append_to(partition, leading, outcome, served.request.acks, answer, now_ms)
+            if part is not None:
+                served.parts.append(part)
+        else:
+            assert outcome is not None, "its records were looked at"
+            answer.error_code, answer.error_message = outcome[:2]
+            answer.record_errors = [
+                wire.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
+                for at, text in (outcome.records if isinstance(outcome, RecordRefusal) else ())
+            ]
 
 
 MESSAGES = {

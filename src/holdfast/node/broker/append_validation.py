@@ -1,7 +1,7 @@
 """What a client wants appended, checked and made ready under the topic's settings.
 
-Owns the rules that need settings or records. The cheap ones look at the batch's header; records are
-walked only when compression.type asks for another codec.
+Owns the rules that need settings. With `record.validation=header` they look at the batch's header
+alone, unless `compression.type` asks for another codec; `record_validation` looks at the records.
 
 Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression.
 """
@@ -9,6 +9,7 @@ Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompressio
 from __future__ import annotations
 
 from struct import Struct
+from typing import NamedTuple
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.refusal import Refusal
@@ -16,14 +17,10 @@ from holdfast.wire.batch import (
     Codec,
     assign_log_append_time,
     assign_max_timestamp,
-    build_batch,
-    read_header,
-    read_records,
     validate_producer_batch,
 )
 from holdfast.wire.batch_header import CODEC_MASK, NO_TIMESTAMP, TRANSACTIONAL
-from holdfast.wire.compression import inflated_bytes_max
-from holdfast.wire.errors import ErrorCode, InflatedError, WireError
+from holdfast.wire.errors import ErrorCode
 
 _FROM_ATTRIBUTES = Struct(">hiqq")  # attributes, last offset delta, timestamps: from byte 21 on
 
@@ -35,14 +32,33 @@ CODECS = {
     "zstd": Codec.ZSTD,
 }
 RECORDS_MAX = 1_000_000
-"""In one batch. A few bytes may inflate to any number, and looking for a timestamp or recompressing
-makes an object of each."""
+"""In one batch. A few bytes may inflate to any number, and who looks for a timestamp walks them."""
+
+
+class Unopened(NamedTuple):
+    """A batch whose header is in order, and whose records are to be looked at."""
+
+    batch: memoryview
+    codec: Codec  # in which it is to be appended
+    settings: TopicSettings
+    now_ms: int
+
+
+class RecordRefusal(NamedTuple):
+    """Why a batch was refused for some of its records.
+
+    One record of each kind of mistake is named, for they may be a million.
+    """
+
+    code: ErrorCode
+    message: str
+    records: tuple[tuple[int, str], ...]
 
 
 def check_and_prepare(
     records: memoryview | bytes | None, settings: TopicSettings, version: int, now_ms: int
-) -> memoryview | Refusal:
-    """Return the batch to append, writable, or why it is refused."""
+) -> memoryview | Refusal | Unopened:
+    """Return the batch to append, writable, or why it is refused, or that it is to be opened."""
     batch = memoryview(records or b"")
     error = validate_producer_batch(
         batch,
@@ -62,17 +78,15 @@ def check_and_prepare(
             ErrorCode.INVALID_RECORD,
             f"A batch of {last_delta + 1} records; {RECORDS_MAX} are taken: make smaller batches.",
         )
+    codec = attributes & CODEC_MASK
+    wanted = CODECS.get(settings.compression_type, codec)
+    if wanted != codec or settings.record_validation == "deep":
+        return Unopened(batch, Codec(wanted), settings, now_ms)
     largest = largest_timestamp(base_timestamp, max_timestamp)
     problem = _check_timestamp(base_timestamp, largest, settings, now_ms)
     if problem is not None:
         return problem
-    wanted = CODECS.get(settings.compression_type)
-    if wanted is not None and wanted != attributes & CODEC_MASK:
-        rebuilt = _recompressed(batch, wanted, settings)
-        if isinstance(rebuilt, Refusal):
-            return rebuilt
-        batch = rebuilt
-    elif largest != max_timestamp:
+    if largest != max_timestamp:
         assign_max_timestamp(batch, largest)
     if settings.message_timestamp_type == "LogAppendTime":
         assign_log_append_time(batch, now_ms)
@@ -101,6 +115,11 @@ def _check_timestamp(
     """Hold the batch's timestamps against the bounds. Kafka looks at each record."""
     if settings.message_timestamp_type == "LogAppendTime":
         return None
+    if base_timestamp < NO_TIMESTAMP:
+        return Refusal(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"The batch's base timestamp is {base_timestamp}; -1 says that there is none.",
+        )
     if max_timestamp > now_ms + settings.message_timestamp_after_max_ms:
         bound = f"message.timestamp.after.max.ms={settings.message_timestamp_after_max_ms}"
     elif -1 < base_timestamp < now_ms - settings.message_timestamp_before_max_ms:
@@ -114,35 +133,7 @@ def _check_timestamp(
     )
 
 
-def _recompressed(batch: memoryview, codec: Codec, settings: TopicSettings) -> memoryview | Refusal:
-    """Build the same batch again in the codec that compression.type asks for."""
-    header = read_header(batch)
-    inflated_max = settings.max_message_bytes
-    if codec:  # else what it inflates to is what would be appended
-        inflated_max = inflated_bytes_max(inflated_max)
-    try:
-        records = read_records(batch, inflated_size_max=inflated_max)
-    except InflatedError:
-        return Refusal(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"With compression.type={settings.compression_type} a batch is built again, and this"
-            f" one inflates to more than {inflated_max} bytes: too much for"
-            f" max.message.bytes={settings.max_message_bytes}.",
-        )
-    except WireError as damage:
-        return Refusal(ErrorCode.INVALID_RECORD, f"the records do not parse: {damage}")
-    rebuilt = build_batch(
-        records,
-        codec=codec,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-    )
-    return _too_large(len(rebuilt), settings) or memoryview(rebuilt)
-
-
-def _too_large(size: int, settings: TopicSettings) -> Refusal | None:
+def too_large(size: int, settings: TopicSettings) -> Refusal | None:
     """Whether a batch that was built again may still be appended: it may be larger than it came."""
     for error, name, limit in (
         (ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes", settings.max_message_bytes),

@@ -259,6 +259,9 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, Deferred):
             self._held_bytes += answer.reserved
             self.slots.append(answer)
+            if answer.is_before_effect:
+                self.mute()
+                answer.proceed = self.unmute
             self._send_ready()
         elif self.slots:
             held = Deferred.answered(answer)

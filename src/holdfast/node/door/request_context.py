@@ -115,13 +115,25 @@ class Deferred:
     by then, nothing happens.
     """
 
-    __slots__ = ("_deliver", "_encode", "buffers", "closes", "is_answered", "lost", "reserved")
+    __slots__ = (
+        "_deliver",
+        "_encode",
+        "buffers",
+        "closes",
+        "is_answered",
+        "is_before_effect",
+        "lost",
+        "proceed",
+        "reserved",
+    )
 
     def __init__(
         self,
         encode: Callable[[object], Buffers],
         deliver: Callable[[Deferred], None],
         reserved: int = 0,
+        *,
+        is_before_effect: bool = False,
     ) -> None:
         self.buffers: Buffers = ()
         self.reserved = reserved  # bytes that the answer may come to have, if they are many
@@ -129,6 +141,10 @@ class Deferred:
         self.closes = False  # the connection ends instead of an answer
         # Called when the connection ends first: what waits for this answer's sake need not.
         self.lost: Callable[[], None] = _nothing
+        # What the request does is not done yet, and nothing behind it may be done before it. Who
+        # has done it calls `proceed`, once.
+        self.is_before_effect = is_before_effect
+        self.proceed: Callable[[], None] = _nothing
         self._encode = encode
         self._deliver = deliver
 
@@ -158,6 +174,13 @@ class Deferred:
             logger.exception("an answer can't be encoded: its connection closes")
             self.abandon()
             return
+        self.is_answered = True
+        self.lost = _nothing
+        self._deliver(self)
+
+    def answer_nothing(self) -> None:
+        """There is no answer to this request (acks=0): those behind it may go."""
+        assert not self.is_answered, "a request is answered once"
         self.is_answered = True
         self.lost = _nothing
         self._deliver(self)
@@ -226,6 +249,10 @@ class RequestContext:
         One that may be large says how large: while so much is promised, its client is not read.
         """
         return Deferred(self.encode, self._deliver, reserved)
+
+    def defer_effect(self) -> Deferred:
+        """Promise an answer, and that what the request does is done later: see `proceed`."""
+        return Deferred(self.encode, self._deliver, is_before_effect=True)
 
     def encode(self, answer: object) -> Buffers:
         """Encode a response struct for the request's version."""
