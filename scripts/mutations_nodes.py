@@ -559,4 +559,22 @@ NODES: tuple[Mutation, ...] = (
             "tests/node/test_fetch_sessions.py::test_a_session_is_told_of_what_has_changed_alone",
         ),
     ),
+    one(
+        "what waits for its turn behind another answer is nobody's debt",
+        "memory of many connections",
+        "node/door/connection.py",
+        "        size = self._ready_bytes + self._unsent\n",
+        "        size = self._unsent\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_takes_nothing_is_closed_on_when_the_node_holds_too_much",
+        ),
+    ),
+    one(
+        "a place that was left is taken for ever",
+        "nobody gets in after as many as the limit have come and gone",
+        "node/door/admission.py",
+        "            self._by_address[guest.host] -= 1\n",
+        "",
+        tests=("tests/node/test_admission.py::test_an_address_has_as_many_as_it_may",),
+    ),
 )

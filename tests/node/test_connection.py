@@ -16,12 +16,14 @@ from struct import pack, unpack
 import pytest
 
 from holdfast.node.door import connection as module
+from holdfast.node.door.budget import Bounds, Budget
 from holdfast.node.door.connection import Connection, Connections
 from holdfast.node.door.request_context import Buffers, Deferred
 from holdfast.runtime.real import real_runtime
 from holdfast.wire.errors import WireError
 
 FRAME_BYTES_MAX = 1 << 20
+USUAL = Bounds()
 BOUND_SECONDS = 20
 
 
@@ -33,6 +35,7 @@ class Echo:
         self.waiting: list[tuple[Deferred, bytes]] = []
         self.connections: list[Connection] = []
         self.reserved = 0
+        self.partitions = 0
 
     def __call__(self, connection: Connection, frame: memoryview) -> Buffers | Deferred | None:
         body = bytes(frame)
@@ -41,7 +44,9 @@ class Echo:
             self.connections.append(connection)
         kind = body[:1]
         if kind == b"w":
-            deferred = Deferred(lambda _: framed(body), connection.deliver, self.reserved)
+            deferred = Deferred(
+                lambda _: framed(body), connection.deliver, self.reserved, self.partitions
+            )
             self.waiting.append((deferred, body))
             return deferred
         if kind == b"r":
@@ -63,11 +68,16 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def served(
-    *, held: bool = False
+    *, held: bool = False, bounds: Bounds = USUAL, budget: Budget | None = None
 ) -> AsyncIterator[tuple[Echo, Connections, Callable[[], Awaitable[Client]]]]:
     """A listener with the echo handler, and a way to connect to it."""
     echo = Echo()
-    group = Connections(listener="TEST", handle=echo, frame_bytes_max=FRAME_BYTES_MAX)
+    group = Connections(
+        listener="TEST",
+        handle=echo,
+        frame_bytes_max=FRAME_BYTES_MAX,
+        budget=budget or Budget(bounds=bounds),
+    )
     listener = await real_runtime().network.listen(group.accept, "127.0.0.1", 0)
     writers: list[asyncio.StreamWriter] = []
 
@@ -191,11 +201,10 @@ def test_a_scanner_does_not_fill_the_log(
         asyncio.run(scenario())
 
 
-def test_reading_stops_at_the_bound_of_unanswered_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOTS_MAX", 10)
+def test_reading_stops_at_the_bound_of_unanswered_requests() -> None:
 
     async def scenario() -> None:
-        async with served() as (echo, _, connect):
+        async with served(bounds=Bounds(requests=10)) as (echo, _, connect):
             reader, writer = await connect()
             writer.write(b"".join(frame(f"w{n}") for n in range(25)))
             await until(lambda: len(echo.waiting) == 10)
@@ -211,14 +220,11 @@ def test_reading_stops_at_the_bound_of_unanswered_requests(monkeypatch: pytest.M
     asyncio.run(scenario())
 
 
-def test_reading_stops_at_the_bound_of_answers_that_wait_for_an_earlier_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reading_stops_at_the_bound_of_answers_that_wait_for_an_earlier_one() -> None:
     """Seen to fail: behind a fetch that waits, a thousand answers of 50 MB each were kept."""
-    monkeypatch.setattr(module, "HELD_BYTES_MAX", 1000)
 
     async def scenario() -> None:
-        async with served() as (echo, _, connect):
+        async with served(bounds=Bounds(answer_bytes=1000)) as (echo, _, connect):
             reader, writer = await connect()
             writer.write(frame("w0") + b"".join(frame(f"e{n}", 400) for n in range(1, 10)))
             await until(lambda: len(echo.seen) == 4)
@@ -235,12 +241,74 @@ def test_reading_stops_at_the_bound_of_answers_that_wait_for_an_earlier_one(
     asyncio.run(scenario())
 
 
-def test_reading_stops_while_large_answers_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen to fail: a thousand fetches that waited for much were answered with 50 MB each."""
-    monkeypatch.setattr(module, "HELD_BYTES_MAX", 1000)
+def test_reading_stops_while_very_many_partitions_are_waited_for() -> None:
+    """Seen to fail: a thousand fetches, each of which waited for 100,000 partitions."""
 
     async def scenario() -> None:
-        async with served() as (echo, _, connect):
+        async with served(bounds=Bounds(partitions=100)) as (echo, _, connect):
+            echo.partitions = 60
+            reader, writer = await connect()
+            writer.write(b"".join(frame(f"w{n}") for n in range(5)))
+            for number in range(5):
+                await asyncio.sleep(0.01)
+                assert len(echo.waiting) <= 2, "both are more than the bound"
+                await until(lambda: bool(echo.waiting))
+                echo.waiting.pop(0)[0].answer(object())
+                assert await answer(reader) == f"w{number}"
+
+    asyncio.run(scenario())
+
+
+def test_reading_stops_while_the_node_holds_much_for_those_who_owe_much() -> None:
+    """Who has taken all of its answers is served on."""
+
+    async def scenario() -> None:
+        budget = Budget(most=1 << 20)
+        async with served(budget=budget) as (echo, group, connect):
+            slow, slow_writer = await connect()
+            slow_writer.write(frame("w0") + frame("e1", 300_000) + frame("e2", 300_000))
+            await until(lambda: budget.held > 600_000 - 100)
+            assert budget.is_tight
+            slow_writer.write(frame("e3"))
+            reader, writer = await connect()
+            writer.write(frame("e4"))
+            assert await answer(reader) == "e4"
+            assert len(echo.seen) == 4, "who owes much is not read"
+            echo.waiting.pop()[0].answer(object())
+            for number in range(4):
+                assert (await answer(slow))[1:] == str(number)
+            assert (budget.held, budget.closed, len(group.open)) == (0, 0, 2)
+
+    asyncio.run(scenario())
+
+
+def test_who_takes_nothing_is_closed_on_when_the_node_holds_too_much() -> None:
+    """Seen to fail: each of many connections was within its bound, and all of them were not."""
+
+    async def scenario() -> None:
+        budget = Budget(most=8 << 20)
+        async with served(budget=budget) as (_, group, connect):
+            reader, writer = await connect()
+            for _ in range(40):
+                _, greedy = await connect()
+                greedy.write(frame("w0") + frame("e1", 300_000) * 9)
+            await until(lambda: budget.closed > 0 and budget.held > 7 << 20)
+            writer.write(frame("e1"))
+            assert await answer(reader) == "e1"
+            assert budget.held <= 8 << 20
+            group.close()
+            for connection in list(group.open):
+                connection.abort()
+            assert budget.held == 0
+
+    asyncio.run(scenario())
+
+
+def test_reading_stops_while_large_answers_are_promised() -> None:
+    """Seen to fail: a thousand fetches that waited for much were answered with 50 MB each."""
+
+    async def scenario() -> None:
+        async with served(bounds=Bounds(answer_bytes=1000)) as (echo, _, connect):
             echo.reserved = 600
             reader, writer = await connect()
             writer.write(b"".join(frame(f"w{n}") for n in range(7)))
@@ -255,14 +323,11 @@ def test_reading_stops_while_large_answers_are_promised(monkeypatch: pytest.Monk
     asyncio.run(scenario())
 
 
-def test_the_end_of_a_peer_is_heard_while_it_may_ask_nothing_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_end_of_a_peer_is_heard_while_it_may_ask_nothing_more() -> None:
     """Seen to fail: it was held back before it had sent anything more, and so was its end."""
-    monkeypatch.setattr(module, "SLOTS_MAX", 1)
 
     async def scenario() -> None:
-        async with served() as (echo, group, connect):
+        async with served(bounds=Bounds(requests=1)) as (echo, group, connect):
             _, writer = await connect()
             writer.write(frame("w0"))
             await until(lambda: bool(echo.waiting))

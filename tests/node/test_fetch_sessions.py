@@ -313,3 +313,26 @@ def test_a_partition_that_was_touched_is_looked_at_alone(
         waiting.cancel()
 
     played(story, partitions=200)
+
+
+def test_an_answer_is_one_batch_where_the_node_holds_much() -> None:
+    """Seen to fail: thousands of fetches that a batch woke were answered with megabytes each."""
+
+    async def story(reader: Reader) -> None:
+        for index in (0, 0, 1):
+            await reader.produce(index)
+        whole = await reader.ask(all_from(0))
+        budget = reader.broker.budget
+        budget.owes(_Debtor(), budget.room)
+        reader.epoch = 0
+        short = await reader.ask(all_from(0), session_id=0)
+        assert short == {0: whole[0] // 2, 1: 0, 2: 0, 3: 0}
+
+    played(story)
+
+
+class _Debtor:
+    peer = host = "somebody"
+
+    def abort(self) -> None:
+        raise AssertionError("nobody owes too much")

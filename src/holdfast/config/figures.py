@@ -11,10 +11,17 @@ from typing import Final
 PREFIX: Final = "holdfast."
 LOG_DIRS_OFFLINE: Final = "holdfast.log.dirs.offline"
 LOOP_LAG_MS_MAX: Final = "holdfast.loop.lag.ms.max"
+ANSWER_BYTES: Final = "holdfast.answer.bytes"
+CONNECTIONS_INDEBTED: Final = "holdfast.connections.indebted"
 CONNECTIONS: Final = "holdfast.connections"
 CONNECTIONS_REFUSED: Final = "holdfast.connections.refused"
 
 FIGURES: Final = {
+    ANSWER_BYTES: "Bytes of answers that are held for clients who have not taken them.",
+    CONNECTIONS_INDEBTED: (
+        "How many connections were closed since the start because they had not taken the most, when"
+        " all answers held came to more than holdfast.answer.bytes.max."
+    ),
     CONNECTIONS: "How many connections are open, on all listeners together.",
     CONNECTIONS_REFUSED: (
         "How many connections were closed since the start because there were too many, of the node"

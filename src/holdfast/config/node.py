@@ -50,6 +50,10 @@ class NodeSettings(Settings):
 
     connections_max_idle_ms: int
     fetch_max_bytes: int
+    holdfast_answer_bytes_max: int
+    holdfast_connection_answer_bytes_max: int
+    holdfast_connection_partitions_max: int
+    holdfast_connection_requests_max: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: tuple[str, ...]

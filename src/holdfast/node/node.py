@@ -10,7 +10,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from holdfast.config.figures import (
+    ANSWER_BYTES,
     CONNECTIONS,
+    CONNECTIONS_INDEBTED,
     CONNECTIONS_REFUSED,
     LOG_DIRS_OFFLINE,
     LOOP_LAG_MS_MAX,
@@ -24,10 +26,11 @@ from holdfast.node.broker.registration import NOT_REGISTERED
 from holdfast.node.controller.controller import Controller
 from holdfast.node.door.admission import UNLIMITED, Admission, Limits
 from holdfast.node.door.api_table import ON_CONTROLLER
+from holdfast.node.door.budget import Budget
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import AllowAll, Authorizer
-from holdfast.node.door.server import Server, StartError
+from holdfast.node.door.server import Server, Shared, StartError
 from holdfast.node.metadata.metadata_damage import check_metadata_log
 from holdfast.runtime.loop_lag import LoopLag
 from holdfast.runtime.ports import Runtime
@@ -67,9 +70,13 @@ class Node:
         self.figures = Figures()
         self._loop_lag = LoopLag(runtime.clock)
         self.figures.tell(LOOP_LAG_MS_MAX, self._loop_lag.worst_ms)
-        self._admission = Admission(connection_limit, Limits.of(settings))
-        self.figures.tell(CONNECTIONS, self._admission.__len__)
-        self.figures.tell(CONNECTIONS_REFUSED, lambda: self._admission.refused)
+        admission, budget = self._shared = Shared(
+            Admission(connection_limit, Limits.of(settings)), Budget.of(settings)
+        )
+        self.figures.tell(ANSWER_BYTES, lambda: budget.held)
+        self.figures.tell(CONNECTIONS_INDEBTED, lambda: budget.closed)
+        self.figures.tell(CONNECTIONS, admission.__len__)
+        self.figures.tell(CONNECTIONS_REFUSED, lambda: admission.refused)
         self.figures.tell(LOG_DIRS_OFFLINE, lambda: "; ".join(self.directories.failures))
         self._machine_name = machine_name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -101,7 +108,7 @@ class Node:
                 self.directories,
                 self._authorizer,
                 self.figures,
-                self._admission,
+                self._shared,
                 machine_name=self._machine_name,
             )
             await self.broker.start()
@@ -138,7 +145,7 @@ class Node:
             self.runtime,
             self.settings,
             Dispatcher(self.controller, ON_CONTROLLER, self._authorizer),
-            self._admission,
+            self._shared,
         )
         await self._controller_server.listen(self.settings.controller_listeners)
         self.controller.start()

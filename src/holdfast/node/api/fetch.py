@@ -106,7 +106,9 @@ class Fetch:
         """Wait for any of its partitions to change, as long as the client allows."""
         session, wait_ms = self._session, min(self._request.max_wait_ms, WAIT_MS_MAX)
         most = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
-        self._deferred = self._context.defer(max(0, min(session.bytes_max, most)))
+        self._deferred = self._context.defer(
+            max(0, min(session.bytes_max, most)), 0 if session.session_id else session.size
+        )
         session.watch()
         session.parked = self
         self._forget = self._broker.waiting.park(self, (), wait_ms)
@@ -181,7 +183,8 @@ class Fetch:
     def _answer(self, look: Look) -> wire.FetchResponse:
         """Read what there is. Rules: fetch.md#size-of-an-answer."""
         session = self._session
-        budget = min(self._request.max_bytes, self._broker.settings.fetch_max_bytes)
+        settings = self._broker.settings
+        budget = min(self._request.max_bytes, settings.fetch_max_bytes, self._broker.budget.room)
         if self._broker.runtime.provoke("fetch.one-batch"):
             budget = 0  # one batch of the first partition that has any
         topics: dict[tuple[str, bytes], wire.FetchableTopicResponse] = {}

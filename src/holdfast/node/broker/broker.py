@@ -29,12 +29,12 @@ from holdfast.node.broker.producer_ids import ProducerIds
 from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
-from holdfast.node.door.admission import Admission, Limits
+from holdfast.node.door.admission import Limits
 from holdfast.node.door.api_table import ON_BROKER
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import Authorizer
-from holdfast.node.door.server import Server
+from holdfast.node.door.server import Server, Shared
 from holdfast.node.door.waiting_room import WaitingRoom
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.sliced_work import SlicedWork
@@ -54,13 +54,13 @@ class Broker:
         directories: LogDirectories,
         authorizer: Authorizer,
         figures: Figures,
-        admission: Admission,
+        shared: Shared,
         *,
         machine_name: str,
     ) -> None:
         self.runtime = runtime
         self.figures = figures
-        self._admission = admission
+        self._admission, self.budget = shared
         self.settings = settings
         self.directories = directories
         self.cluster_id = directories.cluster_id
@@ -82,7 +82,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
         self.partitions = self._make_partitions()
-        self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), admission)
+        self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), shared)
         self.observer = Observer(
             # A channel of its own: a fetch that waits for news holds up what is behind it.
             self._controller_channel(f"broker-{settings.node_id}-observer"),

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import cast
 
 from holdfast.node.door.admission import Admission
+from holdfast.node.door.budget import LIGHT_BYTES, Budget
 from holdfast.node.door.request_bounds import SMALL_BYTES_MAX, frame_bytes_max
 from holdfast.node.door.request_context import ANONYMOUS, Buffers, Client, Deferred
 from holdfast.wire.errors import WireError
@@ -29,9 +30,6 @@ BUFFER_FULL_BYTES = 64 * 1024  # one that receives as much as there is room for 
 BUFFER_GROWTH = 4
 BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame is handled
 BUFFER_SILENT_S = 5.0  # and any other one of who says nothing for so long
-SLOTS_MAX = 1000  # requests without an answer yet; past it, reading stops
-UNSENT_BYTES_MAX = 16 * 1024 * 1024  # answers that the peer has not taken; past it, reading stops
-HELD_BYTES_MAX = 16 * 1024 * 1024  # answers that wait, or may come to be so large; the same
 JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
 REFUSALS_LOGGED_MAX = 100  # in one stretch of so many seconds: a scanner must not fill the log
 REFUSALS_STRETCH_S = 60.0
@@ -54,11 +52,14 @@ class Connections:
         handle: Handle,
         frame_bytes_max: int,
         admission: Admission | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.listener = listener
         self.handle = handle
         self.frame_bytes_max = frame_bytes_max
         self.admission = Admission() if admission is None else admission
+        self.budget = budget or Budget()
+        self.bounds = self.budget.bounds
         self.held = True  # until the node is ready, requests stay unread
         self.open: dict[Connection, None] = {}
         self.buffered: dict[Connection, None] = {}  # those of them that have a receive buffer
@@ -126,11 +127,14 @@ class Connection(asyncio.BufferedProtocol):
         self.authenticated = True  # a PLAINTEXT listener has nothing to ask for
         self.slots: deque[Deferred] = deque()
         self._held_bytes = 0  # what the answers in them have, or may come to have
+        self._held_partitions = 0  # that they wait for
+        self._ready_bytes = 0  # what those of them have that wait for their turn only
+        self._is_debtor = False
         self.active_at = 0.0
         self._muted = 0  # reasons why nothing is looked at: requests that wait, throttles
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._writable = True
+        self._clogged = False  # the peer has not taken all that was sent
         self._reading = True
         self._parsing = False
         self._buffer = NO_BUFFER
@@ -151,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is of no such class
-        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self._transport.set_write_buffer_limits(high=LIGHT_BYTES)
         name = transport.get_extra_info("peername")
         if name:
             self.client = self.client._replace(host=name[0])
@@ -184,24 +188,48 @@ class Connection(asyncio.BufferedProtocol):
             self._resize(BUFFER_GROWTH * size)
 
     def pause_writing(self) -> None:
-        self._writable = False
+        self._clogged = True
+        self._owe()
         self._settle_reading()
 
     def resume_writing(self) -> None:
-        self._writable = True
+        self._clogged = False
+        self._owe()
         self.resume()
 
     # -- frames in -----------------------------------------------------------------------------
 
     @property
     def _may_read(self) -> bool:
+        bounds = self.group.bounds
         return (
-            self._writable
-            and not self._muted
+            not self._muted
             and not self.group.held
-            and len(self.slots) < SLOTS_MAX
-            and self._held_bytes <= HELD_BYTES_MAX
+            and len(self.slots) < bounds.requests
+            and self._held_bytes <= bounds.answer_bytes
+            and self._held_partitions <= bounds.partitions
+            and not ((self._clogged or self._is_debtor) and self._owes_too_much)
         )
+
+    @property
+    def _owes_too_much(self) -> bool:
+        """Whether the peer has to take answers before it is read again."""
+        return self.group.budget.is_tight or self._unsent > self.group.bounds.answer_bytes
+
+    @property
+    def _unsent(self) -> int:
+        """Bytes of answers that the peer has not taken, if they are more than a few."""
+        if not self._clogged or self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size()
+
+    def _owe(self) -> None:
+        """Tell the node how much is held for this peer, if it is more than a little."""
+        size = self._ready_bytes + self._unsent
+        is_debtor = size > LIGHT_BYTES
+        if is_debtor or self._is_debtor:
+            self._is_debtor = is_debtor
+            self.group.budget.owes(self, size if is_debtor else 0)
 
     def _parse(self) -> None:
         """Handle every whole frame in the buffer, as far as the bounds allow."""
@@ -258,6 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(answer, Deferred):
             self._held_bytes += answer.reserved
+            self._held_partitions += answer.partitions
             self.slots.append(answer)
             if answer.is_before_effect:
                 self.mute()
@@ -265,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_ready()
         elif self.slots:
             held = Deferred.answered(answer)
-            self._held_bytes += held.size
+            self._hold(held)
             self.slots.append(held)
         else:
             self._write(answer)
@@ -318,19 +347,33 @@ class Connection(asyncio.BufferedProtocol):
         if answer.closes:
             self._refuse("a request that has no answer")
             return
-        self._held_bytes += answer.size - answer.reserved
+        self._held_bytes -= answer.reserved
+        self._hold(answer)
         if self._transport is not None and self.slots and self.slots[0] is answer:
             self._send_ready()
             if not self._reading:
                 # Later, not now: what was received here may answer what others wait for, and so on.
                 self._loop.call_soon(self.resume)
 
+    def _hold(self, answer: Deferred) -> None:
+        """An answer is ready, and waits for its turn."""
+        size = answer.size
+        self._held_bytes += size
+        self._ready_bytes += size
+        if self._ready_bytes > LIGHT_BYTES and self.slots and not self.slots[0].is_answered:
+            self._owe()
+
     def _send_ready(self) -> None:
         while self.slots and self.slots[0].is_answered:
             answer = self.slots.popleft()
-            self._held_bytes -= answer.size
+            size = answer.size
+            self._held_bytes -= size
+            self._ready_bytes -= size
+            self._held_partitions -= answer.partitions
             if answer.buffers:
                 self._write(answer.buffers)
+        if self._clogged or self._is_debtor:
+            self._owe()
 
     def _write(self, buffers: Buffers) -> None:
         transport = self._transport
@@ -401,6 +444,8 @@ class Connection(asyncio.BufferedProtocol):
     def _forget(self) -> None:
         """Nobody is there any more for whom anything should wait."""
         slots, self.slots = self.slots, deque()
+        self._ready_bytes = 0
+        self._owe()
         for answer in slots:
             answer.lost()
         self.group.open.pop(self, None)

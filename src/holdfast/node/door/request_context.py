@@ -123,6 +123,7 @@ class Deferred:
         "is_answered",
         "is_before_effect",
         "lost",
+        "partitions",
         "proceed",
         "reserved",
     )
@@ -132,10 +133,12 @@ class Deferred:
         encode: Callable[[object], Buffers],
         deliver: Callable[[Deferred], None],
         reserved: int = 0,
+        partitions: int = 0,
         *,
         is_before_effect: bool = False,
     ) -> None:
         self.buffers: Buffers = ()
+        self.partitions = partitions  # that it waits for, if they may be many
         self.reserved = reserved  # bytes that the answer may come to have, if they are many
         self.is_answered = False
         self.closes = False  # the connection ends instead of an answer
@@ -243,12 +246,13 @@ class RequestContext:
         """Whether the principal may do this."""
         return self.authorizer.allows(self, operation, kind, name)
 
-    def defer(self, reserved: int = 0) -> Deferred:
+    def defer(self, reserved: int = 0, partitions: int = 0) -> Deferred:
         """Promise an answer for later; the handler returns what it gets here.
 
-        One that may be large says how large: while so much is promised, its client is not read.
+        One that may be large says how large, and for how many partitions it waits: while so much is
+        promised, its client is not read.
         """
-        return Deferred(self.encode, self._deliver, reserved)
+        return Deferred(self.encode, self._deliver, reserved, partitions)
 
     def defer_effect(self) -> Deferred:
         """Promise an answer, and that what the request does is done later: see `proceed`."""

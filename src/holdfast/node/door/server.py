@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from holdfast.config.listeners import Listener
 from holdfast.config.node import NodeSettings
 from holdfast.node.door.admission import Admission
+from holdfast.node.door.budget import Budget
 from holdfast.node.door.connection import BUFFER_SILENT_S, Connections
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.runtime import ports
@@ -25,6 +27,13 @@ class StartError(Exception):
     """The node can't start. The message says why, and what to do."""
 
 
+class Shared(NamedTuple):
+    """What the connections of all listeners of a node share."""
+
+    admission: Admission
+    budget: Budget
+
+
 class Server:
     """Every listener of one role of a node."""
 
@@ -33,7 +42,7 @@ class Server:
         runtime: ports.Runtime,
         settings: NodeSettings,
         dispatcher: Dispatcher,
-        admission: Admission,
+        shared: Shared,
     ) -> None:
         self.ports: dict[str, int] = {}  # listener name -> the port really bound
         self._runtime = runtime
@@ -41,7 +50,7 @@ class Server:
         self._dispatcher = dispatcher
         self._listeners: list[ports.Listener] = []
         self._groups: list[Connections] = []
-        self._admission = admission
+        self._shared = shared
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def listen(self, listeners: Iterable[Listener]) -> None:
@@ -51,7 +60,8 @@ class Server:
                 listener=listener.name,
                 handle=self._dispatcher,
                 frame_bytes_max=self._settings.socket_request_max_bytes,
-                admission=self._admission,
+                admission=self._shared.admission,
+                budget=self._shared.budget,
             )
             host = listener.host  # "": any address
             try:
