@@ -174,7 +174,7 @@ NODES: tuple[Mutation, ...] = (
         "segments are not synced",
         "fsync",
         "log/flusher.py",
-        "        for path in self.logs:\n            sync_file(files, path)\n",
+        "        for path in self.logs if sync else ():\n            sync_file(files, path)\n",
         "",
     ),
     one(

@@ -33,6 +33,7 @@ from holdfast.node.api.fetch_session import FetchSession
 from holdfast.node.api.leader import endpoints
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.api_table import READ_TOPIC
+from holdfast.node.door.budget import Budget
 from holdfast.runtime.ports import Runtime, never
 from holdfast.testing.ground.disk import DiskFault
 from holdfast.wire.errors import ErrorCode
@@ -58,6 +59,7 @@ def fetch(partition: Partition) -> Fetch:
     broker: Any = SimpleNamespace(
         settings=SimpleNamespace(fetch_max_bytes=LARGE, replica_selector_class=""),
         runtime=SimpleNamespace(provoke=never),
+        budget=Budget(),
     )
     context: Any = SimpleNamespace(version=11, listener="PLAINTEXT")
     session = FetchSession(broker, -1, by_id=True)
