@@ -22,6 +22,7 @@ from holdfast.log.checkpoints import (
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.files import FileCache
 from holdfast.log.offline import what_helps, why_offline
+from holdfast.log.start_keeper import StartKeeper
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
 from holdfast.wire.uuids import NULL_UUID
 
@@ -83,6 +84,8 @@ class LogDirectory:
         self._outdated: set[tuple[str, int]] = set()
         # True at the end: jobs write without a sync, and one sync of everything follows them.
         self.synced_at_end = False
+        self.starts: Final = StartKeeper(self)
+        self._starts_written: Callable[[bool], None] | None = None  # see `write_starts`
         self.names = 0  # replicas made so far
         self.names_durable = 0  # so many of them survive a power cut
 
@@ -149,10 +152,13 @@ class LogDirectory:
         """
         if not self.online or self._under_way.get(name) == self._generation:
             return
-        if self.runtime.provoke("checkpoint.left-out"):
+        done = self._take_starts_written() if name == LOG_START else None
+        if done is None and self.runtime.provoke("checkpoint.left-out"):
             return  # what is there is older and still true
         data, generation = self.content(name), self._generation
         if self._written.get(name) == data:
+            if done is not None:  # what is there, but its name may not be durable yet
+                self._sync_checkpoint(generation, done)
             return
         disk, path = self.runtime.disk, f"{self.path}/{name}"
         self._under_way[name] = generation
@@ -160,7 +166,10 @@ class LogDirectory:
         def written(future: asyncio.Future[None]) -> None:
             if self._under_way.get(name) == generation:
                 del self._under_way[name]
-            if not self._settle(future) or not self.online or generation != self._generation:
+            if not self.settle(future) or not self.online or generation != self._generation:
+                for asked in (done, self._take_starts_written() if name == LOG_START else None):
+                    if asked is not None:
+                        asked(False)
                 return
             try:
                 disk.rename(path + _NEXT_SUFFIX, path)
@@ -168,11 +177,36 @@ class LogDirectory:
                 self.fail(error)
                 return
             self._written[name] = data
-            self.sync_path()
-            if name == LOG_START and self.content(name) != data:
+            self._sync_checkpoint(generation, done)
+            if name == LOG_START and (self._starts_written or self.content(name) != data):
                 self.checkpoint(name)  # records were deleted meanwhile, and that is told as done
 
         self.submit(lambda: disk.write_atomic(path + _NEXT_SUFFIX, data)).add_done_callback(written)
+
+    def write_starts(self, done: Callable[[bool], None]) -> None:
+        """Write log starts as they are now, or as they are a little later, in the background.
+
+        `done(True)`: they survive a power cut. `done(False)`: that is not known, for the disk fails
+        or a log was cut meanwhile. One at a time.
+        """
+        assert self._starts_written is None, "asked twice"
+        self._starts_written = done
+        self.checkpoint(LOG_START)
+
+    def _take_starts_written(self) -> Callable[[bool], None] | None:
+        done, self._starts_written = self._starts_written, None
+        return done
+
+    def _sync_checkpoint(self, generation: int, done: Callable[[bool], None] | None) -> None:
+        job = self.sync_path()
+        if done is not None:
+            job.add_done_callback(
+                lambda job: done(
+                    not job.cancelled()
+                    and job.exception() is None
+                    and generation == self._generation
+                )
+            )
 
     def write_now(self) -> None:
         """Write all checkpoints durably before this returns: a log was cut below one (rare).
@@ -292,7 +326,7 @@ class LogDirectory:
         def start() -> None:
             self._removals.discard(handle)
             if self.online:
-                self.submit(lambda: remove_all(self.runtime, paths)).add_done_callback(self._settle)
+                self.submit(lambda: remove_all(self.runtime, paths)).add_done_callback(self.settle)
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, start)
         self._removals.add(handle)
@@ -307,7 +341,7 @@ class LogDirectory:
         disk, path, names = self.runtime.disk, self.path, self.names
 
         def synced(future: asyncio.Future[None]) -> None:
-            if self._settle(future):
+            if self.settle(future):
                 self.names_durable = max(self.names_durable, names)
 
         job = self.submit(lambda: disk.sync_directory(path))
@@ -327,7 +361,7 @@ class LogDirectory:
             handle.cancel()
         self._removals.clear()
 
-    def _settle(self, future: asyncio.Future[None]) -> bool:
+    def settle(self, future: asyncio.Future[None]) -> bool:
         """Look at the outcome of a background job. True: it was done."""
         if future.cancelled():
             return False

@@ -6,8 +6,9 @@ Owns every descriptor that the loop uses. Jobs in the worker open their own.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import closing, suppress
 
-from holdfast.runtime.ports import Disk, File
+from holdfast.runtime.ports import Disk, File, Files
 
 
 class FileCache:
@@ -46,3 +47,9 @@ class FileCache:
         for file in self._open.values():
             file.close()
         self._open.clear()
+
+
+def sync_file(disk: Files, path: str) -> None:
+    """Make a file's content durable, if it is there. OSError: it is not."""
+    with suppress(FileNotFoundError), closing(disk.open(path)) as file:
+        file.sync()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from holdfast.log.directory import LogDirectory
 from holdfast.log.errors import TOO_MUCH, StorageError
+from holdfast.log.files import sync_file
 from holdfast.log.index import IndexWrite, write_index
 from holdfast.log.producers import SnapshotEntry, encode_snapshot
 from holdfast.runtime.ports import Files, WorkerFullError
@@ -70,12 +70,6 @@ class FlushPlan:
                 sync_file(files, self.epochs[0])
         if self.has_new_names and sync:
             files.sync_directory(self.directory)
-
-
-def sync_file(disk: Files, path: str) -> None:
-    """Make a file's content durable, if it is there. OSError: it is not."""
-    with suppress(FileNotFoundError), closing(disk.open(path)) as file:
-        file.sync()
 
 
 class Flusher:

@@ -97,7 +97,7 @@ class Log:
         # If True, a segment's end or a cut is made durable before anything is written behind it.
         # A power cut then leaves a log that ends at its first bad batch. The metadata log sets it.
         self.in_order = False
-        # Called when retention has moved the start: its readers are told.
+        # Called when retention has moved the start, or it became durable: its readers are told.
         self.start_moved: Callable[[], None] = _nothing
         self.home = home
         self._clock = home.runtime.clock
@@ -105,6 +105,7 @@ class Log:
             home, directory, loaded.segments, durable=loaded.clean and not is_new
         )
         self.start = loaded.start  # log start offset: the first one that may be read
+        self.kept_start = loaded.start  # so far no crash takes the start back
         self.end = loaded.end  # log end offset (LEO): what the next record gets
         self._epochs = loaded.epochs
         self._producers = loaded.producers
@@ -143,6 +144,16 @@ class Log:
     @property
     def offline(self) -> bool:
         return not self.home.online
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or deleted; may be asked in a worker's job."""
+        return self._closed
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a power cut may take its topic's id, or its directory's name."""
+        return self._is_new
 
     # --- appending ---
 
@@ -502,6 +513,7 @@ class Log:
         self.end = offset
         kept = self.start, self.high_watermark
         self.start = min(self.start, offset)
+        self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self._epochs.truncate_from_end(offset)
         self._snapshots.forget(lambda snapshot: snapshot > offset)
@@ -531,6 +543,7 @@ class Log:
         self._check()
         self._cursors.clear()
         self.start = min(self.start, offset)
+        self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
         # A producer snapshot may exist at `offset` itself, and is thrown away as well. Recovery
         # ignores snapshots beyond the recovery point, so that point goes below `offset`.
@@ -552,20 +565,24 @@ class Log:
             if disk.exists(path):
                 disk.remove(path)
 
-    def advance_start(self, offset: int) -> bool:
+    def advance_start(self, offset: int, *, for_good: bool = False) -> bool:
         """Raise the log start (to the high watermark at most). True if it moved.
 
-        It is written soon; after `keep_start` no crash takes it back. Segments that lie before it
-        go with the next look at what is kept.
+        It is written soon; after `keep_start` no crash takes it back. `for_good`: nor does one once
+        `kept_start` is there, of which readers are told; it stays behind when the disk fails.
+        Segments that lie before it go with the next look at what is kept.
         """
         offset = min(offset, self.high_watermark)
-        if offset <= self.start:
-            return False
-        self._check()
-        self.start = offset
-        self._epochs.truncate_from_start(offset)
-        self.home.checkpoint(LOG_START)
-        return True
+        moved = offset > self.start
+        if moved:
+            self._check()
+            self.start = offset
+            self._epochs.truncate_from_start(offset)
+        if for_good and self.kept_start < offset:
+            self.home.starts.keep(self)
+        elif moved:
+            self.home.checkpoint(LOG_START)
+        return moved
 
     def keep_start(self) -> None:
         """Make the log start and the topic's id durable before this returns.
@@ -573,10 +590,7 @@ class Log:
         A replica without its topic's id may be set aside after a power cut, and its start is lost.
         """
         self.home.write_starts_now()
-        self.keep_identity()
-
-    def keep_identity(self) -> None:
-        """Make the topic's id durable before this returns, if this log is new."""
+        self.kept_start = self.start
         if not self._is_new:
             return
         disk = self.home.runtime.disk
@@ -585,6 +599,12 @@ class Log:
                 file.sync()
             disk.sync_directory(self.directory)
             disk.sync_directory(self.home.path)
+
+    def start_is_kept(self, start: int) -> None:
+        """This start, the topic's id and the directory's name are durable."""
+        self.kept_start = max(self.kept_start, start)
+        self._is_new = False
+        self.start_moved()
 
     # --- retention ---
 

@@ -10,7 +10,8 @@ from bisect import bisect_right
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directory import LogDirectory
-from holdfast.log.flusher import FlushPlan, sync_file
+from holdfast.log.files import sync_file
+from holdfast.log.flusher import FlushPlan
 from holdfast.log.index import IndexWrite
 from holdfast.log.recovery import DELETED_SUFFIX, jitter_of
 from holdfast.log.segment import Segment, prefix_of

@@ -7,7 +7,7 @@ for each leader epoch, and let go when that is over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple, Protocol
@@ -17,7 +17,6 @@ from holdfast.core.metadata import image
 from holdfast.core.metadata.image import PartitionKey
 from holdfast.core.replica.replication import NO_SESSION, LastFetch, Leader, Proposal, Reaction
 from holdfast.core.replica.throttle import Throttled
-from holdfast.log.directory import LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
 from holdfast.node.door.waiting_room import OffsetQueue, WaitingRoom
@@ -137,8 +136,9 @@ class LeadingReplica:
     def delete_before(self, offset: int) -> tuple[ErrorCode, int]:
         """Delete all before `offset`; -1: all that is committed.
 
-        It is durable after `keep_deletions`; `low_watermark` says how far the others are. Return an
-        error, and the offset in force after -1 is resolved.
+        It is durable once the log's `kept_start` is there, of which who waits for the partition is
+        told; `low_watermark` says how far the others are. Return an error, and the offset in force
+        after -1 is resolved.
         """
         log = self.log
         policy = self._held.settings.cleanup_policy
@@ -148,16 +148,11 @@ class LeadingReplica:
         if not 0 <= wanted <= log.high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE, -1
         try:
-            log.advance_start(wanted)
+            log.advance_start(wanted, for_good=True)
         except StorageError as error:
             logger.error("%s: %s", self, error)  # noqa: TRY400 - the reason is the disk's
             return ErrorCode.KAFKA_STORAGE_ERROR, -1
         return ErrorCode.NONE, wanted
-
-    def deletion_kept(self) -> None:
-        """What was deleted is durable here: followers hear of it at once."""
-        logger.info("%s: what is before offset %d is deleted", self, self.log.start)
-        self._waiting.wake(self._held.key)
 
     @property
     def low_watermark(self) -> int:
@@ -273,29 +268,3 @@ class LeadingReplica:
         self.log.high_watermark = self.state.high_watermark
         if self._held.acknowledgements:
             self._held.acknowledgements.release(self.state.high_watermark)
-
-
-def keep_deletions(replicas: Iterable[LeadingReplica]) -> set[LeadingReplica]:
-    """Make what was deleted durable before this returns; return those whose disk failed.
-
-    A directory has one file for the log starts of all its replicas, so it is written once, however
-    many of them a request names.
-    """
-    failed_homes: set[LogDirectory] = set()
-    failed: set[LeadingReplica] = set()
-    written: set[LogDirectory] = set()
-    for replica in replicas:
-        home = replica.log.home
-        try:
-            if home not in written:
-                written.add(home)
-                home.write_starts_now()
-            replica.log.keep_identity()
-        except StorageError as error:
-            logger.error("%s: %s", replica, error)  # noqa: TRY400 - the reason is the disk's
-            failed_homes.add(home)
-        if home in failed_homes:
-            failed.add(replica)
-        else:
-            replica.deletion_kept()
-    return failed

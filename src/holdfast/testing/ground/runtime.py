@@ -149,7 +149,7 @@ class Machine:
 
         def watch(path: str) -> None:
             nonlocal left
-            if in_job and not (self._worker is not None and self._worker.busy):
+            if in_job and not self.worker_is_busy:
                 return
             if left < 0 and part in path:
                 left = after + 1
@@ -160,6 +160,11 @@ class Machine:
                     strike()
 
         self.disk.watch = watch
+
+    @property
+    def worker_is_busy(self) -> bool:
+        """Whether what happens now happens in a job, and not on the loop."""
+        return self._worker is not None and self._worker.busy
 
     def stand_down(self) -> None:
         """Wait for no operation of the disk any more."""

@@ -184,8 +184,8 @@ class WatchedLog(Log):
             truth.reset(self._replica, offset)
             self._check_covered()
 
-    def advance_start(self, offset: int) -> bool:
-        moved = super().advance_start(offset)
+    def advance_start(self, offset: int, *, for_good: bool = False) -> bool:
+        moved = super().advance_start(offset, for_good=for_good)
         if moved and self._truth is not None:
             self._truth.started(self._replica, self.start)
             self._check_covered()
