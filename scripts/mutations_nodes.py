@@ -397,8 +397,8 @@ NODES: tuple[Mutation, ...] = (
         "DeleteRecords takes all of the batch",
         "KIP-107",
         LEADING,
-        "            log.advance_start(wanted)\n",
-        "            log.advance_start(wanted + 3)\n",
+        "            log.advance_start(wanted, for_good=True)\n",
+        "            log.advance_start(wanted + 3, for_good=True)\n",
     ),
     # -- too rare for random faults; each has a test of its own -----------------------------------
     Mutation(
