@@ -8,26 +8,52 @@ and not with the requests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from holdfast.log.checkpoints import PARTITION_METADATA
 from holdfast.log.files import sync_file
-
-if TYPE_CHECKING:
-    from holdfast.log.directory import LogDirectory
-    from holdfast.log.log import Log
-    from holdfast.runtime.ports import Disk
+from holdfast.runtime.ports import Disk, Runtime, T
 
 SLICE: Final = 20  # replicas whose names one job makes durable: a flush may wait behind it
 RETRY_S: Final = 0.05  # when too many jobs wait, or a log was cut meanwhile
 
 
+class Log(Protocol):
+    """What is asked of a replica, and told to it."""
+
+    start: int
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def is_new(self) -> bool: ...
+
+    def start_is_kept(self, start: int) -> None: ...
+
+
+class Home(Protocol):
+    """What is asked of the log directory."""
+
+    runtime: Runtime
+    online: bool
+
+    def submit(self, job: Callable[[], T]) -> asyncio.Future[T]: ...
+
+    def settle(self, future: asyncio.Future[None]) -> bool: ...
+
+    def write_starts(self, done: Callable[[bool], None]) -> None: ...
+
+
 class StartKeeper:
     """Of one log directory."""
 
-    def __init__(self, home: LogDirectory) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
         self._due: dict[Log, None] = {}
         self._busy = False
