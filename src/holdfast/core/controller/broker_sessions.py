@@ -11,7 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.controller.decisions import ControllerState, Decision, Presence
+from holdfast.core.controller.decisions import (
+    CHANGES_MAX,
+    ControllerState,
+    Decision,
+    Presence,
+)
 from holdfast.core.controller.elections import elect_leaderless, leave_all
 from holdfast.core.controller.replica_directories import go_offline
 from holdfast.core.metadata.image import Broker, MetadataRecord
@@ -171,22 +176,25 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, now_ms: i
 
 
 def _unfence(state: ControllerState, broker: Broker) -> list[MetadataRecord]:
+    elected = elect_leaderless(state, joining=broker.broker_id, changes_max=CHANGES_MAX)
+    state.leaderless = len(elected) == CHANGES_MAX
     return [
         BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
         ),
-        *elect_leaderless(state, joining=broker.broker_id),
+        *elected,
     ]
 
 
 def fence(state: ControllerState, broker: Broker) -> list[MetadataRecord]:
     """Records that fence a broker; its partitions first lose it, as in Kafka's own log."""
-    return [
-        *leave_all(state, broker.broker_id),
-        BrokerRegistrationChangeRecord(
-            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE
-        ),
-    ]
+    return [*leave_all(state, broker.broker_id), _fenced(broker)]
+
+
+def _fenced(broker: Broker) -> MetadataRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE
+    )
 
 
 def _shut_down(
@@ -197,15 +205,18 @@ def _shut_down(
     Until the others have read that it is out of their ISRs, their high watermarks wait for it.
     """
     if presence.shutdown_offset < 0:
+        left = leave_all(state, broker.broker_id, changes_max=CHANGES_MAX)
         departures: list[MetadataRecord] = [
             BrokerRegistrationChangeRecord(
                 broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
             ),
-            *leave_all(state, broker.broker_id),
+            *left,
         ]
-        if broker.in_controlled_shutdown:  # it began under an earlier controller
+        if broker.in_controlled_shutdown:  # it began before, perhaps under an earlier controller
             del departures[0]
-        presence.shutdown_offset = state.image.offset + len(departures)
+        presence.departing = len(left) == CHANGES_MAX
+        if not presence.departing:
+            presence.shutdown_offset = state.image.offset + len(departures)
         return departures, False
     if any(partition.leader == broker.broker_id for partition in state.image.partitions()):
         return list(leave_all(state, broker.broker_id)), False
@@ -219,7 +230,10 @@ def _shut_down(
 def expire_sessions(state: ControllerState, now_ms: int) -> Decision:
     """Fence the broker whose session ran out first, if any has: one at a time.
 
-    Of two that died at one instant, the one heard last therefore stays in the ISR.
+    Of two that died at one instant, the one heard last therefore stays in the ISR. What it leads
+    and is in sync with goes first, some partitions in each decision: a controller that stands still
+    while it decides on thousands loses its quorum. Whoever is heard in the middle of it stays, and
+    is let in again where it was put out.
     """
     expired = [
         (presence.heard_ms, broker_id)
@@ -229,11 +243,31 @@ def expire_sessions(state: ControllerState, now_ms: int) -> Decision:
     records: list[MetadataRecord] = []
     for _, broker_id in sorted(expired):
         broker = state.image.brokers.get(broker_id)
-        del state.presences[broker_id]
         if broker is not None and not broker.fenced:
-            records = fence(state, broker)
+            records.extend(leave_all(state, broker_id, changes_max=CHANGES_MAX))
+            if len(records) < CHANGES_MAX:
+                del state.presences[broker_id]
+                records.append(_fenced(broker))
             break
+        del state.presences[broker_id]
     return Decision(None, records)
+
+
+def go_on(state: ControllerState, now_ms: int) -> Decision:
+    """Take the next share of what a broker's coming or leaving changes."""
+    del now_ms
+    for broker_id, presence in state.presences.items():
+        if presence.departing:
+            broker = state.image.brokers.get(broker_id)
+            if broker is None or broker.fenced or broker.epoch != presence.epoch:
+                presence.departing = False
+                continue
+            return Decision(None, _shut_down(state, broker, presence)[0])
+    elected: list[MetadataRecord] = []
+    if state.leaderless:
+        elected.extend(elect_leaderless(state, changes_max=CHANGES_MAX))
+        state.leaderless = len(elected) == CHANGES_MAX
+    return Decision(None, elected)
 
 
 def next_expiry_ms(state: ControllerState) -> int | None:

@@ -18,6 +18,9 @@ from holdfast.core.metadata.image import ImageDelta, MetadataImage, MetadataReco
 from holdfast.wire.structs import ResourceType
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
+# Partitions that one decision of the controller's own changes. A controller that stands still while
+# it decides on thousands loses its quorum, and the next one has the same to decide.
+CHANGES_MAX: Final = 500
 RECORDS_PER_REQUEST_MAX: Final = 10_000  # as Kafka's, for requests that make records
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -39,13 +42,14 @@ class Presence:
     heard_ms: int
     metadata_offset: int = -1  # the last offset it says it has applied
     shutdown_offset: int = -1  # the log's end when its controlled shutdown began; -1: none
+    departing: bool = False  # it shuts down, and not all of its partitions were taken from it yet
     left: bool = False  # it was told to shut down: its next incarnation need not wait
 
 
 class ControllerState:
     """The controller's memory. `core` functions decide on it; applying a decision changes it."""
 
-    __slots__ = ("cluster_id", "image", "node_id", "presences", "settings")
+    __slots__ = ("cluster_id", "image", "leaderless", "node_id", "presences", "settings")
 
     def __init__(self, settings: NodeSettings, cluster_id: str) -> None:
         self.settings = settings
@@ -53,6 +57,13 @@ class ControllerState:
         self.node_id = settings.node_id
         self.image = MetadataImage()
         self.presences: dict[int, Presence] = {}
+        # True: a broker has come, and there may be more partitions that could have a leader now.
+        self.leaderless = False
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something that was begun goes on with the next decision."""
+        return self.leaderless or any(each.departing for each in self.presences.values())
 
     @property
     def next_offset(self) -> int:
@@ -72,6 +83,7 @@ class ControllerState:
             for node in sorted(self.image.brokers)
             if not self.image.brokers[node].fenced
         }
+        self.leaderless = True  # an earlier controller may have ended in the middle of it
 
     def presence(self, broker_id: int) -> Presence | None:
         """What is known of the registered incarnation; None when only an older one was heard."""

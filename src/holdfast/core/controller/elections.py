@@ -294,14 +294,15 @@ def leave_all(
     partitions: Iterable[Partition] | None = None,
     *,
     lost: bool = False,
+    changes_max: int | None = None,
 ) -> list[PartitionChangeRecord]:
-    """Take a broker out of every ISR and out of every leadership.
+    """Take a broker out of every ISR and out of every leadership, or of so many at most.
 
     `lost`: the broker may lack what it had, so it leaves every ELR too. The last known leader may
     win then, so the election is held at once.
     """
     gone = (broker_id,) if lost else ()
-    records = []
+    records: list[PartitionChangeRecord] = []
     for partition in state.image.partitions() if partitions is None else partitions:
         concerned = broker_id == partition.leader or broker_id in partition.isr
         if not concerned and not (lost and broker_id in partition.elr):
@@ -317,17 +318,23 @@ def leave_all(
         )
         if record is not None:
             records.append(record)
+            if len(records) == changes_max:
+                break
     return records
 
 
 def elect_leaderless(
-    state: ControllerState, *, joining: int | None = None, topic: str | None = None
+    state: ControllerState,
+    *,
+    joining: int | None = None,
+    topic: str | None = None,
+    changes_max: int | None = None,
 ) -> list[PartitionChangeRecord]:
-    """Give every partition without a leader one, where there is one to be had.
+    """Give every partition without a leader one, where there is one to be had; or so many at most.
 
     `joining` is a broker that the same decision makes active; `topic` restricts the search.
     """
-    records = []
+    records: list[PartitionChangeRecord] = []
     wish = Wish(joining=joining)
     for partition in state.image.partitions():
         if partition.leader != NO_LEADER or topic not in (None, partition.topic):
@@ -335,6 +342,8 @@ def elect_leaderless(
         record = decide_on(state, partition, wish)
         if record is not None:
             records.append(record)
+            if len(records) == changes_max:
+                break
     return records
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 
 from holdfast.core.metadata.image import PartitionKey
 from holdfast.core.replica.replication import Change, Proposal, Reaction
@@ -22,6 +23,9 @@ from holdfast.wire.messages import alter_partition as wire
 
 logger = logging.getLogger("holdfast.isr")
 
+# Partitions in one request. A controller decides on all of them in one turn of its loop: thousands
+# would hold it up for so long that its quorum elects another one, which is asked the same.
+ASKED_MAX = 500
 RETRY_SECONDS = 0.05
 LATE_SECONDS = 1.0  # of an answer that is late on purpose, in a simulation
 
@@ -49,12 +53,15 @@ class IsrChanges(Asking):
             asyncio.get_running_loop().call_soon(self._send)
 
     def _send(self) -> None:
-        sent: Sent = {
-            key: (leading, proposal)
-            for key, (leading, proposal) in self._waiting.items()
-            if leading.is_current and leading.state.pending is proposal
-        }
-        self._waiting = {}
+        sent: Sent = {}
+        while self._waiting and not sent:
+            first = list(islice(self._waiting, ASKED_MAX))
+            taken = {key: self._waiting.pop(key) for key in first}
+            sent = {
+                key: (leading, proposal)
+                for key, (leading, proposal) in taken.items()
+                if leading.is_current and leading.state.pending is proposal
+            }
         if not sent or self._closed:
             self._busy = False
             return

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
-from holdfast.core.controller.broker_sessions import expire_sessions, next_expiry_ms
+from holdfast.core.controller.broker_sessions import expire_sessions, go_on, next_expiry_ms
 from holdfast.core.controller.decisions import ControllerState, Decision
 from holdfast.core.controller.elections import balance, elect_leaderless
 from holdfast.core.metadata.feature_levels import bootstrap_records
@@ -268,6 +268,8 @@ class Controller:
             self._append(decision)
         if self._sweep is None:
             self._arm_sweep()
+        elif self.state.is_unfinished:
+            self._sweep_at(self._now_ms())
         return decision.response
 
     def _append(self, decision: Decision) -> None:
@@ -382,7 +384,7 @@ class Controller:
             return
         self.state.activate(self._now_ms())
         self._graces = 0
-        self._arm_sweep()
+        self._sweep_at(self._now_ms())
         if self.settings.auto_leader_rebalance_enable:
             self._every("balance", self.settings.leader_imbalance_check_interval_seconds, balance)
         self._every(
@@ -408,18 +410,28 @@ class Controller:
 
     def _arm_sweep(self) -> None:
         """Set the one timer; a sweep's own decisions have set it already when the sweep ends."""
+        due_ms = next_expiry_ms(self.state)
+        if due_ms is not None:
+            self._sweep_at(due_ms)
+        elif self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    def _sweep_at(self, due_ms: int) -> None:
         if self._sweep is not None:
             self._sweep.cancel()
-        due_ms = next_expiry_ms(self.state)
-        if due_ms is None or self._closed:
             self._sweep = None
+        if self._closed:
             return
         self._sweep_due_ms = due_ms
         delay = max(0, due_ms - self._now_ms()) / 1000
         self._sweep = asyncio.get_running_loop().call_later(delay, self._sweep_sessions)
 
     def _sweep_sessions(self) -> None:
-        """Fence brokers whose session has run out, one decision each."""
+        """Fence brokers whose session has run out, and go on with what is unfinished.
+
+        One decision in each turn of the loop: the quorum's requests are served between them.
+        """
         self._sweep = None
         now_ms = self._now_ms()
         if now_ms - self._sweep_due_ms > LATE_MS and self._graces < GRACES_MAX:
@@ -433,9 +445,10 @@ class Controller:
             )
             return
         self._graces = 0
-        while self.active and self._act(expire_sessions):
-            pass
-        self._arm_sweep()
+        if self.active and (self._act(expire_sessions) or self._act(go_on)):
+            self._sweep_at(self._now_ms())
+        else:
+            self._arm_sweep()
 
     def _act(self, decide: Decide) -> bool:
         """Carry out a decision of the controller's own. True if it changed anything."""

@@ -12,6 +12,8 @@ from holdfast.core.quorum.leader_view import Observers, QuorumView, ReplicaView
 from holdfast.core.quorum.voter_set import Voter
 from holdfast.node.quorum.quorum_member import QuorumMember
 
+TOLD_MAX = 20  # partitions of one decision that are named; each with an unclean leader is
+
 logger = logging.getLogger("holdfast.controller")
 
 
@@ -57,11 +59,15 @@ def tell(image: MetadataImage, delta: ImageDelta) -> None:
             logger.info("broker %d is %s", broker_id, "fenced" if after.fenced else "unfenced")
         elif after.in_controlled_shutdown and not before.in_controlled_shutdown:
             logger.info("broker %d is shutting down", broker_id)
+    told = 0
     for (topic_id, index), was in delta.partitions_changed.items():
         now = image.partition_by_id(topic_id, index)
         if was is None or now is None or (was.leader == now.leader and was.isr == now.isr):
             continue
+        told += 1
         unclean = now.recovery_state is not was.recovery_state and bool(now.recovery_state)
+        if told > TOLD_MAX and not unclean:
+            continue
         logger.info(
             "%s-%d: %sisr %s -> %s%s",
             now.topic,
@@ -73,3 +79,5 @@ def tell(image: MetadataImage, delta: ImageDelta) -> None:
             list(now.isr),
             ", UNCLEAN" if unclean else "",
         )
+    if told > TOLD_MAX:
+        logger.info("%d partitions have changed, the first of them as told", told)
