@@ -14,7 +14,7 @@ from holdfast.cli.local.status_table import _summary, _troubles, render
 from holdfast.cluster.layout import NodeRecord
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus, node_status
 from holdfast.cluster.processes import START_MARK, State
-from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX
+from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX, REPLICAS_SET_ASIDE
 
 ADDRESS = "127.0.0.1:29092"
 
@@ -86,14 +86,16 @@ def test_why_a_disk_or_a_node_is_missing_stands_below_the_table() -> None:
         nodes=(
             replace(well, figures={LOG_DIRS_OFFLINE: full}),
             replace(well, state=State.DEAD, ended_with="no log directory works: /data"),
+            replace(well, figures={REPLICAS_SET_ASIDE: "t-0 from broker 2: it is damaged"}),
         ),
         active_controller=1,
     )
     assert [each.plain for each in _troubles(seen)] == [
         f"node 1 has log directories offline: {full}",
         "node 1 ended: no log directory works: /data",
+        "node 1 has set replicas aside: t-0 from broker 2: it is damaged",
     ]
-    for one, healthy in ((seen.nodes[0], False), (well, True)):
+    for one, healthy in ((seen.nodes[0], False), (seen.nodes[2], False), (well, True)):
         assert is_healthy(replace(seen, nodes=(one,))) is healthy
 
 

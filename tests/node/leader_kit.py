@@ -305,6 +305,17 @@ class Side:
                 return False
         return True
 
+    async def until_followed(self) -> None:
+        """Wait until a request waits at the leader who knows of all."""
+        session = self.fetcher._session
+        await self.until(
+            lambda: (
+                self.leader.waiting("fetcher")
+                and len(session.members) == len(self.partitions)
+                and not session.news
+            )
+        )
+
     async def until_all(self, *indexes: int, seconds: float = 60) -> None:
         await self.until(lambda: self.has_all(*indexes), seconds)
 

@@ -34,7 +34,7 @@ def play(story: Story, **settings: str) -> None:
     async def body(runtime: Runtime) -> None:
         made = await side(runtime, Leader(), **settings)
         made.follow(*range(MANY))
-        await made.until_all()
+        await made.until_followed()
         await story(made)
         await made.fetcher.close()
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from tests.log.log_kit import TOPIC_ID, virtual
+from tests.log.log_kit import virtual
 from tests.node.leader_kit import Leader, Side, side
 
 from holdfast.config.topic import TopicSettings
@@ -32,7 +32,7 @@ def play(story: Story, *, many: int = MANY, gives_sessions: bool = True) -> None
     async def body(runtime: Runtime) -> None:
         made = await side(runtime, Leader(gives_sessions=gives_sessions))
         made.follow(*range(many))
-        await made.until_all()
+        await made.until_followed()
         await story(made)
         await made.fetcher.close()
 
@@ -147,7 +147,7 @@ def test_a_connection_that_ends_between_two_requests_ends_the_session_too() -> N
 
         made = await side(replace(runtime, provoke=provoke), Leader())
         made.follow(*range(5))
-        await made.until_all()
+        await made.until_followed()
         late.append(True)
         await made.until(lambda: not late)
         made.leader.hang_up()  # an answer has come, and is not looked at yet
@@ -178,14 +178,15 @@ def test_a_session_that_the_leader_put_away_is_begun_anew() -> None:
 
 def test_what_is_removed_is_forgotten_and_nothing_of_it_is_applied() -> None:
     async def story(made: Side) -> None:
-        made.fetcher.remove((TOPIC_ID, 3))
-        del made.partitions[3]
+        removed = made.partitions.pop(3)
+        made.fetcher.remove(removed.key)
         made.led(3).append()
         made.leader.changed()
-        await asyncio.sleep(1)
-        _, last = made.leader.requests[-1]
-        members, _ = made.leader.sessions[last.session_id]
+        members, _ = made.leader.sessions[1]
+        await made.until(lambda: removed.key not in members, seconds=0.05)
         assert sorted(index for _, index in members) == [0, 1, 2, 4]
+        assert removed.log is not None
+        assert removed.log.end == 0
 
     play(story, many=5)
 

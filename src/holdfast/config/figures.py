@@ -15,6 +15,7 @@ ANSWER_BYTES: Final = "holdfast.answer.bytes"
 CONNECTIONS_INDEBTED: Final = "holdfast.connections.indebted"
 CONNECTIONS: Final = "holdfast.connections"
 CONNECTIONS_REFUSED: Final = "holdfast.connections.refused"
+REPLICAS_SET_ASIDE: Final = "holdfast.replicas.set.aside"
 
 FIGURES: Final = {
     ANSWER_BYTES: "Bytes of answers that are held for clients who have not taken them.",
@@ -35,7 +36,13 @@ FIGURES: Final = {
         "How late a timer of 100 ms came at worst in the last minute: so long the node did nothing"
         " else, or had no processor."
     ),
+    REPLICAS_SET_ASIDE: (
+        "The replicas that a broker can't fetch or append, each with the reason; empty when there"
+        " are none. They are tried again alone, and the others go on."
+    ),
 }
+
+TROUBLES: Final = (LOG_DIRS_OFFLINE, REPLICAS_SET_ASIDE)  # not empty: somebody has to look
 
 
 def short_name(figure: str) -> str:

@@ -15,7 +15,7 @@ from holdfast.cluster import LocalCluster
 from holdfast.cluster.layout import to_json
 from holdfast.cluster.nodes import ClusterStatus
 from holdfast.cluster.processes import State
-from holdfast.config.figures import FIGURES, LOG_DIRS_OFFLINE, short_name
+from holdfast.config.figures import FIGURES, TROUBLES, short_name
 
 CLUSTER_FACTS = (
     *("topics", "partitions", "under_replicated", "leaderless"),
@@ -77,7 +77,7 @@ def is_healthy(seen: ClusterStatus) -> bool:
     """Say whether everything runs, serves and is replicated, and a controller is active."""
     return (
         all(node.state is State.RUNNING and node.serving for node in seen.nodes)
-        and not any(node.figures.get(LOG_DIRS_OFFLINE) for node in seen.nodes)
+        and not any(node.figures.get(name) for node in seen.nodes for name in TROUBLES)
         and not seen.under_replicated
         and not seen.leaderless
         and seen.active_controller is not None

@@ -11,7 +11,7 @@ from rich.text import Text
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
-from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX
+from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX, REPLICAS_SET_ASIDE
 
 WIDTH_OF_FILES = 200
 WIDTH_OF_ALL = 107  # less has no room for what a narrow terminal leaves out
@@ -68,13 +68,15 @@ def _controller(status: NodeStatus) -> str:
 
 
 def _troubles(seen: ClusterStatus) -> list[Text]:
-    """Return what nodes say of why they ended, and of their disks, a line each."""
+    """Return what nodes say of why they ended, of disks and of replicas, a line each."""
     troubles = []
     for status in seen.nodes:
         if status.ended_with is not None:
             troubles.append(f"node {status.node.id} ended: {status.ended_with}")
         if offline := status.figures.get(LOG_DIRS_OFFLINE):
             troubles.append(f"node {status.node.id} has log directories offline: {offline}")
+        if aside := status.figures.get(REPLICAS_SET_ASIDE):
+            troubles.append(f"node {status.node.id} has set replicas aside: {aside}")
     return [Text(text, style="red") for text in troubles]
 
 

@@ -78,9 +78,15 @@ class ApartFetcher:
         self._lane = FetchLane(shared, source, "fetcher-apart")
         self._groups: deque[Group] = deque()
         self._looking: list[Following] = []
+        self._aside: dict[Following, None] = {}
         self._pauses = Pauses(self._due)
         self._nudge = Nudge()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def aside(self) -> list[Following]:
+        """Whoever is set aside, each with its trouble."""
+        return [each for each in self._aside if self._others.is_assigned(each)]
 
     def suspect(self, members: list[Following]) -> None:
         """One of these may be why an answer can't be had: ask for one half, and for the other."""
@@ -111,6 +117,7 @@ class ApartFetcher:
                 PAUSE_MS_MAX // 1000, self._source,
             )  # fmt: skip
         following.trouble = why
+        self._aside[following] = None
         self._pauses.add(following, pause_ms)
         self._wake()
 
@@ -130,6 +137,7 @@ class ApartFetcher:
 
     def _due(self, following: Following) -> None:
         if not self._others.is_assigned(following):
+            self._aside.pop(following, None)
             return
         if following.state is State.LOOKING:
             self.look_up(following)
@@ -208,6 +216,7 @@ class ApartFetcher:
         if following.trouble:
             logger.warning("%s follows broker %d again", following, self._source)
             following.trouble, following.attempts = "", 0
+            del self._aside[following]
         self._others.arrive(following)
 
     # -- our offset is not in the leader's log --------------------------------------------------

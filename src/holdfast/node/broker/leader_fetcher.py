@@ -74,7 +74,7 @@ class LeaderFetcher:
     @property
     def set_aside(self) -> list[Following]:
         """What others do not wait for, each with its trouble."""
-        return [each for each in self._following.values() if each.trouble]
+        return self._apart.aside
 
     def assign(self, replica: FollowingReplica, *, in_sync: bool = False) -> None:
         """Fetch for a replica from now on, in its leader epoch; `in_sync`: it is in the ISR.

@@ -29,6 +29,7 @@ from holdfast.wire.well_known import METADATA_TOPIC
 logger = logging.getLogger("holdfast.partitions")
 
 SLICE = 50  # replicas taken up in one turn of the loop
+TOLD_MAX = 20  # of those set aside: a figure is a line
 
 
 class Partitions:
@@ -82,6 +83,16 @@ class Partitions:
         """What leads the partition of that name here, or why nothing does."""
         found = self.find(topic, index)
         return found if isinstance(found, ErrorCode) else found.as_leader(leader_epoch)
+
+    def set_aside(self) -> str:
+        """Which replicas can't be followed along with the others, and why; for people to read."""
+        found = [
+            f"{each} from broker {source}: {each.trouble}"
+            for source, fetcher in self._fetchers.items()
+            for each in fetcher.set_aside
+        ]
+        more = [f"and {len(found) - TOLD_MAX} more"] if len(found) > TOLD_MAX else []
+        return "; ".join(found[:TOLD_MAX] + more)
 
     # -- the metadata has changed --------------------------------------------------------------
 
