@@ -447,8 +447,9 @@ NODES: tuple[Mutation, ...] = (
             ),
             Edit(
                 READERS,
-                "            and self.broker_epoch < registered.epoch\n",
-                "            and self.broker_epoch < -1\n",
+                "            broker_epoch != -1 and registered is not None and broker_epoch <"
+                " registered.epoch\n",
+                "            registered is None and broker_epoch < -1\n",
             ),
         ),
         tests=(

@@ -112,7 +112,9 @@ def test_a_follower_s_fetch_acknowledges_once() -> None:
         leader = leading(partition)
         wanted = wire.FetchPartition(partition=0, fetch_offset=3, log_start_offset=0)
         broker: Any = SimpleNamespace(
-            settings=SimpleNamespace(replica_selector_class=""), runtime=runtime
+            settings=SimpleNamespace(replica_selector_class=""),
+            runtime=runtime,
+            image=SimpleNamespace(brokers={}),
         )
         context: Any = SimpleNamespace(version=17, allows=lambda *_: True)
         reader = FollowerReader(broker, context, node=1, broker_epoch=-1)
@@ -145,7 +147,9 @@ def test_a_follower_beyond_the_log_s_end_acknowledges_nothing(epoch: int) -> Non
             partition=0, fetch_offset=4, last_fetched_epoch=epoch, log_start_offset=0
         )
         broker: Any = SimpleNamespace(
-            settings=SimpleNamespace(replica_selector_class=""), runtime=runtime
+            settings=SimpleNamespace(replica_selector_class=""),
+            runtime=runtime,
+            image=SimpleNamespace(brokers={}),
         )
         context: Any = SimpleNamespace(version=17, need=READ_TOPIC, allows=lambda *_: True)
         reader = FollowerReader(broker, context, node=1, broker_epoch=-1)

@@ -193,7 +193,7 @@ class Leader:
         Rules: replication.md#a-fetch-acknowledges, replication.md#caught-up.
         """
         follower = self.followers[node]
-        if follower.session is not NO_SESSION:
+        if follower.session.at_ms > follower.fetched_ms:
             follower.settle()
         if offset >= self.log_end:
             follower.caught_up_ms = max(follower.caught_up_ms, now_ms)

@@ -93,7 +93,7 @@ class Fetch:
         if (
             request.max_wait_ms <= 0
             or request.min_bytes <= 0
-            or not session.size
+            or (not look and not session.size)
             or self._is_enough(look)
         ):
             return self._answer(look)
@@ -109,7 +109,8 @@ class Fetch:
         self._deferred = self._context.defer(
             max(0, min(session.bytes_max, most)), 0 if session.session_id else session.size
         )
-        session.watch()
+        if not session.session_id:
+            session.watch_all()
         session.parked = self
         self._forget = self._broker.waiting.park(self, (), wait_ms)
         self._deferred.lost = self._leave
@@ -273,6 +274,7 @@ def handle(
         else FollowerReader(broker, context, node, broker_epoch)
     )
     session.stir_changed()
+    size = session.size
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             gone = session.forget(forgotten.topic, bytes(forgotten.topic_id), index)
@@ -284,9 +286,14 @@ def handle(
     if reader.is_superseded or reader.broker_epoch != session.broker_epoch:
         session.broker_epoch = reader.broker_epoch
         session.stir_all()
+    if session.session_id:
+        if not _go_on(broker, session, size):
+            return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    elif request.session_epoch == FULL and session.size:
+        broker.fetch_sessions.admit(session, broker.runtime.clock.monotonic_ms())
+        if session.session_id:
+            session.last_fetch = LastFetch()
     _find(broker, reader, session)
-    if not _keep(broker, request, session):
-        return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     fetch = Fetch(broker, context, request, reader, session)
     return fetch.begin() or fetch.park()
 
@@ -313,19 +320,15 @@ def _session(
     return session
 
 
-def _keep(broker: Broker, request: wire.FetchRequest, session: FetchSession) -> bool:
-    """Keep the session for the next request, if it is to be; False: it has grown too large."""
+def _go_on(broker: Broker, session: FetchSession, size: int) -> bool:
+    """Whether a session of `size` partitions may be as large as it is now; an empty one ends."""
     sessions = broker.fetch_sessions
-    if session.session_id and (not session.size or (request.topics and sessions.is_crowded())):
+    if session.size > size and sessions.is_crowded():
+        sessions.remove(session.session_id)
+        return False
+    if not session.size:
         sessions.remove(session.session_id)
         session.session_id = NO_SESSION
-        return not request.topics
-    if not session.session_id and request.session_epoch == FULL and session.size:
-        sessions.admit(session, broker.runtime.clock.monotonic_ms())
-        if session.session_id:
-            session.last_fetch = LastFetch()
-    if session.session_id:
-        session.watch()
     return True
 
 
@@ -349,6 +352,8 @@ def _find(broker: Broker, reader: Reader, session: FetchSession) -> None:
             asked.found = refused
         elif isinstance(found, Partition):
             asked.found = reader.admit(found, asked.wanted)
+            if asked.watched is not found and session.session_id:
+                session.watch(asked, found)
         else:
             asked.found = found
 

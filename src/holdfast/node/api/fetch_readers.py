@@ -134,6 +134,8 @@ class ConsumerReader:
     """A consumer: it sees what is committed, also on a follower where its version allows that."""
 
     __slots__ = ("_broker", "_context", "_rack", "_rack_of")
+    broker_epoch = -1
+    is_superseded = False
 
     def __init__(self, broker: Broker, context: RequestContext, rack: str) -> None:
         self._broker = broker
@@ -155,14 +157,6 @@ class ConsumerReader:
 
     def leaves_out(self, asked: Asked) -> None:
         """Nor does what it asks for no longer."""
-
-    @property
-    def broker_epoch(self) -> int:
-        return -1
-
-    @property
-    def is_superseded(self) -> bool:
-        return False
 
     def waits_for(self, _partition: Partition, _key: Hashable) -> bool:
         """Whether this change is one to answer for: it sees what is committed."""
@@ -203,7 +197,15 @@ class ConsumerReader:
 class FollowerReader:
     """A follower: it sees all that its leader has, and its fetch acknowledges."""
 
-    __slots__ = ("_context", "_refusal", "broker", "broker_epoch", "is_rack_aware", "node")
+    __slots__ = (
+        "_context",
+        "_refusal",
+        "broker",
+        "broker_epoch",
+        "is_rack_aware",
+        "is_superseded",
+        "node",
+    )
 
     def __init__(
         self, broker: Broker, context: RequestContext, node: int, broker_epoch: int
@@ -212,20 +214,15 @@ class FollowerReader:
         self.node = node
         self.broker_epoch = broker_epoch
         self.is_rack_aware = broker.settings.replica_selector_class == RACK_AWARE
+        registered = broker.image.brokers.get(node)
+        # Whether it was sent before the broker came back (KIP-903).
+        self.is_superseded = (
+            broker_epoch != -1 and registered is not None and broker_epoch < registered.epoch
+        )
         self._context = context
         # Kafka says so of each partition, too.
         follows = refusal(context, CLUSTER_NAME, CLUSTER_ACTION) is None
         self._refusal = None if follows else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-    @property
-    def is_superseded(self) -> bool:
-        """Whether it was sent before the broker came back (KIP-903)."""
-        registered = self.broker.image.brokers.get(self.node)
-        return (
-            self.broker_epoch != -1
-            and registered is not None
-            and self.broker_epoch < registered.epoch
-        )
 
     def now_ms(self) -> int:
         return self.broker.runtime.clock.monotonic_ms()

@@ -98,16 +98,19 @@ class FetchSession(CachedSession):
 
     # -- what becomes of it --------------------------------------------------------------------
 
-    def watch(self) -> None:
-        """Be told of changes of what is stirred; the rest is watched already."""
+    def watch(self, asked: Asked, found: Partition) -> None:
+        """Be told of changes of the replica that was found."""
+        self._unwatch(asked)
+        asked.watched = found
+        for key in (found.key, found.committed_key):
+            self._watched[key] = asked
+            self._broker.waiting.watch(key, self)
+
+    def watch_all(self) -> None:
+        """Be told of changes of everything that is asked for."""
         for asked in self.stirred:
-            found = asked.found
-            if isinstance(found, Partition) and asked.watched is not found:
-                self._unwatch(asked)
-                asked.watched = found
-                for key in (found.key, found.committed_key):
-                    self._watched[key] = asked
-                    self._broker.waiting.watch(key, self)
+            if isinstance(asked.found, Partition):
+                self.watch(asked, asked.found)
 
     def _unwatch(self, asked: Asked) -> None:
         if asked.watched is not None:

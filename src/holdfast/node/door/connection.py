@@ -348,8 +348,14 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse("a request that has no answer")
             return
         self._held_bytes -= answer.reserved
-        self._hold(answer)
-        if self._transport is not None and self.slots and self.slots[0] is answer:
+        slots = self.slots
+        if not slots or slots[0] is not answer:
+            self._hold(answer)
+        elif self._transport is not None:
+            slots.popleft()
+            self._held_partitions -= answer.partitions
+            if answer.buffers:
+                self._write(answer.buffers)
             self._send_ready()
             if not self._reading:
                 # Later, not now: what was received here may answer what others wait for, and so on.

@@ -167,7 +167,8 @@ class WaitingRoom:
         for key in parked.keys:
             self.watch(key, parked)
         self._parked[parked] = None
-        parked.ask()
+        if parked.keys:  # without any it watches by itself
+            parked.ask()
         if not parked.is_over:
             if self._provoke("wait.expires-at-once"):
                 timeout_ms = 0
