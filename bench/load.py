@@ -21,7 +21,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from holdfast.wire.batch import Record, batches, build_batch
+from holdfast.wire.batch import Codec, Record, batches, build_batch
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.frame import encode_request
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -58,6 +58,7 @@ class Job:
     bytes_max: int = 1 << 62
     fetch_bytes: int = 1 << 20
     rate: int = 1000
+    codec: str = "NONE"
     warmup_s: float = 0.2
     pids: tuple[int, ...] = ()
 
@@ -207,8 +208,11 @@ def cpu_seconds(pids: tuple[int, ...]) -> list[float]:
 def produce_frame(job: Job, partition: int) -> bytes:
     """Return a whole Produce request with one batch for one partition."""
     now_ms = int(time.time() * 1000)
-    values = os.urandom(job.message_bytes * job.batch_records)
+    codec = Codec[job.codec]
     size = job.message_bytes
+    values = os.urandom(size * job.batch_records)
+    if codec:  # to half its size, as text may be
+        values = values[: (len(values) + 1) // 2].hex().encode()
     records = [
         Record(value=values[index * size : (index + 1) * size], timestamp=now_ms)
         for index in range(job.batch_records)
@@ -220,7 +224,9 @@ def produce_frame(job: Job, partition: int) -> bytes:
             TopicProduceData(
                 name=job.topic,
                 partition_data=[
-                    PartitionProduceData(index=partition, records=bytes(build_batch(records)))
+                    PartitionProduceData(
+                        index=partition, records=bytes(build_batch(records, codec=codec))
+                    )
                 ],
             )
         ],
