@@ -22,6 +22,7 @@ class Flag:
         self.over = over
         self.asked = 0
         self.completed = 0
+        self.expiries = 0
         self.expired = asyncio.Event()
 
     def try_complete(self) -> bool:
@@ -30,6 +31,7 @@ class Flag:
         return self.over
 
     def expire(self) -> None:
+        self.expiries += 1
         self.expired.set()
 
 
@@ -226,5 +228,19 @@ def test_a_wait_that_breaks_costs_the_others_nothing() -> None:
             await asyncio.sleep(0)
         assert len(complaints) == 1
         assert room.parked == 1
+
+    run(scenario)
+
+
+def test_who_waits_when_the_node_stops_is_answered_once() -> None:
+    """A node goes on for a while as it stops, for longer than its deadlines (seen to fail)."""
+
+    async def scenario(room: WaitingRoom) -> None:
+        flag, later = Flag(), Flag()
+        room.park(flag, ["a"], 1)
+        room.close()
+        room.park(later, ["b"], 20)
+        await later.expired.wait()
+        assert flag.expiries == 1
 
     run(scenario)

@@ -108,7 +108,6 @@ class _Parked:
             self.forget()
 
     def expire(self) -> None:
-        self.timer = None
         self.forget()
         self.wait.expire()
 
