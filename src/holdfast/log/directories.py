@@ -95,6 +95,10 @@ class LogDirectories:
         self._copies = Copies(runtime, self.directories)
         self._closed = False
 
+    def configure(self, settings: NodeSettings) -> None:
+        """Take over settings that may change while the node runs; the others are as they were."""
+        self._settings = settings
+
     def watch_offline(self, watcher: Callable[[LogDirectory], None]) -> None:
         """Call `watcher` with each directory whose disk fails from now on, between handlers."""
         self._watchers.append(watcher)

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from operator import attrgetter
+from typing import Final, Protocol, TypeAlias
 
 from holdfast.log.checkpoints import (
     HIGH_WATERMARK,
@@ -55,11 +56,22 @@ class Replica(Protocol):
 
 # What each checkpoint says of a replica; None: nothing.
 _TOLD: Final[Mapping[str, Callable[[Replica], int | None]]] = {
-    RECOVERY_POINT: lambda replica: replica.recovery_point,
+    RECOVERY_POINT: attrgetter("recovery_point"),
     # Only where it is not that of the first segment, as Kafka does.
     LOG_START: lambda replica: replica.start if replica.start > replica.first_segment else None,
-    HIGH_WATERMARK: lambda replica: replica.high_watermark,
+    HIGH_WATERMARK: attrgetter("high_watermark"),
 }
+
+# Replicas, and what a checkpoint says of each.
+_Captured: TypeAlias = tuple[list[tuple[str, int]], list[int | None]]
+
+
+def _encode(captured: _Captured) -> bytes:
+    return encode_offsets(
+        (topic, partition, offset)
+        for (topic, partition), offset in zip(*captured, strict=True)
+        if offset is not None
+    )
 
 
 class LogDirectory:
@@ -76,7 +88,7 @@ class LogDirectory:
         self.lock: DirectoryLock | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self._removals: set[asyncio.TimerHandle] = set()
-        self._written: dict[str, bytes] = {}  # checkpoint -> its content, to leave out repetitions
+        self._written: dict[str, _Captured] = {}  # what checkpoints say, to leave out repetitions
         # Checkpoints that a job is writing, each with the generation in which it began.
         self._under_way: dict[str, int] = {}
         self._generation = 0  # of the checkpoints; see `supersede`
@@ -137,12 +149,11 @@ class LogDirectory:
 
     def content(self, name: str) -> bytes:
         """Return what a checkpoint has to say of all replicas now."""
-        told = _TOLD[name]
-        return encode_offsets(
-            (topic, partition, offset)
-            for (topic, partition), replica in self.replicas.items()
-            if (offset := told(replica)) is not None
-        )
+        return _encode(self._capture(name))
+
+    def _capture(self, name: str) -> _Captured:
+        """Take down what a checkpoint would say: its text, ten times as slow, is a job's work."""
+        return list(self.replicas), list(map(_TOLD[name], self.replicas.values()))
 
     def checkpoint(self, name: str) -> None:
         """Write a checkpoint in the background, if it changed.
@@ -155,8 +166,8 @@ class LogDirectory:
         done = self._take_starts_written() if name == LOG_START else None
         if done is None and self.runtime.provoke("checkpoint.left-out"):
             return  # what is there is older and still true
-        data, generation = self.content(name), self._generation
-        if self._written.get(name) == data:
+        captured, generation = self._capture(name), self._generation
+        if self._written.get(name) == captured:
             if done is not None:  # what is there, but its name may not be durable yet
                 self._sync_checkpoint(generation, done)
             return
@@ -176,12 +187,14 @@ class LogDirectory:
             except OSError as error:
                 self.fail(error)
                 return
-            self._written[name] = data
+            self._written[name] = captured
             self._sync_checkpoint(generation, done)
-            if name == LOG_START and (self._starts_written or self.content(name) != data):
+            if name == LOG_START and (self._starts_written or self._capture(name) != captured):
                 self.checkpoint(name)  # records were deleted meanwhile, and that is told as done
 
-        self.submit(lambda: disk.write_atomic(path + _NEXT_SUFFIX, data)).add_done_callback(written)
+        self.submit(
+            lambda: disk.write_atomic(path + _NEXT_SUFFIX, _encode(captured))
+        ).add_done_callback(written)
 
     def write_starts(self, done: Callable[[bool], None]) -> None:
         """Write log starts as they are now, or as they are a little later, in the background.
@@ -225,12 +238,12 @@ class LogDirectory:
         self.check()
         self.supersede()
         for name in names:
-            data = self.content(name)
-            if self._written.get(name) == data:
+            captured = self._capture(name)
+            if self._written.get(name) == captured:
                 continue
             with self.guarded():
-                self.runtime.disk.write_atomic(f"{self.path}/{name}", data)
-            self._written[name] = data
+                self.runtime.disk.write_atomic(f"{self.path}/{name}", _encode(captured))
+            self._written[name] = captured
 
     def contradicts(self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets) -> bool:
         """Whether these checkpoints say more than is true of the replicas that are there."""

@@ -194,6 +194,7 @@ class Broker:
                 broker=self.image.broker_configs(self.settings.node_id),
             )
             self._admission.limits = Limits.of(self.settings)
+            self.directories.configure(self.settings)
             self.leader_quota.bytes_per_second = self.settings.leader_replication_throttled_rate
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
         if self._current:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata import image
@@ -30,6 +31,7 @@ logger = logging.getLogger("holdfast.partitions")
 
 SLICE = 50  # replicas taken up in one turn of the loop
 TOLD_MAX = 20  # of those set aside: a figure is a line
+SLICE_TOLD = 200  # replicas that are looked at, or told of brokers, in one turn
 
 
 class Partitions:
@@ -60,6 +62,7 @@ class Partitions:
         self._taken_up = taken_up
         # Not yet as the image wants them, in the order of the first change; True: not ours before.
         self._due: dict[PartitionKey, bool] = {}
+        self._told_of_brokers: Iterator[Partition] = iter(())  # who has yet to be told of a change
         self._slice: asyncio.Handle | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -119,10 +122,7 @@ class Partitions:
                 self._due.pop(gone.key, None)
                 self._give_up(gone.key)
         if delta.brokers_changed:
-            brokers = self._metadata.brokers
-            for partition in self.held.values():
-                if partition.leading is not None:
-                    partition.leading.brokers_changed(brokers)
+            self._told_of_brokers = iter(list(self.held.values()))
         if delta.configs_changed:
             self._configure(delta)
         for key, before in delta.partitions_changed.items():
@@ -134,6 +134,7 @@ class Partitions:
     def _take_up_some(self) -> None:
         self._slice = None
         brokers = self._metadata.brokers
+        more = self._tell_of_brokers()
         done: list[PartitionKey] = []
         while self._due and len(done) < SLICE:
             key = next(iter(self._due))
@@ -145,8 +146,22 @@ class Partitions:
                 self._give_up(key)
             done.append(key)
         self._taken_up(done)
-        if self._due:
+        if self._due or more:
             self._slice = asyncio.get_running_loop().call_later(0, self._take_up_some)
+
+    def _tell_of_brokers(self) -> bool:
+        """Tell some leaders which brokers are alive, as the image has it by now; True: not yet all.
+
+        Who is told late takes a broker for what it was, as if the metadata had come later: a leader
+        that proposes one that is fenced is refused.
+        """
+        brokers = self._metadata.brokers
+        looked_at = 0
+        for partition in islice(self._told_of_brokers, SLICE_TOLD):
+            looked_at += 1
+            if partition.leading is not None:
+                partition.leading.brokers_changed(brokers)
+        return looked_at == SLICE_TOLD
 
     def _configure(self, delta: ImageDelta) -> None:
         everything = any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed)
@@ -291,11 +306,21 @@ class Partitions:
         self._sweep = asyncio.get_running_loop().call_later(delay, self._swept)
 
     def _swept(self) -> None:
-        self._schedule_sweep()
-        for partition in list(self.held.values()):
+        self._sweep_some(iter(list(self.held.values())))
+
+    def _sweep_some(self, left: Iterator[Partition]) -> None:
+        """Look at some partitions; the next sweep is due a while after the last of them."""
+        looked_at = 0
+        for partition in islice(left, SLICE_TOLD):
+            looked_at += 1
             if partition.leading is not None:
                 partition.leading.shrink_if_lagging()
-            partition.acknowledgements.drop_finished()
+            if partition.acknowledgements:
+                partition.acknowledgements.drop_finished()
+        if looked_at == SLICE_TOLD:
+            self._sweep = asyncio.get_running_loop().call_later(0, self._sweep_some, left)
+        else:
+            self._schedule_sweep()
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """A log directory went offline: its replicas answer with an error, the others serve on."""
