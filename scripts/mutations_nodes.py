@@ -138,6 +138,7 @@ NODES: tuple[Mutation, ...] = (
         FETCHER,
         "        if following.replica.log.end != asked_at:\n",
         "        if following.replica.log.end < 0:\n",
+        tests=("tests/node/test_fetcher.py::test_an_answer_to_another_offset_is_not_applied",),
     ),
     one(
         "followers truncate one record too far",

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.log.log_kit import TOPIC_ID, open_directories, virtual
+from tests.log.log_kit import NOW_MS, TOPIC_ID, open_directories, virtual
 from tests.node.replica_kit import following, replica
 
 from holdfast.config.node import NodeSettings
@@ -25,7 +25,9 @@ from holdfast.node.broker.leader_fetcher import LeaderFetcher
 from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica import Partition
 from holdfast.runtime.ports import Runtime
+from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages import list_offsets
+from holdfast.wire.messages.fetch import PartitionData
 
 SETTINGS, _ = NodeSettings.from_properties(
     {
@@ -125,3 +127,32 @@ def test_a_follower_that_is_told_nothing_new_waits_before_it_asks_again() -> Non
         assert entry.retry_at > asyncio.get_running_loop().time()
 
     virtual(body)
+
+
+def test_an_answer_to_another_offset_is_not_applied() -> None:
+    """What it says was true of a log that was cut or has grown since."""
+
+    async def body(runtime: Runtime) -> None:
+        fetching = fetcher(runtime)
+        partition = follower(runtime, open_directories(runtime), 0)
+        entry = Following(following(partition))
+        fetching._following[partition.key] = entry
+        assert partition.log is not None
+        data = PartitionData(partition_index=0, records=batch(0), high_watermark=1)
+        assert fetching.apply(entry, 0, data)
+        assert (partition.log.end, partition.log.high_watermark) == (1, 1)
+        late = PartitionData(partition_index=0, records=batch(1), high_watermark=2)
+        for asked_at in (0, 2):
+            assert not fetching.apply(entry, asked_at, late)
+            assert (partition.log.end, partition.log.high_watermark) == (1, 1)
+            assert partition.key in fetching._session.news
+        fetching.remove(partition.key)
+        assert not fetching.apply(entry, 1, late)
+        assert partition.log.end == 1
+
+    virtual(body)
+
+
+def batch(offset: int) -> bytes:
+    record = Record(value=b"x", timestamp=NOW_MS)
+    return bytes(build_batch([record], base_offset=offset, leader_epoch=EPOCH))

@@ -32,6 +32,7 @@ TIMEOUT_MS = 30_000
 IN_FLIGHT_MAX = 1_000
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
+ANY_FRAME_BYTES = 0x7FFFFFFF  # the longest frame that can be
 SOFTWARE_NAME = "holdfast-node"
 
 _GIVEN_BYTES_MIN = 32 * 1024  # an answer from here on gets the buffer instead of a copy

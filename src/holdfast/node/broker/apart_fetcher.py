@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, Protocol
 
 from holdfast.log.errors import StorageError
 from holdfast.node.broker.fetch_lane import (
-    ANY_BYTES,
     FetcherSurroundings,
     FetchLane,
     fetch_request,
@@ -26,7 +25,7 @@ from holdfast.node.broker.fetch_lane import (
 )
 from holdfast.node.broker.following import Following, Pauses, State
 from holdfast.node.broker.nudge import Nudge
-from holdfast.runtime.dial import UnreadableAnswerError
+from holdfast.runtime.dial import ANY_FRAME_BYTES, UnreadableAnswerError
 from holdfast.runtime.tasks import cancelled
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages import fetch as wire
@@ -165,7 +164,9 @@ class ApartFetcher:
         asked = {each.replica.key: (each, each.replica.log.end) for each in group.members}
         records_max = records_bytes_max(self._shared.settings, self._others.batch_bytes)
         alone = len(asked) == 1
-        self._lane.bytes_max = ANY_BYTES if alone else frame_bytes_max(records_max, len(asked))
+        self._lane.bytes_max = (
+            ANY_FRAME_BYTES if alone else frame_bytes_max(records_max, len(asked))
+        )
         try:
             await self._lane.connect()
             request = fetch_request(

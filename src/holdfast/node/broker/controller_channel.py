@@ -15,7 +15,13 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
-from holdfast.runtime.dial import Connection, ConnectionLostError, UnsupportedApiError, dial
+from holdfast.runtime.dial import (
+    ANY_FRAME_BYTES,
+    Connection,
+    ConnectionLostError,
+    UnsupportedApiError,
+    dial,
+)
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.tasks import Ended, cancelled, report_bug
 from holdfast.wire.errors import ErrorCode
@@ -297,6 +303,7 @@ class ControllerChannel:
             level = logging.INFO if tell else logging.DEBUG
             logger.log(level, "no controller at %s:%d: %s", address.host, address.port, error)
             return None
+        connection.frame_bytes_max = ANY_FRAME_BYTES  # no batch of its log can be left out
         try:
             response = await connection.send(_PROBE, timeout_ms=self._connect_timeout_ms)
         except UnsupportedApiError:

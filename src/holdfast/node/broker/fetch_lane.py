@@ -18,7 +18,7 @@ from holdfast.core.replica.fetch_session import Position
 from holdfast.core.replica.throttle import Quota
 from holdfast.node.broker.following import Following
 from holdfast.node.broker.registration import Registration
-from holdfast.runtime.dial import Connection, dial
+from holdfast.runtime.dial import ANY_FRAME_BYTES, Connection, dial
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.tasks import Ended
 from holdfast.wire.messages import fetch as wire
@@ -26,7 +26,6 @@ from holdfast.wire.messages import list_offsets
 from holdfast.wire.schema import Request
 
 VERSIONS: Final = {wire.FetchRequest.KEY: 17, list_offsets.ListOffsetsRequest.KEY: 7}
-ANY_BYTES: Final = 0x7FFFFFFF  # the longest frame that can be
 # Of an answer beside the batches: for each partition its numbers, a hint or two, its topic.
 _PARTITION_BYTES: Final = 128
 _HEAD_BYTES: Final = 64 * 1024
@@ -51,7 +50,7 @@ class FetchLane:
         self._shared = shared
         self._source = source
         self._name = f"broker-{shared.registration.node}-{name}"
-        self._bytes_max = ANY_BYTES
+        self._bytes_max = ANY_FRAME_BYTES
         self._connection: Connection | None = None
 
     @property
@@ -112,7 +111,7 @@ def records_bytes_max(settings: NodeSettings, batch_bytes: int) -> int:
 
 def frame_bytes_max(records_max: int, partitions: int) -> int:
     """Return how large a frame may be that answers for so many partitions."""
-    return min(ANY_BYTES, records_max + _HEAD_BYTES + partitions * _PARTITION_BYTES)
+    return min(ANY_FRAME_BYTES, records_max + _HEAD_BYTES + partitions * _PARTITION_BYTES)
 
 
 def fetch_request(

@@ -27,7 +27,7 @@ from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.node.metadata.metadata_snapshots import LoadedSnapshot
 from holdfast.node.metadata.snapshot_format import SnapshotError
 from holdfast.node.quorum.quorum_replica import Member, QuorumReplica
-from holdfast.runtime.dial import Connection, dial
+from holdfast.runtime.dial import ANY_FRAME_BYTES, Connection, dial
 from holdfast.runtime.ports import WorkerFullError
 from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages.fetch import FetchPartition, FetchResponse, PartitionData
@@ -80,6 +80,7 @@ class VoterFetcher:
                 logger.debug("the leader can't be reached: %s", error)
                 await asyncio.sleep(self._pause_s)
                 continue
+            connection.frame_bytes_max = ANY_FRAME_BYTES  # no batch of this log can be left out
             try:
                 while True:
                     if not await self._fetch(connection, epoch):
