@@ -1,8 +1,8 @@
 """Following, where what happens meanwhile matters.
 
-Goal: a question whose partition is gone when the answer comes harms nobody, and no partition is
-left out because others always have more. Method: the real fetcher with real partitions over real
-logs on a disk in memory; the leader's answers are made by hand.
+Goal: a question whose partition is gone, or is another one, when the answer comes harms nobody.
+Method: the real fetcher with real partitions over real logs on a disk in memory; the leader's
+answers are made by hand.
 Rules: replication.md#stale-answers, replication.md#refused-fetches.
 """
 

@@ -114,6 +114,22 @@ def test_a_stream_is_cut_into_frames(step: int) -> None:
     assert found == frames
 
 
+@pytest.mark.slow
+def test_room_for_a_frame_is_made_as_it_comes() -> None:
+    """Whoever announces two gigabytes has to send them first."""
+    reader = FrameBuffer(2**31 - 1)
+    size, largest = 20 << 20, 0
+    assert reader.feed((2**31 - 1).to_bytes(4, "big")) == []
+    assert len(reader.space()) <= 16 << 20
+    reader = FrameBuffer(2**31 - 1)
+    stream = size.to_bytes(4, "big") + bytes(range(256)) * (size >> 8)
+    for start in range(0, len(stream), 5 << 20):
+        largest = max(largest, len(reader.space()))
+        found = reader.feed(stream[start : start + (5 << 20)])
+    assert found == [stream[4:]]
+    assert largest <= 32 << 20
+
+
 @pytest.mark.parametrize("length", [-1, 3, 101, 2**31 - 1, -(2**31)])
 def test_lengths_of_frames_are_bounded(length: int) -> None:
     reader = FrameBuffer(100)
