@@ -276,11 +276,8 @@ NODES: tuple[Mutation, ...] = (
         "a broker is fenced and stays in its ISRs",
         "KIP-841",
         "core/controller/broker_sessions.py",
-        "        *leave_all(state, broker.broker_id),\n"
-        "        BrokerRegistrationChangeRecord(\n"
-        "            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE\n",
-        "        BrokerRegistrationChangeRecord(\n"
-        "            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE\n",
+        "            records.extend(leave_all(state, broker_id, changes_max=CHANGES_MAX))\n",
+        "",
     ),
     # -- the quorum -------------------------------------------------------------------------------
     one(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("holdfast.assignments")
 
-PARTITIONS_MAX: Final = 2000  # in one request
+PARTITIONS_MAX: Final = 500  # in one request: a controller decides on all of it in one turn
 RETRY_SECONDS: Final = 0.5
 NO_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 
