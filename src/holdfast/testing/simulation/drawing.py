@@ -101,6 +101,9 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
         configs["compression.type"] = draw.choice(CODECS)
     if draw.random() < 0.2:
         configs["message.timestamp.type"] = "LogAppendTime"
+    # By a chance of its own, so that a seed's other draws are what they were.
+    if random.Random(f"validation/{name}/{configs}").random() < 0.3:
+        configs["record.validation"] = "deep"
     return TopicPlan(
         name=name,
         partitions=draw.randint(1, scale.partitions_max),
