@@ -194,6 +194,7 @@ def test_a_broker_with_no_directory_left_for_topics_ends() -> None:
         await produce(client, b"y")
         await cluster.until(lambda: bool(cluster.exits), "broker 0 ends")
         assert "log directory /data is offline: the disk is full" in cluster.exits[0]
+        await cluster.until(lambda: not cluster.is_up(0), "broker 0 is down")
         await cluster.until(lambda: sorted(at(cluster).isr) == [1, 2], "the others go on")
         cluster.machine(0).disk.heal()
         cluster.start_node(0)

@@ -245,7 +245,7 @@ class SimulatedCluster:
             return
         try:
             await made.serve()
-        except (RegistrationError, StorageError) as error:
+        except (MetadataLogError, RegistrationError, StorageError) as error:
             # As `node.__main__` does: stop as cleanly as it can be done, then exit.
             self.exits.append(f"{machine.name}: {error}")
             await made.stop()

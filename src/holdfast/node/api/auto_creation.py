@@ -36,7 +36,7 @@ class AutoCreation:
     def __init__(self, broker: Broker, context: RequestContext) -> None:
         self._broker = broker
         self._context = context
-        self._under_way = broker.channel.topics_under_way
+        self._under_way = broker.forwarding.topics_under_way
         self._wanted: list[str] = []
 
     def ask(self, name: str) -> ErrorCode:
@@ -63,7 +63,7 @@ class AutoCreation:
             timeout_ms=self._broker.settings.request_timeout_ms,
         )
         frame = encode_request(request, VERSION, self._context.header.correlation_id, None)
-        self._broker.channel.send(
+        self._broker.forwarding.send(
             envelope(self._context, frame[LENGTH_SIZE:]),
             timeout_ms=self._broker.settings.request_timeout_ms,
         ).add_done_callback(self._answered)

@@ -66,7 +66,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Deferred:
     """Send the client's request on; its answer is the controller's own."""
     deferred = context.defer()
     key, version = context.header.key, context.version
-    broker.channel.send(
+    broker.forwarding.send(
         envelope(context, bytes(context.frame)), timeout_ms=broker.settings.request_timeout_ms
     ).add_done_callback(lambda done: _answered(deferred, key, version, request, done))
     return deferred

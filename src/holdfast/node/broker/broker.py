@@ -22,6 +22,7 @@ from holdfast.node.broker.controller_channel import (
     controller_addresses,
 )
 from holdfast.node.broker.fetch_lane import FetcherSurroundings
+from holdfast.node.broker.forwarding import Forwarding
 from holdfast.node.broker.isr_changes import IsrChanges
 from holdfast.node.broker.leading_replica import Surroundings
 from holdfast.node.broker.lifecycle import Lifecycle, endpoint_of
@@ -37,6 +38,7 @@ from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import Authorizer
 from holdfast.node.door.server import Server, Shared
 from holdfast.node.door.waiting_room import WaitingRoom
+from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.sliced_work import SlicedWork
 from holdfast.runtime.tasks import report_bug
@@ -79,6 +81,10 @@ class Broker:
         self.channel = self._controller_channel(f"broker-{settings.node_id}")
         # A channel of its own: heartbeats don't wait behind answers that wait for the disk.
         self._heartbeats = self._controller_channel(f"broker-{settings.node_id}-heartbeats")
+        # One for clients' requests: ISR changes don't wait behind whatever clients ask for.
+        self.forwarding = Forwarding(
+            self._controller_channel(f"broker-{settings.node_id}-forwarding")
+        )
         self.isr_changes = IsrChanges(self.channel, self.registration, runtime.provoke)
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
@@ -140,6 +146,7 @@ class Broker:
         """Bind, and begin to read the metadata log. Clients are held until `join` has returned."""
         await self.server.listen(self.settings.broker_listeners)
         self.channel.start(self._loop_ended)
+        self.forwarding.channel.start(self._loop_ended)
         self._heartbeats.start(self._loop_ended)
         self.observer.start(self._loop_ended)
         self.lifecycle.listens_at(
@@ -182,6 +189,7 @@ class Broker:
         self.server.close()
         await self.observer.close()
         await self._heartbeats.close()
+        await self.forwarding.channel.close()
         await self.channel.close()
 
     # -- what the loops report -----------------------------------------------------------------
@@ -215,9 +223,13 @@ class Broker:
             self.failed.set_exception(StorageError(directory.path, directory.failure))
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
-        """A loop has died of a mistake of ours: a broker without it would only look alive."""
-        report_bug(task)
+        """A loop has died of a mistake of ours, or of a metadata log that can't be understood.
+
+        A broker without it would only look alive.
+        """
         failure = None if task.cancelled() else task.exception()
+        if not isinstance(failure, MetadataLogError):
+            report_bug(task)
         if failure is not None and not self.failed.done():
             self.failed.set_exception(failure)
 

@@ -1,4 +1,4 @@
-"""The broker's one connection to the active controller.
+"""A broker's connection to the active controller; it has one for each kind of request.
 
 Owns finding the controller among the voters, staying connected to it, moving on when another one
 leads, and the time-outs of what was asked. It holds no cluster state and decides nothing; a broker
@@ -117,7 +117,6 @@ class ControllerChannel:
     ) -> None:
         """`known` is shared by the channels of one broker: each is told what another learns."""
         assert addresses, "nowhere to find a controller"
-        self.topics_under_way: dict[str, None] = {}  # asked to be created, see `auto_creation`
         self._runtime = runtime
         self._addresses = list(addresses)
         self._client_id = client_id

@@ -24,7 +24,7 @@ from holdfast.node.metadata.metadata_fetch import (
     metadata_fetch,
     only_partition,
 )
-from holdfast.node.metadata.metadata_log import CommittedBatch, decode_batches
+from holdfast.node.metadata.metadata_log import CommittedBatch, MetadataLogError, decode_batches
 from holdfast.node.metadata.snapshot_format import SnapshotError
 from holdfast.runtime.tasks import Ended, cancelled, report_bug
 from holdfast.wire.errors import ErrorCode, WireError, error_code
@@ -35,6 +35,8 @@ logger = logging.getLogger("holdfast.observer")
 WAIT_MS: Final = 500
 BYTES_MAX: Final = 1024 * 1024
 RETRY_MS: Final = 50
+RETRY_MS_MAX: Final = 1000
+UNREAD_MAX: Final = 10  # attempts to parse what stands at one offset, some six seconds
 
 
 class Observer:
@@ -58,6 +60,7 @@ class Observer:
         self.snapshots_loaded = 0
         self.someone_leaves: Callable[[], None] | None = None  # a broker began to shut down
         self._last_refusal = ErrorCode.NONE
+        self._unread = 0  # attempts in a row that did not parse
         self._channel = channel
         self._changed = changed
         self._node_id = node_id
@@ -165,10 +168,11 @@ class Observer:
         except (ControllerUnavailableError, SnapshotRefusedError) as error:
             # As when this one was removed meanwhile: the next Fetch names a newer one.
             logger.info("snapshot %s can't be read: %s", identity.file_name, error)
-        except SnapshotError:
-            logger.exception("a snapshot of the metadata log can't be used")
-            self._channel.drop()
+        except SnapshotError as error:
+            await self._unreadable(error)
+            return
         else:
+            self._unread = 0
             self._replace(loaded, fetch.reader.kraft_version)
             return
         await asyncio.sleep(RETRY_MS / 1000)
@@ -192,13 +196,32 @@ class Observer:
                     await asyncio.sleep(0)
                 first = False
                 self._apply_batch(batch)
-        except WireError:
-            logger.exception("the metadata log does not parse behind offset %d", self.image.offset)
-            self._channel.drop()
-            await asyncio.sleep(RETRY_MS / 1000)
+        except WireError as error:
+            await self._unreadable(error)
             return
+        self._unread = 0
         self.high_watermark = max(self.high_watermark, found.high_watermark)
         self._wake()
+
+    async def _unreadable(self, error: WireError | SnapshotError) -> None:
+        """Try again, for another controller may have it whole; MetadataLogError: too often.
+
+        A broker whose image stands still must not go on as if it were alive: it would lead what it
+        does not know of, and be counted on. So it ends, which hands over what it leads, and says
+        why. Waiting to be fenced instead would hide that only another version, or a mended log,
+        can help.
+        """
+        offset = self.image.offset + 1
+        self._unread += 1
+        logger.error("the metadata log does not parse at offset %d: %s", offset, error)
+        if self._unread >= UNREAD_MAX:
+            raise MetadataLogError(
+                f"the metadata log does not parse at offset {offset}, in {UNREAD_MAX} attempts: "
+                f"{error}. Either a newer version wrote it, which this broker needs to be as well, "
+                "or the active controller's copy is damaged: stop that one, and another takes over"
+            ) from error
+        self._channel.drop()
+        await asyncio.sleep(min(RETRY_MS << self._unread, RETRY_MS_MAX) / 1000)
 
     def _apply_batch(self, batch: CommittedBatch) -> None:
         if batch.records:
