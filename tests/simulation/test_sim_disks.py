@@ -198,3 +198,46 @@ def test_a_replica_whose_id_was_lost_is_still_the_topics() -> None:
         assert await produce(client, "t") == 3
 
     play(story)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left_bytes", [0, 700, 1500])
+def test_a_file_system_that_is_full_for_a_while(left_bytes: int) -> None:
+    """Started without room and then with room, the directory is back and copies what it lacks.
+
+    What could be cut off no more, of a write that did not fit, the next start cuts off.
+    """
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, config={"log.dirs": f"/data,{LOST}"})
+        await cluster.start()
+        client = cluster.client()
+        await client.create_topic("t", assignments=[[0, 1, 2]] * 2)
+        disk = cluster.machine(0).disk
+        full = disk.limit(LOST, left_bytes)
+        written = [await produce(client, "t", n % 2) for n in range(60)]
+        assert full.struck
+        lost, kept = (cluster.image.partition("t", index) for index in (1, 0))
+        assert lost is not None
+        assert kept is not None
+        assert (0 in lost.isr, 0 in kept.isr) == (False, True)
+        cluster.crash(0)
+        cluster.start_node(0)
+        await cluster.until_ready(0)
+        written += [await produce(client, "t", n % 2) for n in range(10)]
+        cluster.machine(0).disk.heal()
+        cluster.crash(0)
+        cluster.start_node(0)
+
+        def whole() -> bool:
+            found = [cluster.image.partition("t", index) for index in (0, 1)]
+            return all(each is not None and len(each.isr) == 3 for each in found)
+
+        await cluster.until(whole, "everybody is in sync")
+        for index in (0, 1):
+            ends = {log.end for log in cluster.logs("t", index).values() if log is not None}
+            assert ends == {max(written) + 1}
+
+    for seed in range(4):
+        world = World(seed)
+        world.run(main)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.testing.ground.disk import DiskFault, MemoryDisk
+from holdfast.testing.ground.disk_quota import NAME_BYTES
 
 Tree = dict[str, bytes]
 
@@ -253,6 +254,51 @@ def test_full_disk_leaves_the_file_as_it_was() -> None:
     file.append(b"90")
     disk.remove("/f")
     disk.open("/g", create=True).append(b"0123456789")
+
+
+def full(act: Callable[[], object]) -> None:
+    with pytest.raises(OSError, match="No space"):
+        act()
+
+
+def test_a_small_file_system_below_a_prefix_is_full_for_all_that_grows() -> None:
+    """Names take room as well, and what is removed makes some; other directories have their own."""
+    disk = prepared()
+    quota = disk.limit("/d/", NAME_BYTES + 8)
+    file = disk.open("/d/f", create=True)
+    file.append(b"12345678")
+    full(lambda: file.append(b"9"))
+    full(lambda: disk.open("/d/g", create=True))
+    full(lambda: disk.make_directories("/d/sub"))
+    full(lambda: disk.write_atomic("/d/g", b"x"))
+    assert quota.struck == 4
+    assert sorted(disk.list("/d")) == ["f", "old"]
+    disk.open("/elsewhere", create=True).append(b"0" * 100)
+    disk.open("/d/old").sync()
+    disk.rename("/d/f", "/d/g")
+    disk.remove("/d/g")
+    disk.open("/d/h", create=True).append(b"1")
+    after = disk.crash()
+    full(lambda: after.open("/d/h").append(b"2345678901"))
+    after.heal()
+    after.open("/d/h").append(b"2345678901")
+
+
+def test_a_write_that_does_not_fit_may_leave_a_part() -> None:
+    """Cutting it off may fail as well: then the next start finds it."""
+    sizes = set()
+    for seed in range(40):
+        disk = MemoryDisk(seed)
+        disk.open("/f", create=True).append(b"1234")
+        disk.limit("/", 3)
+        with pytest.raises(OSError, match="No space"):
+            disk.open("/f").append(b"56789")
+        found = disk.crash().read("/f")
+        assert b"123456789".startswith(found)
+        sizes.add(len(found))
+    assert min(sizes) == 4
+    assert max(sizes) > 4
+    assert max(sizes) < 9
 
 
 def test_dead_process_reaches_nothing() -> None:

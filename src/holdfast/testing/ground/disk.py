@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from holdfast.runtime.ports import Buffer, DirectoryLock, File, Files, Space
+from holdfast.testing.ground.disk_quota import NAME_BYTES, Quota
 from holdfast.testing.ground.trace import Part, brief
 
 Operation: TypeAlias = Literal[
@@ -114,6 +115,7 @@ class _Platter:
     capacity: int | None
     used: int = 0
     faults: list[DiskFault] = field(default_factory=list)
+    quotas: list[Quota] = field(default_factory=list)
     locks: dict[_Inode, MemoryDisk] = field(default_factory=dict)
 
 
@@ -139,7 +141,12 @@ class MemoryFile:
     def append(self, data: Buffer) -> None:
         self._check("append")
         end = len(self._inode.data)
-        self._disk.take_room(self._path, len(data))
+        try:
+            self._disk.take_room(self._path, len(data))
+        except OSError:
+            self._inode.data += data[: self._disk.draw_left(len(data))]
+            self._inode.touch(end)
+            raise
         self._inode.data += data
         self._inode.touch(end)
         self._inode.modified_ms = self._disk.now_ms()
@@ -244,6 +251,16 @@ class MemoryDisk:
         self._platter.faults.append(fault)
         return fault
 
+    def limit(self, prefix: str, left_bytes: int) -> Quota:
+        """Leave so much room below a prefix; it stays through crashes until `heal`.
+
+        Of a write that does not fit a part may stay in the file, as where cutting it off fails.
+        """
+        self.fold("limit", prefix, left_bytes)
+        quota = Quota(prefix=prefix, left_bytes=left_bytes)
+        self._platter.quotas.append(quota)
+        return quota
+
     @contextmanager
     def observed(self) -> Iterator[None]:
         """For an observer: what it asks meanwhile strikes no fault and draws no chance."""
@@ -254,9 +271,10 @@ class MemoryDisk:
             self._looked_at = False
 
     def heal(self) -> None:
-        """Take all faults out. What failed syncs have lost stays lost."""
+        """Take all faults out, and make room. What failed syncs have lost stays lost."""
         self.fold("heal disk")
         self._platter.faults.clear()
+        self._platter.quotas.clear()
 
     @property
     def capacity_bytes(self) -> int | None:
@@ -295,6 +313,7 @@ class MemoryDisk:
         if found is None:
             if not create:
                 _fail(errno.ENOENT, path)
+            self._take_quota(path, NAME_BYTES)
             found = _Inode(modified_ms=self.now_ms())
             directory.change({name: found})
             self.fold("create", path)
@@ -319,6 +338,7 @@ class MemoryDisk:
             below = at.entries.get(name)
             is_new = below is None
             if below is None:
+                self._take_quota(path, NAME_BYTES)
                 below = _Directory()
                 at.change({name: below})
                 self.fold("make", path, name)
@@ -347,7 +367,7 @@ class MemoryDisk:
         else:
             to_directory.change({to_name: found})
             from_directory.change({from_name: None})
-        self._give_room_back(replaced)
+        self._give_room_back(target, replaced)
         self.fold("rename", source, target)
 
     def remove(self, path: str) -> None:
@@ -357,7 +377,7 @@ class MemoryDisk:
             _fail(errno.EISDIR, path)
         directory, name = self._parent(path)
         directory.change({name: None})
-        self._give_room_back(found)
+        self._give_room_back(path, found)
         self.fold("remove", path)
 
     def remove_tree(self, path: str) -> None:
@@ -450,7 +470,18 @@ class MemoryDisk:
         platter = self._platter
         if count > 0 and platter.capacity is not None and platter.used + count > platter.capacity:
             _fail(errno.ENOSPC, path)
+        self._take_quota(path, count)
         platter.used += count
+
+    def draw_left(self, size: int) -> int:
+        """Draw how much of a write that did not fit stays: nothing, mostly."""
+        draw = self._platter.draw
+        return draw.randint(0, size - 1) if self._platter.quotas and draw.random() < 0.3 else 0
+
+    def _take_quota(self, path: str, count: int) -> None:
+        if not all(quota.take(path, count) for quota in self._platter.quotas):
+            self.fold("disk full", path, count)
+            _fail(errno.ENOSPC, path)
 
     def fold(self, kind: str, *parts: Part) -> None:
         if self._fold is not None:
@@ -506,9 +537,10 @@ class MemoryDisk:
                 high = min(len(kept), (number + 1) * unit - begins)
                 kept[low:high] = bytes(max(0, high - low))
 
-    def _give_room_back(self, gone: _Inode | _Directory | None) -> None:
+    def _give_room_back(self, path: str, gone: _Inode | _Directory | None) -> None:
         if isinstance(gone, _Inode):
             self._platter.used -= len(gone.data)
+            self._take_quota(path, -len(gone.data) - NAME_BYTES)
 
     def _find(self, path: str) -> _Inode | _Directory:
         at: _Inode | _Directory = self._platter.root

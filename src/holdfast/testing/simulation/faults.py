@@ -6,10 +6,8 @@ Each brings its own end. True: it was done; False: there was nothing to do it to
 from __future__ import annotations
 
 import asyncio
-import errno
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from itertools import permutations
 from typing import Final, cast
 
@@ -22,6 +20,7 @@ from holdfast.testing.simulation.conductor import Conductor, Perform, held
 from holdfast.testing.simulation.hostile import HOSTILE
 from holdfast.testing.simulation.plan import Event
 
+ROOM: Final = 300  # bytes that are left where a second of being full is drawn
 _ASKING: Final = (Role.PROSPECTIVE, Role.CANDIDATE)
 
 
@@ -275,14 +274,14 @@ async def _disk_error(hand: Conductor, event: Event) -> bool:
     """A disk fails for a while, or one of several: EIO by operation, or no room left."""
     if event.detail == "sync":
         return await _sync_error(hand, event)
+    if event.detail == "full":
+        return await _full_disk(hand, event)
     node = hand.resolve(event.target)
     if node is None or not hand.cluster.is_up(node):
         return False
     failing = DiskFault(
         operations=[cast("Operation", event.detail)], prefix=event.other or "/", rate=event.amount
     )
-    if event.detail == "full":
-        failing = replace(failing, operations=["append"], code=errno.ENOSPC, rate=1.0)
     hand.oracle.faulty.add(node)
     fault = hand.cluster.machine(node).disk.inject(failing)
     await asyncio.sleep(event.seconds)
@@ -291,12 +290,41 @@ async def _disk_error(hand: Conductor, event: Event) -> bool:
         hand.counts["log directories lost by a broker that serves on"] += 1
         await asyncio.sleep(event.seconds)
     hand.counts["disk operations that failed"] += fault.struck
-    # Whoever lost one of several disks serves on without it; a technician starts it anew.
-    if fault.struck and hand.cluster.is_up(node) and node not in hand.held:
+    if fault.struck:
+        await _start_anew(hand, event, node)
+    return True
+
+
+async def _start_anew(hand: Conductor, event: Event, node: int) -> None:
+    """Whoever lost one of several disks serves on without it; a technician starts it anew."""
+    if hand.cluster.is_up(node) and node not in hand.held:
         hand.held[node] = event.kind
         hand.kill(node)
         await asyncio.sleep(1.0)
         hand.release(node)
+
+
+async def _full_disk(hand: Conductor, event: Event) -> bool:
+    """A disk has room for a little more, or for nothing; later for all, and its node starts anew.
+
+    Where a little was left, the node has been started without room before that. It keeps all that
+    a killed one keeps, so nothing is excused.
+    """
+    node = hand.resolve(event.target)
+    if node is None or not hand.cluster.is_up(node):
+        return False
+    disk = hand.cluster.machine(node).disk
+    room = disk.limit(event.other or "/", 0 if event.amount == 1 else int(event.seconds * ROOM))
+    await asyncio.sleep(event.seconds)
+    if event.other and room.struck and hand.cluster.is_up(node):
+        hand.counts["log directories lost by a broker that serves on"] += 1
+    if room.struck and event.amount < 1:
+        await _start_anew(hand, event, node)
+        await asyncio.sleep(event.seconds)
+    hand.cluster.machine(node).disk.heal()
+    hand.counts["writes that a full disk refused"] += room.struck
+    if room.struck:
+        await _start_anew(hand, event, node)
     return True
 
 

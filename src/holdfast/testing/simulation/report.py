@@ -58,6 +58,7 @@ REQUIRED: Final = (
     "snapshots loaded",
     "truncations of records",
     "unclean elections",
+    "writes that a full disk refused",
 )
 
 
