@@ -569,6 +569,35 @@ NODES: tuple[Mutation, ...] = (
         ),
     ),
     one(
+        "what is written to who takes nothing is counted up to the first pause",
+        "memory of many connections, each of which asks and never reads",
+        "node/door/connection.py",
+        "            if self._clogged:\n                self._owe()\n",
+        "",
+        tests=("tests/node/test_connection.py::test_who_is_silent_is_closed_on",),
+    ),
+    one(
+        "each byte of a request counts as a sign of life",
+        "a byte every few minutes keeps a connection and its buffer for ever",
+        "node/door/connection.py",
+        "        if not self._filled:  # of a frame that never ends, no byte but the first counts\n"
+        "            self.active_at",
+        "        if True:\n            self.active_at",
+        tests=(
+            "tests/node/test_connection.py::test_a_request_that_never_ends_is_as_good_as_silence",
+        ),
+    ),
+    one(
+        "what is received of large requests is nobody's debt",
+        "memory of many connections, each of which sends most of 100 MB",
+        "node/door/connection.py",
+        "        if size > LIGHT_BYTES or before > LIGHT_BYTES:\n",
+        "        if before > size:\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_leaves_the_largest_request_unfinished_is_closed_on_when_all_are_too_large",
+        ),
+    ),
+    one(
         "a place that was left is taken for ever",
         "nobody gets in after as many as the limit have come and gone",
         "node/door/admission.py",

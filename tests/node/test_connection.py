@@ -17,7 +17,8 @@ import pytest
 
 from holdfast.node.door import connection as module
 from holdfast.node.door.budget import Bounds, Budget
-from holdfast.node.door.connection import Connection, Connections
+from holdfast.node.door.connection import BUFFER_FULL_BYTES, Connection, Connections
+from holdfast.node.door.ledger import ANSWERS, REQUESTS, Ledger
 from holdfast.node.door.request_context import Buffers, Deferred
 from holdfast.runtime.real import real_runtime
 from holdfast.wire.errors import WireError
@@ -263,12 +264,12 @@ def test_reading_stops_while_the_node_holds_much_for_those_who_owe_much() -> Non
     """Who has taken all of its answers is served on."""
 
     async def scenario() -> None:
-        budget = Budget(most=1 << 20)
+        budget = Budget(answers=Ledger(ANSWERS, 1 << 20))
         async with served(budget=budget) as (echo, group, connect):
             slow, slow_writer = await connect()
             slow_writer.write(frame("w0") + frame("e1", 300_000) + frame("e2", 300_000))
-            await until(lambda: budget.held > 600_000 - 100)
-            assert budget.is_tight
+            await until(lambda: budget.answers.held > 600_000 - 100)
+            assert budget.answers.is_tight("elsewhere")
             slow_writer.write(frame("e3"))
             reader, writer = await connect()
             writer.write(frame("e4"))
@@ -277,29 +278,30 @@ def test_reading_stops_while_the_node_holds_much_for_those_who_owe_much() -> Non
             echo.waiting.pop()[0].answer(object())
             for number in range(4):
                 assert (await answer(slow))[1:] == str(number)
-            assert (budget.held, budget.closed, len(group.open)) == (0, 0, 2)
+            assert (budget.answers.held, budget.answers.closed, len(group.open)) == (0, 0, 2)
 
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_who_takes_nothing_is_closed_on_when_the_node_holds_too_much() -> None:
     """Seen to fail: each of many connections was within its bound, and all of them were not."""
 
     async def scenario() -> None:
-        budget = Budget(most=8 << 20)
-        async with served(budget=budget) as (_, group, connect):
+        answers = Ledger(ANSWERS, 8 << 20)
+        async with served(budget=Budget(answers=answers)) as (_, group, connect):
             reader, writer = await connect()
             for _ in range(40):
                 _, greedy = await connect()
                 greedy.write(frame("w0") + frame("e1", 300_000) * 9)
-            await until(lambda: budget.closed > 0 and budget.held > 7 << 20)
+            await until(lambda: answers.closed > 0 and answers.held > 7 << 20)
             writer.write(frame("e1"))
             assert await answer(reader) == "e1"
-            assert budget.held <= 8 << 20
+            assert answers.held <= 8 << 20
             group.close()
             for connection in list(group.open):
                 connection.abort()
-            assert budget.held == 0
+            assert answers.held == 0
 
     asyncio.run(scenario())
 
@@ -319,6 +321,113 @@ def test_reading_stops_while_large_answers_are_promised() -> None:
                 await until(lambda: bool(echo.waiting))
                 echo.waiting.pop(0)[0].answer(object())
                 assert await answer(reader) == f"w{number}"
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_the_largest_request_unfinished_is_closed_on_when_all_are_too_large(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Others are served on, and what the closed ones had sent is no longer counted."""
+
+    async def scenario() -> None:
+        requests = Ledger(REQUESTS, 3 << 20)
+        async with served(budget=Budget(requests=requests)) as (_, group, connect):
+            reader, writer = await connect()
+            for _ in range(8):
+                _, slow = await connect()
+                slow.write(pack(">i", FRAME_BYTES_MAX) + b"\0" * (FRAME_BYTES_MAX // 2))
+            await until(lambda: requests.closed > 0)
+            writer.write(frame("e1", FRAME_BYTES_MAX))
+            assert await answer(reader) == "e1"
+            assert requests.held <= 3 << 20
+            for connection in list(group.open):
+                connection.abort()
+            assert requests.held == 0
+
+    with caplog.at_level("WARNING", logger="holdfast.budget"):
+        asyncio.run(scenario())
+    assert len(caplog.messages) == 1, "the log says so once a minute"
+    assert "than holdfast.request.bytes.max allows" in caplog.text
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0"])
+def test_a_large_buffer_is_not_kept_when_there_are_many(rest: bytes) -> None:
+    """Seen to fail: the first byte of another request was enough to keep it."""
+
+    async def scenario() -> None:
+        requests = Ledger(REQUESTS, address_most=FRAME_BYTES_MAX)
+        async with served(budget=Budget(requests=requests)) as (echo, _, connect):
+            reader, writer = await connect()
+            whole = frame("e1", FRAME_BYTES_MAX // 2)
+            writer.write(whole)
+            await answer(reader)
+            writer.write(whole)
+            assert await answer(reader) == "e1"
+            writer.write(whole + rest)
+            assert await answer(reader) == "e1"
+            (connection,) = echo.connections
+            await until(lambda: connection._filled == len(rest))
+            assert len(connection._buffer) <= BUFFER_FULL_BYTES
+            assert (requests.held, requests.closed) == (0, 0)
+
+    asyncio.run(scenario())
+
+
+def filled(connection: Connection, size: int) -> bool:
+    return connection._filled == size
+
+
+def test_a_request_that_never_ends_is_as_good_as_silence() -> None:
+    """Seen to fail: a byte every nine minutes kept a connection and its buffer for ever.
+
+    Rules: connections.md#silence.
+    """
+
+    async def scenario() -> None:
+        async with served() as (echo, group, connect):
+            reader, writer = await connect()
+            slow_reader, slow = await connect()
+            slow.write(frame("e1") + pack(">i", 100))
+            await answer(slow_reader)
+            writer.write(frame("e1"))
+            await answer(reader)
+            slow_one, other = echo.connections
+            began = slow_one.active_at
+            for received in range(5, 15):
+                slow.write(b"s")
+                await until(partial(filled, slow_one, received))
+                assert slow_one.active_at == began, "it counts from its first byte"
+            before = asyncio.get_running_loop().time()
+            writer.write(frame("e2"))
+            await answer(reader)
+            assert other.active_at >= before
+            group.close_idle(before)
+            assert await slow_reader.read() == b""
+            writer.write(frame("e3"))
+            assert await answer(reader) == "e3"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["idle", "unread"])
+def test_who_is_silent_is_closed_on(asked: int) -> None:
+    """A peer that has vanished, or takes nothing: what it is owed goes with it.
+
+    Seen to fail: what was written to who takes nothing was counted up to the first pause alone.
+    """
+
+    async def scenario() -> None:
+        answers = Ledger(ANSWERS)
+        async with served(budget=Budget(answers=answers)) as (_, group, connect):
+            _, writer = await connect()
+            await until(lambda: len(group.open) == 1)
+            if asked:
+                writer.write(frame("e1", FRAME_BYTES_MAX) * 20)
+                await until(lambda: answers.held > 1 << 20)
+            group.close_idle(asyncio.get_running_loop().time() + 1)
+            await until(lambda: not group.open)
+            assert answers.held == 0
 
     asyncio.run(scenario())
 

@@ -322,8 +322,9 @@ def test_an_answer_is_one_batch_where_the_node_holds_much() -> None:
         for index in (0, 0, 1):
             await reader.produce(index)
         whole = await reader.ask(all_from(0))
-        budget = reader.broker.budget
-        budget.owes(_Debtor(), budget.room)
+        answers = reader.broker.budgets.of("PLAINTEXT").answers
+        answers.note(_Debtor(), 1 << 28)
+        assert answers.room("anybody") == 0
         reader.epoch = 0
         short = await reader.ask(all_from(0), session_id=0)
         assert short == {0: whole[0] // 2, 1: 0, 2: 0, 3: 0}

@@ -34,6 +34,7 @@ from holdfast.node.api.leader import endpoints
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.api_table import READ_TOPIC
 from holdfast.node.door.budget import Budget
+from holdfast.node.door.request_context import ANONYMOUS, Client
 from holdfast.runtime.ports import Runtime, never
 from holdfast.testing.ground.disk import DiskFault
 from holdfast.wire.errors import ErrorCode
@@ -59,9 +60,10 @@ def fetch(partition: Partition) -> Fetch:
     broker: Any = SimpleNamespace(
         settings=SimpleNamespace(fetch_max_bytes=LARGE, replica_selector_class=""),
         runtime=SimpleNamespace(provoke=never),
-        budget=Budget(),
+        budgets=SimpleNamespace(of=lambda _: Budget()),
     )
-    context: Any = SimpleNamespace(version=11, listener="PLAINTEXT")
+    client = Client(ANONYMOUS, "127.0.0.1", "PLAINTEXT")
+    context: Any = SimpleNamespace(version=11, client=client)
     session = FetchSession(broker, -1, by_id=True)
     session.ask_for("t", TOPIC_ID, wanted)
     for asked in session.stirred:

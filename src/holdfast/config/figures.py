@@ -15,19 +15,26 @@ ANSWER_BYTES: Final = "holdfast.answer.bytes"
 CONNECTIONS_INDEBTED: Final = "holdfast.connections.indebted"
 CONNECTIONS: Final = "holdfast.connections"
 CONNECTIONS_REFUSED: Final = "holdfast.connections.refused"
+CONNECTIONS_UNFINISHED: Final = "holdfast.connections.unfinished"
+REQUEST_BYTES: Final = "holdfast.request.bytes"
 REPLICAS_SET_ASIDE: Final = "holdfast.replicas.set.aside"
 
 FIGURES: Final = {
     ANSWER_BYTES: "Bytes of answers that are held for clients who have not taken them.",
     CONNECTIONS_INDEBTED: (
         "How many connections were closed since the start because they had not taken the most, when"
-        " all answers held came to more than holdfast.answer.bytes.max."
+        " all answers held, or those of its address, came to more than is allowed."
     ),
     CONNECTIONS: "How many connections are open, on all listeners together.",
     CONNECTIONS_REFUSED: (
         "How many connections were closed since the start because there were too many, of the node"
         " or of an address."
     ),
+    CONNECTIONS_UNFINISHED: (
+        "How many connections were closed since the start because they had sent the most of"
+        " requests that were not whole, when all of those, or its address's, were too many."
+    ),
+    REQUEST_BYTES: "Bytes of memory into which large requests are received.",
     LOG_DIRS_OFFLINE: (
         "The log directories that are offline and why, a full disk or a failing one; empty when"
         " all of them work."

@@ -50,10 +50,13 @@ class NodeSettings(Settings):
 
     connections_max_idle_ms: int
     fetch_max_bytes: int
+    holdfast_address_answer_bytes_max: int
+    holdfast_address_request_bytes_max: int
     holdfast_answer_bytes_max: int
     holdfast_connection_answer_bytes_max: int
     holdfast_connection_partitions_max: int
     holdfast_connection_requests_max: int
+    holdfast_request_bytes_max: int
     max_connections: int
     max_connections_per_ip: int
     max_connections_per_ip_overrides: tuple[str, ...]

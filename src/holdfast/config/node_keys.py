@@ -53,10 +53,13 @@ NETWORK: Final = (
     Key("connections.max.idle.ms", _LONG, "600000"),
     Key("controller.socket.timeout.ms", _INT, "30000", effect=False),
     Key("fetch.max.bytes", _INT, "57671680", low=1024),
+    Key("holdfast.address.answer.bytes.max", _LONG, "268435456", low=1048576),
+    Key("holdfast.address.request.bytes.max", _LONG, "268435456", low=1048576),
     Key("holdfast.answer.bytes.max", _LONG, "536870912", low=1048576),
     Key("holdfast.connection.answer.bytes.max", _INT, "16777216", low=65536),
     Key("holdfast.connection.partitions.max", _INT, "200000", low=1),
     Key("holdfast.connection.requests.max", _INT, "1000", low=1),
+    Key("holdfast.request.bytes.max", _LONG, "536870912", low=1048576),
     Key("max.connections", _INT, _INT_MAX_TEXT, low=0, update=_CLUSTER),
     Key("max.connections.per.ip", _INT, _INT_MAX_TEXT, low=0, update=_CLUSTER),
     Key(

@@ -14,8 +14,10 @@ from holdfast.config.figures import (
     CONNECTIONS,
     CONNECTIONS_INDEBTED,
     CONNECTIONS_REFUSED,
+    CONNECTIONS_UNFINISHED,
     LOG_DIRS_OFFLINE,
     LOOP_LAG_MS_MAX,
+    REQUEST_BYTES,
 )
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
@@ -26,7 +28,7 @@ from holdfast.node.broker.registration import NOT_REGISTERED
 from holdfast.node.controller.controller import Controller
 from holdfast.node.door.admission import UNLIMITED, Admission, Limits
 from holdfast.node.door.api_table import ON_CONTROLLER
-from holdfast.node.door.budget import Budget
+from holdfast.node.door.budget import Budgets
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import AllowAll, Authorizer
@@ -70,11 +72,13 @@ class Node:
         self.figures = Figures()
         self._loop_lag = LoopLag(runtime.clock)
         self.figures.tell(LOOP_LAG_MS_MAX, self._loop_lag.worst_ms)
-        admission, budget = self._shared = Shared(
-            Admission(connection_limit, Limits.of(settings)), Budget.of(settings)
+        admission, budgets = self._shared = Shared(
+            Admission(connection_limit, Limits.of(settings)), Budgets(settings)
         )
-        self.figures.tell(ANSWER_BYTES, lambda: budget.held)
-        self.figures.tell(CONNECTIONS_INDEBTED, lambda: budget.closed)
+        self.figures.tell(ANSWER_BYTES, lambda: budgets.answer_bytes)
+        self.figures.tell(REQUEST_BYTES, lambda: budgets.request_bytes)
+        self.figures.tell(CONNECTIONS_INDEBTED, lambda: budgets.closed_for_answers)
+        self.figures.tell(CONNECTIONS_UNFINISHED, lambda: budgets.closed_for_requests)
         self.figures.tell(CONNECTIONS, admission.__len__)
         self.figures.tell(CONNECTIONS_REFUSED, lambda: admission.refused)
         self.figures.tell(LOG_DIRS_OFFLINE, lambda: "; ".join(self.directories.failures))

@@ -185,7 +185,7 @@ class Fetch:
         """Read what there is. Rules: fetch.md#size-of-an-answer."""
         session = self._session
         settings = self._broker.settings
-        budget = min(self._request.max_bytes, settings.fetch_max_bytes, self._broker.budget.room)
+        budget = min(self._request.max_bytes, settings.fetch_max_bytes, self._reader.room)
         if self._broker.runtime.provoke("fetch.one-batch"):
             budget = 0  # one batch of the first partition that has any
         topics: dict[tuple[str, bytes], wire.FetchableTopicResponse] = {}

@@ -20,6 +20,7 @@ from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.api_table import CLUSTER_ACTION
+from holdfast.node.door.ledger import UNLIMITED
 from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
@@ -143,6 +144,12 @@ class ConsumerReader:
         self._rack = rack
         self._rack_of: dict[int, str | None] | None = None  # of whom this client can reach
 
+    @property
+    def room(self) -> int:
+        """How many bytes it may be given, by what is held for clients; a first batch always."""
+        client = self._context.client
+        return self._broker.budgets.of(client.listener).answers.room(client.host)
+
     def refuses(self, topic: str) -> ErrorCode | None:
         """Return why it may not read this topic; None: it may."""
         refused = refusal(self._context, topic)
@@ -206,6 +213,7 @@ class FollowerReader:
         "is_superseded",
         "node",
     )
+    room = UNLIMITED  # what clients leave unread must not hold replication up
 
     def __init__(
         self, broker: Broker, context: RequestContext, node: int, broker_epoch: int

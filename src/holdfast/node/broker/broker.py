@@ -63,7 +63,7 @@ class Broker:
     ) -> None:
         self.runtime = runtime
         self.figures = figures
-        self._admission, self.budget = shared
+        self._admission, self.budgets = shared
         self.settings = settings
         self.directories = directories
         self.cluster_id = directories.cluster_id

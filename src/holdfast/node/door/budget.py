@@ -1,37 +1,21 @@
-"""What clients may make a node hold for them: answers that wait for their turn, or to be taken.
+"""What clients may make a node hold for them: answers that wait or are not taken, and requests.
 
-Owns the bounds of a connection, and the sum over all of them. Where that comes near its bound, who
-owes much is not read any more and answers become short; past it, who owes the most is closed on.
+Owns the bounds of a connection, and which connections share what is held. Near its bound a
+connection is not read and answers become short; past it, who has the most is closed on (`ledger`).
 
 Rules: connections.md#what-a-client-may-owe.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
-from holdfast.node.door.seldom import Seldom
+from holdfast.node.door.ledger import ANSWERS, MIB, REQUESTS, Ledger
 
-logger = logging.getLogger("holdfast.budget")
-
-LIGHT_BYTES: Final = 64 * 1024  # whoever owes no more is not counted
-MIB: Final = 1024 * 1024
-
-
-class Debtor(Protocol):
-    """A connection whose answers are held."""
-
-    peer: str
-
-    @property
-    def host(self) -> str:
-        """The address that it comes from."""
-
-    def abort(self) -> None:
-        """Close at once."""
+LIGHT_BYTES: Final = 64 * 1024  # whoever has no more is not counted
 
 
 class Bounds(NamedTuple):
@@ -42,63 +26,65 @@ class Bounds(NamedTuple):
     answer_bytes: int = 16 * MIB  # of answers that wait or may come to be so large; and unsent ones
 
 
+@dataclass(slots=True)
 class Budget:
-    """Bytes of answers that are held for who has not taken them, over all connections."""
+    """Of the connections that share one."""
 
-    def __init__(self, most: int = 1 << 62, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - immutable
-        self.bounds = bounds
-        self.held = 0  # (a metric)
-        self.closed = 0  # connections closed on because they owed the most (a metric)
-        self._most = most
-        self._debts: dict[Debtor, int] = {}
-        self._seldom = Seldom(logger)
+    bounds: Bounds = Bounds()  # noqa: RUF009 - immutable
+    answers: Ledger = field(default_factory=partial(Ledger, ANSWERS))  # not taken by their clients
+    requests: Ledger = field(default_factory=partial(Ledger, REQUESTS))  # received, not yet whole
 
     @classmethod
     def of(cls, settings: NodeSettings) -> Budget:
-        """As it is configured."""
+        """As it is configured. The largest request always has room, if it is the only one."""
+        largest = settings.socket_request_max_bytes + LIGHT_BYTES
         return cls(
-            settings.holdfast_answer_bytes_max,
             Bounds(
                 settings.holdfast_connection_requests_max,
                 settings.holdfast_connection_partitions_max,
                 settings.holdfast_connection_answer_bytes_max,
             ),
+            Ledger(
+                ANSWERS,
+                settings.holdfast_answer_bytes_max,
+                settings.holdfast_address_answer_bytes_max,
+            ),
+            Ledger(
+                REQUESTS,
+                max(largest, settings.holdfast_request_bytes_max),
+                max(largest, settings.holdfast_address_request_bytes_max),
+            ),
         )
+
+
+class Budgets:
+    """One for all clients, and one for each listener of the cluster itself.
+
+    So what clients hold never stops replication or a quorum that has a listener of its own.
+    """
+
+    def __init__(self, settings: NodeSettings) -> None:
+        own = (settings.inter_broker_listener_name, *settings.controller_listener_names)
+        self._clients = Budget.of(settings)
+        self._own = {name: Budget.of(settings) for name in own}
+        self._all = (self._clients, *self._own.values())
+
+    def of(self, listener: str) -> Budget:
+        """Return what the connections of a listener share."""
+        return self._own.get(listener, self._clients)
 
     @property
-    def is_tight(self) -> bool:
-        """Whether who owes more than a little is not read for now."""
-        return 2 * self.held > self._most
+    def answer_bytes(self) -> int:
+        return sum(each.answers.held for each in self._all)
 
     @property
-    def room(self) -> int:
-        """How large an answer may become, in bytes; its first batch may always be in it."""
-        return max(0, self._most // 2 - self.held)
+    def request_bytes(self) -> int:
+        return sum(each.requests.held for each in self._all)
 
-    def owes(self, debtor: Debtor, size: int) -> None:
-        """Take note of how many bytes are held for a connection now."""
-        self.held += size - self._debts.pop(debtor, 0)
-        if size:
-            self._debts[debtor] = size
-        while self.held > self._most:
-            self._close_on_one()
+    @property
+    def closed_for_answers(self) -> int:
+        return sum(each.answers.closed for each in self._all)
 
-    def _close_on_one(self) -> None:
-        by_address: Counter[str] = Counter()
-        for debtor, size in self._debts.items():
-            by_address[debtor.host] += size
-        (address, _), *_ = by_address.most_common(1)
-        worst = max(
-            (each for each in self._debts if each.host == address),
-            key=lambda each: self._debts[each],
-        )
-        size = self._debts.pop(worst)
-        self.held -= size
-        self.closed += 1
-        self._seldom.warning(
-            "closing the connection of %s, which has not taken %d MiB of answers: all that are held"
-            " come to more than holdfast.answer.bytes.max allows",
-            worst.peer,
-            size // MIB,
-        )
-        worst.abort()
+    @property
+    def closed_for_requests(self) -> int:
+        return sum(each.requests.closed for each in self._all)

@@ -179,8 +179,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._view[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if not self._filled:  # of a frame that never ends, no byte but the first counts
+            self.active_at = self._loop.time()
         self._filled += nbytes
-        self.active_at = self._loop.time()
         size = len(self._buffer)
         is_full = self._filled == size
         self._parse()
@@ -214,7 +215,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _owes_too_much(self) -> bool:
         """Whether the peer has to take answers before it is read again."""
-        return self.group.budget.is_tight or self._unsent > self.group.bounds.answer_bytes
+        group = self.group
+        return group.budget.answers.is_tight(self.host) or self._unsent > group.bounds.answer_bytes
 
     @property
     def _unsent(self) -> int:
@@ -229,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         is_debtor = size > LIGHT_BYTES
         if is_debtor or self._is_debtor:
             self._is_debtor = is_debtor
-            self.group.budget.owes(self, size if is_debtor else 0)
+            self.group.budget.answers.note(self, size if is_debtor else 0)
 
     def _parse(self) -> None:
         """Handle every whole frame in the buffer, as far as the bounds allow."""
@@ -298,6 +300,8 @@ class Connection(asyncio.BufferedProtocol):
             self.slots.append(held)
         else:
             self._write(answer)
+            if self._clogged:
+                self._owe()
 
     def _make_room(self, position: int, needed: int) -> None:
         """Make room for more of a frame of `needed` bytes that begins at `position`.
@@ -311,15 +315,32 @@ class Connection(asyncio.BufferedProtocol):
             self._resize(min(needed, BUFFER_GROWTH * size))
 
     def _resize(self, size: int) -> None:
-        larger = bytearray(size)
-        larger[: self._filled] = self._view[: self._filled]
-        self._buffer = larger
-        self._view = memoryview(larger)
+        other = bytearray(size)
+        other[: self._filled] = self._view[: self._filled]
+        self._replace(other)
+
+    def _replace(self, buffer: bytearray) -> None:
+        before, size = len(self._buffer), len(buffer)
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        if size > LIGHT_BYTES or before > LIGHT_BYTES:
+            self.group.budget.requests.note(self, size if size > LIGHT_BYTES else 0)
 
     def _keep_from(self, position: int) -> None:
         """Move what is not handled yet to the front; give an unusually large buffer back."""
         self._to_front(position)
-        if len(self._buffer) > BUFFER_KEPT_BYTES:
+        if position and self._filled:
+            self.active_at = self._loop.time()  # another frame has begun
+        size = len(self._buffer)
+        if size > BUFFER_FULL_BYTES and self._filled <= BUFFER_BYTES:
+            requests = self.group.budget.requests
+            if size > BUFFER_KEPT_BYTES or requests.is_tight(self.host):
+                self._shrink()
+
+    def _shrink(self) -> None:
+        if self._filled:
+            self._resize(BUFFER_FULL_BYTES)
+        else:
             self.give_buffer_back()
 
     def _to_front(self, position: int) -> None:
@@ -331,8 +352,7 @@ class Connection(asyncio.BufferedProtocol):
     def give_buffer_back(self) -> None:
         """Free the receive buffer, if there is nothing in it."""
         if not self._filled:
-            self._buffer = NO_BUFFER
-            self._view = memoryview(NO_BUFFER)
+            self._replace(NO_BUFFER)
             self.group.buffered.pop(self, None)
 
     def _refuse(self, why: str) -> None:
@@ -452,6 +472,7 @@ class Connection(asyncio.BufferedProtocol):
         slots, self.slots = self.slots, deque()
         self._ready_bytes = 0
         self._owe()
+        self.group.budget.requests.note(self, 0)
         for answer in slots:
             answer.lost()
         self.group.open.pop(self, None)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from holdfast.config.listeners import Listener
 from holdfast.config.node import NodeSettings
 from holdfast.node.door.admission import Admission
-from holdfast.node.door.budget import Budget
+from holdfast.node.door.budget import Budgets
 from holdfast.node.door.connection import BUFFER_SILENT_S, Connections
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.runtime import ports
@@ -31,7 +31,7 @@ class Shared(NamedTuple):
     """What the connections of all listeners of a node share."""
 
     admission: Admission
-    budget: Budget
+    budgets: Budgets
 
 
 class Server:
@@ -61,7 +61,7 @@ class Server:
                 handle=self._dispatcher,
                 frame_bytes_max=self._settings.socket_request_max_bytes,
                 admission=self._shared.admission,
-                budget=self._shared.budget,
+                budget=self._shared.budgets.of(listener.name),
             )
             host = listener.host  # "": any address
             try:
