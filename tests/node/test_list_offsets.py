@@ -25,12 +25,15 @@ from tests.log.log_kit import (
 from tests.node.replica_kit import alive, decided, leading, replica
 
 from holdfast.config.topic import TopicSettings
+from holdfast.log.search import OPENING_EFFORT
+from holdfast.log.segment import Segment
 from holdfast.node.api import list_offsets
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
 from holdfast.node.door.request_context import Deferred
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.sliced_work import SlicedWork
+from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.wire.batch import HEADER_SIZE
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import list_offsets as wire
@@ -64,7 +67,7 @@ def handled(
         partitions=SimpleNamespace(
             leading=lambda _topic, _index, epoch: partition.as_leader(epoch)
         ),
-        sliced_work=sliced,
+        sliced_work=sliced or SlicedWork(asyncio.get_running_loop(), MemoryWorker(1)),
     )
     context: Any = SimpleNamespace(
         version=version, need=DESCRIBE_TOPIC, allows=lambda *_: True, defer=lambda: deferred
@@ -172,5 +175,32 @@ def test_a_long_look_up_is_a_promise(end: str) -> None:
             answer = response.topics[0].partitions[0]
             wanted = ErrorCode.NOT_LEADER_OR_FOLLOWER if end == "deposed" else ErrorCode.NONE
             assert (answer.error_code, answer.offset) == (wanted, -1)
+
+    virtual(body)
+
+
+def test_many_long_look_ups_at_once_do_little_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a client that sends a hundred together holds the loop for no hundred slices.
+
+    Seen to fail: with a whole slice for each of them.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        partition = lying(runtime)
+        sliced = SlicedWork(asyncio.get_running_loop(), runtime.worker)
+        opened = 0
+        read = Segment.read
+
+        def counted(segment: Segment, position: int, size: int) -> bytes:
+            nonlocal opened
+            opened += 1
+            return read(segment, position, size)
+
+        monkeypatch.setattr(Segment, "read", counted)
+        for _ in range(100):
+            deferred = Deferred(lambda _: [], lambda _: None)
+            assert handled(partition, 5_000, sliced=sliced, deferred=deferred) is deferred
+        assert sliced.pieces == 100
+        assert opened < 15 / OPENING_EFFORT
 
     virtual(body)

@@ -35,6 +35,8 @@ LANE: Final = "requests"
 HOLDING_MAX: Final = 4
 PAUSE_S: Final = 0.001  # between two slices: about as long as one takes
 
+_CROWD: Final = 16  # under way; then another one does so small a part of a slice at once
+
 BYTES_A_SLICE: Final = 1 << 20  # read, inflated or compressed
 _INLINE_BYTES_MIN: Final = 16 * 1024
 _INLINE_RATIO: Final = 8  # what honest batches inflate to; a bomb's cost is not paid on the loop
@@ -114,6 +116,15 @@ class SlicedWork:
     def pieces(self) -> int:
         """How many are not over yet (a metric)."""
         return self._holding + len(self._waiting)
+
+    def first_effort(self) -> Effort:
+        """Return what a request may do at once: the less, the more of them are under way.
+
+        A client may send a hundred long ones together, and each would have a slice at once.
+        """
+        effort = Effort()
+        effort.spent = min(self.pieces / _CROWD, 1 - 1 / _CROWD)
+        return effort
 
     def begin(
         self,

@@ -68,7 +68,7 @@ def _fill(
     response: wire.ListOffsetsResponse,
 ) -> Steps[None]:
     """Fill the response with the answers to all that is asked, one after the other."""
-    effort = Effort()
+    effort = broker.sliced_work.first_effort()
     named = Counter(
         (topic.name, asked.partition_index)
         for topic in request.topics

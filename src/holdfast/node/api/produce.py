@@ -280,7 +280,8 @@ def _read(
     Else by turns with what others want, and meanwhile nothing more is done for this client. What
     was received is gone by then, so what is left of it is copied.
     """
-    is_late = next(_outcomes(unread, Effort()), None) is not None
+    effort = served.broker.sliced_work.first_effort()
+    is_late = next(_outcomes(unread, effort), None) is not None
     _append_read(served, [each for each in unread if each.outcome is not None])
     if not is_late:
         waits = served.request.acks == -1 and bool(served.parts)
@@ -290,7 +291,6 @@ def _read(
         each.batch = each.batch._replace(batch=memoryview(bytearray(each.batch.batch)))
     served.request.topic_data = []
     deferred = context.defer_effect()
-    effort = Effort()
     effort.spent = 1  # others have their turn before it goes on
     steps = _outcomes(rest, effort)
 
