@@ -240,10 +240,10 @@ class Scale:
         return [node.pid for node in self.cluster.record.brokers if node.pid is not None]
 
     def _cpu_s(self) -> float:
-        return sum(map(_cpu_of, self._pids()))
+        return sum(map(cpu_of, self._pids()))
 
     def _all_cpu_s(self) -> float:
-        return sum(_cpu_of(node.pid) for node in self.cluster.nodes if node.pid is not None)
+        return sum(cpu_of(node.pid) for node in self.cluster.nodes if node.pid is not None)
 
     def _times_fenced(self) -> int:
         """How often a broker was fenced that nobody had killed, by what the controllers say."""
@@ -266,7 +266,7 @@ def _refused(peer: Peer, request: ProduceRequest) -> int:
     return code
 
 
-def _cpu_of(pid: int) -> float:
+def cpu_of(pid: int) -> float:
     """Seconds of CPU that a process has used."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     fields = text.rpartition(")")[2].split()
