@@ -184,7 +184,7 @@ def test_bombs_are_inflated_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> No
             put(log, bomb(size))
         bounds: list[int] = []
 
-        def seen(codec: int, data: bytes, size_max: int) -> bytes:
+        def seen(codec: int, data: bytes, size_max: int) -> bytes | bytearray:
             bounds.append(size_max)
             return decompress(codec, data, size_max)
 

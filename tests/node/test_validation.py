@@ -273,7 +273,7 @@ def test_a_bomb_is_not_inflated_to_its_end(
     """What it would be after compressing it anew does not matter: it is never all in memory."""
     asked: list[int] = []
 
-    def seen(codec: int, data: Any, size_max: int) -> bytes:
+    def seen(codec: int, data: Any, size_max: int) -> bytes | bytearray:
         asked.append(size_max)
         return decompress(codec, data, size_max)
 

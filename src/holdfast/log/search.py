@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.log.segment import Segment
+from holdfast.runtime.ports import Buffer
 from holdfast.runtime.sliced_work import HOLD, REST, Effort, Steps, inflated
 from holdfast.wire.batch_header import HEADER_SIZE, BatchHeader
 from holdfast.wire.errors import WireError
@@ -153,7 +154,7 @@ def _open(
 
 
 def _first(
-    candidate: Candidate, body: bytes, timestamp: int, effort: Effort
+    candidate: Candidate, body: Buffer, timestamp: int, effort: Effort
 ) -> Steps[FoundRecord | None]:
     """Return a batch's first record that is stamped `timestamp` or later."""
     from holdfast.wire.walker.record_walker import RECORDS_A_SLICE, seek_on  # noqa: PLC0415

@@ -55,7 +55,7 @@ class Effort:
         return self.spent >= 1
 
 
-def inflated(codec: int, packed: Buffer, size_max: int, effort: Effort) -> Steps[bytes]:
+def inflated(codec: int, packed: Buffer, size_max: int, effort: Effort) -> Steps[Buffer]:
     """Return what a batch's body holds: at once if that is little, else from the worker.
 
     WireError: it does not inflate; its kind InflatedError: to more than `size_max` bytes.
@@ -75,7 +75,7 @@ def inflated(codec: int, packed: Buffer, size_max: int, effort: Effort) -> Steps
         else:
             effort.spent += len(body) / BYTES_A_SLICE
             return body
-    done: bytes = yield partial(decompress, codec, bytes(packed), size_max)
+    done: Buffer = yield partial(decompress, codec, bytes(packed), size_max)
     effort.spent = 0
     return done
 

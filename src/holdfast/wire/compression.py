@@ -67,8 +67,8 @@ def compress(codec: int, data: bytes) -> bytes:
     return bytes(cramjam.zstd.compress(data))
 
 
-def decompress(codec: int, data: Buffer, size_max: int = INFLATED_SIZE_MAX) -> bytes:
-    """Return what a batch's body holds.
+def decompress(codec: int, data: Buffer, size_max: int = INFLATED_SIZE_MAX) -> bytes | bytearray:
+    """Return what a batch's body holds, where it was inflated to: a copy would hold up all threads.
 
     WireError: it does not inflate; its kind InflatedError: to more than `size_max` bytes.
     """
@@ -113,7 +113,7 @@ def _gunzip(data: Buffer, size_max: int) -> bytes:
     return b"".join(out)
 
 
-def _inflate(cramjam: Any, inflate: Callable[..., int], data: Buffer, size_max: int) -> bytes:
+def _inflate(cramjam: Any, inflate: Callable[..., int], data: Buffer, size_max: int) -> bytearray:
     """Inflate into a buffer of our own, larger each time: frames need not say their size."""
     size = min(size_max, max(_FIRST_GUESS, _GUESS_FACTOR * len(data)))
     while True:
@@ -126,16 +126,17 @@ def _inflate(cramjam: Any, inflate: Callable[..., int], data: Buffer, size_max: 
             if size == size_max:
                 raise _too_large(size_max) from error
         else:
-            return bytes(memoryview(out)[:written])
+            del out[written:]
+            return out
         size = min(size_max, _GUESS_FACTOR * size)
 
 
-def _unsnappy(cramjam: Any, data: Buffer, size_max: int) -> bytes:
+def _unsnappy(cramjam: Any, data: Buffer, size_max: int) -> bytes | bytearray:
     """Inflate the xerial framing that Java clients use, or a raw block as some others do."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _snappy_block(cramjam, view, size_max)
-    out: list[bytes] = []
+    out: list[bytearray] = []
     left = size_max
     offset = 0
     while offset < len(view):
@@ -154,7 +155,7 @@ def _unsnappy(cramjam: Any, data: Buffer, size_max: int) -> bytes:
     return b"".join(out)
 
 
-def _snappy_block(cramjam: Any, block: memoryview, size_max: int) -> bytes:
+def _snappy_block(cramjam: Any, block: memoryview, size_max: int) -> bytearray:
     # The claimed size is checked against the limit, and against what a block of that length can
     # hold at best, so that a few bytes can't make us allocate much.
     size = cramjam.snappy.decompress_raw_len(block)
@@ -164,4 +165,5 @@ def _snappy_block(cramjam: Any, block: memoryview, size_max: int) -> bytes:
         raise WireError(f"a snappy block of {len(block)} bytes can't hold {size}")
     out = bytearray(size)
     written = cramjam.snappy.decompress_raw_into(block, out)
-    return bytes(memoryview(out)[:written])
+    del out[written:]
+    return out

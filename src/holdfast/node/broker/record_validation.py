@@ -16,6 +16,7 @@ from typing import TypeAlias
 from holdfast.config.topic import TopicSettings
 from holdfast.core.refusal import Refusal
 from holdfast.node.broker.append_validation import RecordRefusal, Unopened, too_large
+from holdfast.runtime.ports import Buffer
 from holdfast.runtime.sliced_work import BYTES_A_SLICE, HOLD, Effort, Steps, inflated
 from holdfast.wire.batch import Codec, assign_max_timestamp, read_header
 from holdfast.wire.batch_header import (
@@ -48,7 +49,7 @@ def opened(unopened: Unopened, effort: Effort) -> Steps[Outcome]:
         yield HOLD
         effort.spent = 0
     header = read_header(batch)
-    body: memoryview | bytes = batch[HEADER_SIZE:]
+    body: Buffer = batch[HEADER_SIZE:]
     if header.codec:
         # Uncompressed, what it inflates to is what would be appended.
         size_max = settings.max_message_bytes
@@ -74,9 +75,7 @@ def opened(unopened: Unopened, effort: Effort) -> Steps[Outcome]:
     return batch
 
 
-def _walked(
-    header: BatchHeader, body: memoryview | bytes, effort: Effort
-) -> Steps[Walked | Refusal]:
+def _walked(header: BatchHeader, body: Buffer, effort: Effort) -> Steps[Walked | Refusal]:
     """Walk all records, as many as the header counts; refuse what no reader could read."""
     count = header.record_count
     walked = NOTHING
