@@ -15,10 +15,13 @@ from typing import Any, cast
 import pytest
 
 from holdfast.clients.replica_files import RECOVERY_POINTS, position_of, stored_batches
+from holdfast.cluster.processes import START_MARK
+from holdfast.config.figures import LOG_DIRS_OFFLINE
 from holdfast.judge.history import IsrChange, LeaderChange
 from holdfast.lab.parameters import LabError
 from holdfast.lab.report import Check, Table
 from holdfast.lab.run import Run
+from holdfast.lab.scenarios.disk_full import FULL, expect_end, expect_told
 from holdfast.lab.scenarios.disk_lost import Return, expect_honest_return
 from holdfast.lab.scenarios.min_isr_law import (
     FACTORS,
@@ -46,6 +49,7 @@ class Sightings:
         self.checks: list[Check] = []
         self.tables: list[Table] = []
         self.notes: list[str] = []
+        self.observer: Any = None
         self.topic = "foo"
         self.partitions = range(2)
         nodes = (0, 1, 2)
@@ -190,6 +194,44 @@ def test_the_law(min_isr: int, disks_lost: bool, failures: int, kept: bool) -> N
     assert table.rows[0][-1] == "20 of 20 lost"
     assert check_of([nothing, nothing]).kept is kept
     assert "10 of 20 lost" in check_of([nothing, some]).seen
+
+
+LINE = f"ERROR holdfast: log directory /data goes offline: {FULL}: 0 bytes are free"
+
+
+@pytest.mark.parametrize(
+    ("told", "log", "failed"),
+    [
+        (f"/data: {FULL}", [LINE], []),
+        ("", [LINE], ["`holdfast status` of 2"]),
+        ("/data: the disk fails", [LINE], ["`holdfast status` of 2"]),
+        (f"/data: {FULL}", [], ["the log of 2"]),
+        (f"/data: {FULL}", [LINE, LINE], ["the log of 2"]),
+        (f"/data: {FULL}", [LINE, START_MARK], ["the log of 2"]),
+        (f"/data: {FULL}", [LINE, START_MARK, LINE], []),
+    ],
+)
+def test_a_full_disk_is_told_in_words_and_once(
+    tmp_path: Path, told: str, log: list[str], failed: list[str]
+) -> None:
+    seen = Sightings()
+    node = SimpleNamespace(id=VICTIM, log_file=str(tmp_path / "node.log"))
+    status = SimpleNamespace(node=node, figures={LOG_DIRS_OFFLINE: told}, ended_with=told)
+    other = SimpleNamespace(node=SimpleNamespace(id=1), figures={}, ended_with=None)
+    seen.cluster = SimpleNamespace(
+        broker_ids=(0, 1, VICTIM),
+        node=lambda _node: node,
+        state=lambda _node: "dead" if told else "running",
+        status=lambda: SimpleNamespace(nodes=(other, status)),
+    )
+    seen.observer = SimpleNamespace(avoid=lambda _node: None)
+    (tmp_path / "node.log").write_text("".join(f"{line}\n" for line in log))
+    expect_told(seen.as_run, VICTIM, "has it", lambda each: each.figures.get(LOG_DIRS_OFFLINE))
+    assert [name.partition(",")[0] for name in seen.failed] == failed
+    seen.checks.clear()
+    expect_end(seen.as_run, VICTIM)
+    ends = [] if told else ["2"]
+    assert [name.partition(",")[0] for name in seen.failed] == [*ends, *failed]
 
 
 def test_shares_of_what_a_consumer_received(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.cluster.nodes import NodeStatus
-from holdfast.cluster.processes import log_tail
+from holdfast.cluster.processes import START_MARK
 from holdfast.config.figures import LOG_DIRS_OFFLINE
 from holdfast.judge.history import Acknowledged
 from holdfast.lab.parameters import Parameters, refuse_if
@@ -37,7 +37,6 @@ from holdfast.lab.steps.wants import Want, preferred, without
 
 VICTIM = 1  # leads some of the topic's partitions, and follows in all others
 FULL = "the disk is full"
-LOG_LINES = 100_000
 SENT_MAX = 200  # events that fit into what the last page of a file has left
 
 
@@ -172,8 +171,9 @@ def expect_told(run: Run, node: int, what: str, told: Callable[[NodeStatus], obj
     run.check(
         f"`holdfast status` of {node}, which {what}", FULL, seen or "nothing", kept=FULL in seen
     )
-    log = log_tail(Path(run.cluster.node(node).log_file), lines=LOG_LINES)
-    lines = [line for line in log.splitlines() if "goes offline" in line and FULL in line]
+    log = Path(run.cluster.node(node).log_file).read_text(encoding="utf-8", errors="replace")
+    since = log.rpartition(START_MARK)[2]
+    lines = [line for line in since.splitlines() if "goes offline" in line and FULL in line]
     run.check(
         f"the log of {node}, which {what}",
         "says so once",
