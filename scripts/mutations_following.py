@@ -1,4 +1,4 @@
-"""Bugs in how a follower fetches: in sessions, and with one bad partition beside many good ones.
+"""Bugs in fetch sessions, on both sides, and in a follower with one bad partition.
 
 Owns the list for the tests that each names. A text that is not found exactly once fails the run.
 """
@@ -7,10 +7,42 @@ from __future__ import annotations
 
 from mutation import Mutation, one
 
+REPLICATION = "core/replica/replication.py"
 FETCHER = "node/broker/leader_fetcher.py"
-SESSION = "core/replica/fetch_session.py"
+SESSION = "core/replica/follower_session.py"
 
 FOLLOWING: tuple[Mutation, ...] = (
+    one(
+        "what a session leaves out says nothing of its follower",
+        "a quiet partition's follower is thrown out by the next append",
+        REPLICATION,
+        "            return max(self.caught_up_ms, self.session.at_ms)\n",
+        "            return self.caught_up_ms\n",
+        tests=(
+            "tests/replication/test_leader.py::test_a_session_that_leaves_out_what_is_the_same_says_what_naming_it_says",
+        ),
+    ),
+    one(
+        "a session says of a partition that it has forgotten that it is fetched",
+        "a follower that has set it aside stays in the ISR for ever",
+        REPLICATION,
+        "            follower.settle()\n            follower.session = NO_SESSION\n",
+        "            follower.settle()\n",
+        tests=(
+            "tests/replication/test_leader.py::test_a_partition_that_a_session_has_set_aside_is_not_kept_in_sync_by_it",
+        ),
+    ),
+    one(
+        "a session is not told of a change between two requests",
+        "a reader that is never woken",
+        "node/api/fetch_session.py",
+        "        self.stirred[asked] = None\n        return self.parked",
+        "        if self.parked is not None:\n"
+        "            self.stirred[asked] = None\n        return self.parked",
+        tests=(
+            "tests/node/test_fetch_sessions.py::test_a_session_is_told_of_what_has_changed_alone",
+        ),
+    ),
     one(
         "a follower's session is at one epoch for ever",
         "KIP-227: each request is refused, and names everything again",
@@ -18,7 +50,7 @@ FOLLOWING: tuple[Mutation, ...] = (
         "            self._epoch = self._epoch + 1 if self._epoch < EPOCH_MAX else 1\n",
         "            pass\n",
         tests=(
-            "tests/core/test_fetch_session.py::test_a_session_begins_with_everything_and_then_names_what_moved",
+            "tests/core/test_follower_session.py::test_a_session_begins_with_everything_and_then_names_what_moved",
         ),
     ),
     one(

@@ -528,37 +528,6 @@ NODES: tuple[Mutation, ...] = (
         ),
     ),
     one(
-        "what a session leaves out says nothing of its follower",
-        "a quiet partition's follower is thrown out by the next append",
-        REPLICATION,
-        "            return max(self.caught_up_ms, self.session.at_ms)\n",
-        "            return self.caught_up_ms\n",
-        tests=(
-            "tests/replication/test_leader.py::test_a_session_that_leaves_out_what_is_the_same_says_what_naming_it_says",
-        ),
-    ),
-    one(
-        "a session says of a partition that it has forgotten that it is fetched",
-        "a follower that has set it aside stays in the ISR for ever",
-        REPLICATION,
-        "            follower.settle()\n            follower.session = NO_SESSION\n",
-        "            follower.settle()\n",
-        tests=(
-            "tests/replication/test_leader.py::test_a_partition_that_a_session_has_set_aside_is_not_kept_in_sync_by_it",
-        ),
-    ),
-    one(
-        "a session is not told of a change between two requests",
-        "a reader that is never woken",
-        "node/api/fetch_session.py",
-        "        self.stirred[asked] = None\n        return self.parked",
-        "        if self.parked is not None:\n"
-        "            self.stirred[asked] = None\n        return self.parked",
-        tests=(
-            "tests/node/test_fetch_sessions.py::test_a_session_is_told_of_what_has_changed_alone",
-        ),
-    ),
-    one(
         "what waits for its turn behind another answer is nobody's debt",
         "memory of many connections",
         "node/door/connection.py",

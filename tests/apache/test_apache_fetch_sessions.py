@@ -1,6 +1,6 @@
 """Goal: our half of a fetch session understands Apache Kafka's, and knows of it what it relies on.
 
-Method: a real broker of Apache Kafka is asked what `FetchSession` says, as a consumer; beside that,
+Method: a real broker of Apache Kafka is asked what ours says, as a consumer; beside that,
 by hand, what a leader does with a partition that one request forgets and names. Rules:
 replication.md#sessions-between-brokers.
 """
@@ -14,7 +14,7 @@ import pytest
 from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.processes import wait_until
 from holdfast.core.metadata.image import PartitionKey
-from holdfast.core.replica.fetch_session import FetchSession, Position, Question
+from holdfast.core.replica.follower_session import FollowerSession, Position, Question
 from holdfast.node.broker.fetch_lane import forgotten_topics
 from holdfast.wire.administration import create_topic
 from holdfast.wire.batch import Record, build_batch
@@ -43,7 +43,7 @@ class Reader:
         self.driver = driver
         self.topic = topic
         self.topic_id = driver.topic_id(topic)
-        self.session = FetchSession()
+        self.session = FollowerSession()
         self.ends = {(self.topic_id, index): 0 for index in range(partitions)}
         for key in self.ends:
             self.session.name(key)

@@ -18,7 +18,7 @@ from tests.log.log_kit import virtual
 from tests.node.leader_kit import Leader, Side, side
 
 from holdfast.config.topic import TopicSettings
-from holdfast.core.replica.fetch_session import Position
+from holdfast.core.replica.follower_session import Position
 from holdfast.core.replica.throttle import Throttled
 from holdfast.node.broker.following import Following
 from holdfast.runtime.ports import Runtime

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.metadata.image import PartitionKey
-from holdfast.core.replica.fetch_session import Position
+from holdfast.core.replica.follower_session import Position
 from holdfast.core.replica.throttle import Quota
 from holdfast.node.broker.following import Following
 from holdfast.node.broker.registration import Registration

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from holdfast.core.replica.fetch_session import Position
+from holdfast.core.replica.follower_session import Position
 from holdfast.node.broker.replica import FollowingReplica
 
 

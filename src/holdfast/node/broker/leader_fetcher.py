@@ -15,7 +15,12 @@ import logging
 from collections.abc import Mapping
 
 from holdfast.core.metadata.image import PartitionKey
-from holdfast.core.replica.fetch_session import SESSION_ERRORS, FetchSession, Position, Question
+from holdfast.core.replica.follower_session import (
+    SESSION_ERRORS,
+    FollowerSession,
+    Position,
+    Question,
+)
 from holdfast.log.errors import StorageError
 from holdfast.node.broker.apart_fetcher import ApartFetcher
 from holdfast.node.broker.fetch_lane import (
@@ -61,7 +66,7 @@ class LeaderFetcher:
         self._shared = surroundings
         self._source = source
         self._following: dict[PartitionKey, Following] = {}
-        self._session = FetchSession()
+        self._session = FollowerSession()
         self._pauses = Pauses(self._due)
         self._throttled: dict[PartitionKey, Following] = {}  # named, and behind
         self._lane = FetchLane(surroundings, source, "fetcher")

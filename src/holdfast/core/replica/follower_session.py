@@ -13,11 +13,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from holdfast.core.metadata.image import PartitionKey
+from holdfast.core.replica.session_cache import EPOCH_MAX, FULL, NO_SESSION
 from holdfast.wire.errors import ErrorCode
 
-NO_SESSION: Final = 0
-FULL: Final = 0  # the epoch of a request that names everything and asks for a session
-EPOCH_MAX: Final = 0x7FFFFFFF
 # So many partitions are named at once, at most: a session of thousands is told in several
 # requests, each of which keeps neither side busy for long. Without a session one request has to
 # name them all.
@@ -53,7 +51,7 @@ class Question(NamedTuple):
         return self.session_epoch == FULL
 
 
-class FetchSession:
+class FollowerSession:
     """What one leader knows of the partitions that are fetched from it; one request in flight.
 
     `name` and `forget` say what is to be fetched, `next` what to ask. Then comes one of `answered`,

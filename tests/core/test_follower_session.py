@@ -17,7 +17,8 @@ from typing import TypeAlias
 import pytest
 
 from holdfast.core.metadata.image import PartitionKey
-from holdfast.core.replica.fetch_session import EPOCH_MAX, FetchSession, Position, Question
+from holdfast.core.replica.follower_session import FollowerSession, Position, Question
+from holdfast.core.replica.session_cache import EPOCH_MAX
 from holdfast.wire.errors import ErrorCode
 
 TOPIC = bytes(16)
@@ -83,7 +84,7 @@ class Leader:
 class Follower:
     """Applies answers: what it is given it holds then."""
 
-    session: FetchSession
+    session: FollowerSession
     replicas: dict[PartitionKey, Replica] = field(default_factory=dict)
 
     def follow(self, *indexes: int) -> None:
@@ -124,7 +125,7 @@ class Follower:
 
 
 def pair(*indexes: int, named_max: int = 1000, gives: bool = True) -> tuple[Leader, Follower]:
-    leader, follower = Leader(gives=gives), Follower(FetchSession(named_max))
+    leader, follower = Leader(gives=gives), Follower(FollowerSession(named_max))
     leader.ends = {key(index): 0 for index in indexes}
     follower.follow(*indexes)
     return leader, follower
