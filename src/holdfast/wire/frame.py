@@ -7,6 +7,7 @@ Rules: connections.md#frames, connections.md#headers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct as Layout
 from struct import error as LayoutError  # noqa: N812 - an alias for a class
 from typing import Final, NamedTuple, TypeAlias
@@ -116,9 +117,16 @@ def encode_response(correlation_id: int, message: Response, version: int) -> Buf
 
     ApiVersions always answers with header version 0.
     """
-    body = encode_buffers(message, version)
+    is_flexible = version >= message.FLEXIBLE and message.KEY != API_VERSIONS
+    return frame_response(correlation_id, encode_buffers(message, version), is_flexible)
+
+
+def frame_response(
+    correlation_id: int, body: Sequence[bytes | memoryview], is_flexible: bool
+) -> Buffers:
+    """Return a whole frame of a response that is encoded already."""
     size = sum(map(len, body)) + 4
-    if version >= message.FLEXIBLE and message.KEY != API_VERSIONS:
+    if is_flexible:
         head = _RESPONSE_HEAD_FLEXIBLE.pack(size + 1, correlation_id, 0)
     else:
         head = _RESPONSE_HEAD.pack(size, correlation_id)

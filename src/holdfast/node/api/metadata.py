@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from holdfast.core.metadata.image import Topic
+from holdfast.core.metadata.image import Partition, Topic
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
 from holdfast.node.api.auto_creation import AutoCreation
 from holdfast.node.api.describe_cluster import cluster_operations, controller_id
+from holdfast.node.api.metadata_answer import Maker
 from holdfast.node.api.partition_view import Reachable, reachable
 from holdfast.node.broker.broker import Broker
 from holdfast.node.door.request_context import (
     NOT_REQUESTED,
+    Deferred,
     RequestContext,
     ResourceType,
     authorized_operations,
@@ -54,7 +56,58 @@ def decode_request(version: int, frame: memoryview | bytes, offset: int) -> Meta
     return decode(MetadataRequest, version, frame, offset)
 
 
-def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def handle(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Deferred:
+    if _asks_for_all(context, request) and not request.include_topic_authorized_operations:
+        return _everything(broker, context, request)
+    return _answer(broker, context, request, list(_topics(broker, context, request)))
+
+
+def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
+    none_means_all = context.version < EMPTY_MEANS_NONE_SINCE
+    return request.topics is None or (none_means_all and not request.topics)
+
+
+def _everything(broker: Broker, context: RequestContext, request: MetadataRequest) -> Deferred:
+    """Answer with all topics, put together of pieces that are kept while nothing changes.
+
+    All of it is as the image is in the turn in which it is put together.
+    """
+    deferred = context.defer_encoded(context.version >= MetadataResponse.FLEXIBLE)
+
+    def maker() -> Maker:
+        views = _views(broker, context)
+        return Maker(
+            broker.topic_pieces.view(context.client.listener, context.version),
+            context.version,
+            lambda topic, partitions: _known(context, request, topic, partitions, views),
+        )
+
+    def join() -> None:
+        image = broker.image
+        seen = [each for each in image.topics.values() if refusal(context, each.name) is None]
+        deferred.answer(maker().join(_answer(broker, context, request, []), seen))
+
+    # One that is deleted meanwhile leaves no piece behind.
+    by_id = broker.image.topics_by_id
+    everything = list(broker.image.topics.values())
+    maker().fill((each for each in everything if each.topic_id in by_id), join)
+    return deferred
+
+
+def _views(broker: Broker, context: RequestContext) -> Reachable:
+    told = context.version >= LISTENER_NOT_FOUND_SINCE
+    elsewhere = ErrorCode.LISTENER_NOT_FOUND if told else ErrorCode.LEADER_NOT_AVAILABLE
+    return Reachable(broker.image, context.client.listener, elsewhere)
+
+
+def _answer(
+    broker: Broker,
+    context: RequestContext,
+    request: MetadataRequest,
+    topics: list[MetadataResponseTopic],
+) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -64,7 +117,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
         ],
         cluster_id=broker.cluster_id,
         controller_id=controller_id(broker),
-        topics=list(_topics(broker, context, request)),
+        topics=topics,
         cluster_authorized_operations=cluster_operations(context, request),
     )
 
@@ -72,15 +125,13 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
 def _topics(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> Iterable[MetadataResponseTopic]:
-    told = context.version >= LISTENER_NOT_FOUND_SINCE
-    elsewhere = ErrorCode.LISTENER_NOT_FOUND if told else ErrorCode.LEADER_NOT_AVAILABLE
-    views = Reachable(broker.image, context.client.listener, elsewhere)
-    asked = request.topics
-    if asked is None or (not asked and context.version < EMPTY_MEANS_NONE_SINCE):
+    views = _views(broker, context)
+    if _asks_for_all(context, request):
         for topic in broker.image.topics.values():
             if refusal(context, topic.name) is None:
-                yield _known(context, request, topic, views)
+                yield _known(context, request, topic, topic.partitions, views)
         return
+    asked = request.topics or ()
     creation = AutoCreation(broker, context)
     # Rules: connections.md#what-is-named-twice.
     for each in {(bytes(each.topic_id), each.name): each for each in asked}.values():
@@ -107,7 +158,7 @@ def _by_id(
     if refused is not None:
         # As Apache Kafka has it, an id is no secret, but the name that it stands for is.
         return _unknown(refused.code, None, topic_id)
-    return _known(context, request, topic, views)
+    return _known(context, request, topic, topic.partitions, views)
 
 
 def _by_name(
@@ -123,7 +174,7 @@ def _by_name(
         return _unknown(refused.code, name)
     topic = broker.image.topics.get(name)
     if topic is not None:
-        return _known(context, request, topic, views)
+        return _known(context, request, topic, topic.partitions, views)
     if refuse_name(name) is not None:
         return _unknown(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
@@ -132,7 +183,11 @@ def _by_name(
 
 
 def _known(
-    context: RequestContext, request: MetadataRequest, topic: Topic, views: Reachable
+    context: RequestContext,
+    request: MetadataRequest,
+    topic: Topic,
+    partitions: Iterable[Partition],
+    views: Reachable,
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
@@ -148,7 +203,7 @@ def _known(
                 isr_nodes=list(partition.isr),
                 offline_replicas=offline,
             )
-            for partition, error, leader, offline in map(views.view, topic.partitions)
+            for partition, error, leader, offline in map(views.view, partitions)
         ],
         topic_authorized_operations=(
             authorized_operations(context, ResourceType.TOPIC, topic.name)

@@ -31,6 +31,7 @@ from holdfast.node.broker.producer_ids import ProducerIds
 from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
+from holdfast.node.broker.topic_pieces import TopicPieces
 from holdfast.node.door.admission import Limits
 from holdfast.node.door.api_table import ON_BROKER
 from holdfast.node.door.dispatch import Dispatcher
@@ -68,6 +69,7 @@ class Broker:
         self.directories = directories
         self.cluster_id = directories.cluster_id
         self.image = MetadataImage()  # changes only between handlers
+        self.topic_pieces = TopicPieces()  # what Metadata says of the image's topics
         self.registration = Registration(settings.node_id)
         # What replication may take from this broker, and bring to it (KIP-73).
         self.leader_quota = Quota(settings.leader_replication_throttled_rate)
@@ -196,6 +198,7 @@ class Broker:
 
     def metadata_changed(self, delta: ImageDelta) -> None:
         """Act on what the metadata log said; called by the observer after the image has changed."""
+        self.topic_pieces.changed(delta)
         if any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed):
             self.settings = self.settings.with_dynamic(
                 cluster=self.image.cluster_configs(),

@@ -13,12 +13,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from holdfast.core.refusal import Refusal
 from holdfast.wire import hot
 from holdfast.wire.errors import EncodeError, ErrorCode
-from holdfast.wire.frame import RequestHeader
+from holdfast.wire.frame import RequestHeader, frame_response
 from holdfast.wire.structs import ResourceType as ConfigResourceType
 
 logger = logging.getLogger("holdfast.context")
@@ -254,6 +255,11 @@ class RequestContext:
         """
         return Deferred(self.encode, self._deliver, reserved, partitions)
 
+    def defer_encoded(self, is_flexible: bool) -> Deferred:
+        """Promise an answer that its handler gives as bytes: a response's body, encoded."""
+        frame = partial(_frame, self.header.correlation_id, is_flexible)
+        return Deferred(frame, self._deliver)
+
     def defer_effect(self) -> Deferred:
         """Promise an answer, and that what the request does is done later: see `proceed`."""
         return Deferred(self.encode, self._deliver, is_before_effect=True)
@@ -261,6 +267,11 @@ class RequestContext:
     def encode(self, answer: object) -> Buffers:
         """Encode a response struct for the request's version."""
         return hot.encode_answer(answer, self.version, self.header.correlation_id)
+
+
+def _frame(correlation_id: int, is_flexible: bool, body: object) -> Buffers:
+    assert isinstance(body, bytes), "an encoded body was promised"
+    return frame_response(correlation_id, [body], is_flexible)
 
 
 # -- what handlers ask the authorizer --------------------------------------------------------
