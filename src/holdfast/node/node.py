@@ -62,10 +62,12 @@ class Node:
         """
         self.runtime = runtime
         self.settings = settings
+        # One object for all replicas, until the metadata says what their topics have.
+        static = TopicSettings.resolve(static=settings.properties)
         self.directories = LogDirectories(
             runtime,
             settings,
-            lambda _topic: TopicSettings.resolve(static=settings.properties),
+            lambda _topic: static,
             file_limit=file_limit,
             make_log=make_log,
         )
