@@ -66,6 +66,29 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.close()
 
 
+def test_the_system_finds_out_that_a_peer_has_vanished() -> None:
+    """Also where connections.max.idle.ms is off. Method: what an accepted connection was given."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        accepted: asyncio.Future[asyncio.BaseTransport] = loop.create_future()
+
+        class Protocol(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                accepted.set_result(transport)
+
+        listener = await RealNetwork().listen(Protocol, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        transport = await accepted
+        found = transport.get_extra_info("socket")
+        assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        for each in (transport, writer, listener):
+            each.close()
+        await writer.wait_closed()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.process
 def test_locks_hold_between_processes_and_end_with_them(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")

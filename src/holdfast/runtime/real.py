@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
-from socket import socket
+from socket import SO_KEEPALIVE, SOL_SOCKET, socket
 from typing import Any
 
 from holdfast.runtime.ports import (
@@ -80,6 +80,8 @@ class _RealListener:
         self.port: int = sockets[0].getsockname()[1]
         for each in sockets:
             each.setblocking(False)
+            # What is accepted has it from here: a peer that vanished is found out by the system.
+            each.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
             each.listen(_ACCEPT_BACKLOG)
             self._loop.add_reader(each, self._accept, each)
 
