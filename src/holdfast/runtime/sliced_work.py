@@ -5,7 +5,7 @@ may be done in one go: `REST` where it holds nothing that is large, `HOLD` in th
 something, or a job for the worker, whose outcome it goes on with. So many pieces at most are in the
 middle of something, which bounds what all of them hold; the others wait for their turn.
 
-Work in Python stays on the loop and leaves it to others at least as long as it takes itself; only
+Work in Python stays on the loop, and leaves it to others for longer than it takes itself; only
 native code that lets the interpreter go, as inflating does, is a job.
 """
 
@@ -33,7 +33,8 @@ Steps: TypeAlias = Generator[Job | str | None, Any, T]
 
 LANE: Final = "requests"
 HOLDING_MAX: Final = 4
-PAUSE_S: Final = 0.001  # between two slices: about as long as one takes
+PAUSE_S: Final = 0.001  # at least, between two slices
+_PAUSE_FACTOR: Final = 2  # and so many times what the last one took: two thirds are for others
 
 _CROWD: Final = 16  # under way; then another one does so small a part of a slice at once
 
@@ -188,6 +189,7 @@ class SlicedWork:
     def _step(self, piece: _Piece, advance: Callable[[Steps[Any]], Job | str | None]) -> None:
         """Let a piece do one slice."""
         finish: Callable[[], None] | None = None
+        began = self._loop.time()
         piece.is_running = True
         try:
             if not piece.is_over:
@@ -202,6 +204,8 @@ class SlicedWork:
             raise
         finally:
             piece.is_running = False
+            ended = self._loop.time()
+            self._free_from = ended + max(PAUSE_S, _PAUSE_FACTOR * (ended - began))
             self._put_away(piece, finish)
 
     def _put_away(self, piece: _Piece, finish: Callable[[], None] | None) -> None:
@@ -214,7 +218,6 @@ class SlicedWork:
             self._waiting.append(piece)
         else:
             self._active.append(piece)
-        self._free_from = self._loop.time() + PAUSE_S
         self._schedule()
         if finish is not None and not piece.is_over:
             piece.is_over = True
