@@ -329,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
     def _keep_from(self, position: int) -> None:
         """Move what is not handled yet to the front; give an unusually large buffer back."""
         self._to_front(position)
-        if position and self._filled:
+        if self._filled and position:
             self.active_at = self._loop.time()  # another frame has begun
         size = len(self._buffer)
         if size > BUFFER_FULL_BYTES and self._filled <= BUFFER_BYTES:
@@ -346,7 +346,8 @@ class Connection(asyncio.BufferedProtocol):
     def _to_front(self, position: int) -> None:
         rest = self._filled - position
         if position:
-            self._buffer[:rest] = self._buffer[position : self._filled]
+            if rest:
+                self._buffer[:rest] = self._buffer[position : self._filled]
             self._filled = rest
 
     def give_buffer_back(self) -> None:
