@@ -1,0 +1,34 @@
+"""A watch on what callbacks of nodes' loops cost, for tests on real processes that are about load.
+
+Owns how a process comes to be watched. `tests/watched` is what then runs in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "watched"
+
+
+class LoopWatch:
+    """Of the processes that get its environment, from `arm` on."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a process needs to be watched."""
+        path = os.pathsep.join(filter(None, (str(FOLDER), os.environ.get("PYTHONPATH", ""))))
+        return {"PYTHONPATH": path, "HOLDFAST_TEST_LONG_CALLBACKS": str(self._file)}
+
+    def arm(self) -> None:
+        """Begin: what a start costs is nobody's wait."""
+        self._file.touch()
+
+    def check(self) -> None:
+        """Fail if a callback took over 50 ms of its own thread's CPU time."""
+        found = self._file.read_text(encoding="utf-8")
+        assert not found, f"callbacks that held up a loop:\n{found}"
