@@ -17,6 +17,7 @@ from holdfast.config.figures import (
     CONNECTIONS_UNFINISHED,
     LOG_DIRS_OFFLINE,
     LOOP_LAG_MS_MAX,
+    REPLICAS_SET_ASIDE,
     REQUEST_BYTES,
 )
 from holdfast.config.node import NodeSettings
@@ -84,6 +85,9 @@ class Node:
         self.figures.tell(CONNECTIONS, admission.__len__)
         self.figures.tell(CONNECTIONS_REFUSED, lambda: admission.refused)
         self.figures.tell(LOG_DIRS_OFFLINE, lambda: "; ".join(self.directories.failures))
+        self.figures.tell(
+            REPLICAS_SET_ASIDE, lambda: self.broker.partitions.set_aside() if self.broker else ""
+        )
         self._machine_name = machine_name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broker: Broker | None = None

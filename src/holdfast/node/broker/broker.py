@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from holdfast.config.figures import REPLICAS_SET_ASIDE
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata.image import ImageDelta, MetadataImage
@@ -91,7 +90,6 @@ class Broker:
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
         self.partitions = self._make_partitions()
-        figures.tell(REPLICAS_SET_ASIDE, self.partitions.set_aside)
         self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), shared)
         self.observer = Observer(
             # A channel of its own: a fetch that waits for news holds up what is behind it.
