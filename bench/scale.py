@@ -31,9 +31,11 @@ from statistics import median
 from typing import Any
 
 import scale_curves
+from attackers import wait_until_led
 from engines import STEADY, memory_mb
 from holdfast.clients.blocking_driver import Driver, DriverError, Peer
-from holdfast.cluster.local import LocalCluster
+from holdfast.cluster import LocalCluster
+from holdfast.cluster.layout import ClusterError
 from holdfast.wire.administration import create_topic
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.frame import encode_request
@@ -77,6 +79,8 @@ class Scale:
         self.cluster.start()
         try:
             self._create_topics({_SMALL: 3})
+            with Driver(self.cluster.bootstrap_servers, timeout_s=_BOUND_S) as driver:
+                wait_until_led(driver, _SMALL)
             if "round-trip" in steps:
                 self._note(small_round_trip_ms=median(self._round_trips(_SMALL)))
             self._create()
@@ -300,6 +304,8 @@ def measure(partitions: int, steps: list[str], keep: Path | None) -> dict[str, f
     scale = Scale(directory / str(partitions), partitions)
     try:
         scale.run(steps)
+    except (RuntimeError, DriverError, ClusterError) as error:
+        say(f"{partitions:,} partitions: {error}")
     finally:
         if keep is None:
             shutil.rmtree(directory, ignore_errors=True)

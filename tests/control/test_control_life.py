@@ -425,3 +425,27 @@ def test_combined_roles_come_up_and_come_back() -> None:
 
     world.run(main)
     assert len(nodes) == 2
+
+
+def test_a_departure_in_shares_takes_no_heartbeat_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others say that they have read of it after the last share, not only after the first."""
+    monkeypatch.setattr("holdfast.core.controller.broker_sessions.CHANGES_MAX", 2)
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        response = await client.ask(creation("t", partitions=9))
+        assert response.topics[0].error_code == 0
+        await cluster.until(
+            lambda: all(len(each.isr) == 3 for each in controller(cluster).image.partitions()),
+            "all are in sync",
+        )
+        leaving = cluster.brokers[0]
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await cluster.stop(leaving)
+        assert controller(cluster).image.brokers[leaving].fenced
+        assert loop.time() - began < 2, "nobody waits for a heartbeat interval"
+
+    play(story, broker_heartbeat_interval_ms="4000", broker_session_timeout_ms="18000")

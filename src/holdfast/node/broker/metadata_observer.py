@@ -233,12 +233,15 @@ class Observer:
         self._wake()
 
     def _tell(self, delta: ImageDelta) -> None:
-        """Tell who cares what has changed, and who waits for others to leave that one begins to."""
+        """Tell who cares what has changed; and that somebody leaves, whose end waits for our word.
+
+        Its partitions go in shares, and the word that counts is the one after the last of them.
+        """
         if delta:
             self._changed(delta)
-        for broker_id in delta.brokers_changed:
-            broker = self.image.brokers.get(broker_id)
-            if broker is not None and broker.in_controlled_shutdown and self.someone_leaves:
+        if (delta.brokers_changed or delta.partitions_changed) and self.someone_leaves:
+            brokers = self.image.brokers.values()
+            if any(each.in_controlled_shutdown and not each.fenced for each in brokers):
                 self.someone_leaves()
 
     def _wake(self) -> None:
