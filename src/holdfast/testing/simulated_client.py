@@ -104,6 +104,10 @@ class ClusterClient:
             raise ConnectionError(f"node {node} is not known")
         return self._nodes[node]
 
+    async def reach(self, node: int) -> None:
+        """Have a connection to a node; OSError when there is none to be had."""
+        await self._connection(self._address(node))
+
     async def tell(self, message: Request, *, node: int, version: int) -> None:
         """Send one request that nobody answers; OSError when there is no connection."""
         connection = await self._connection(self._address(node))
@@ -256,19 +260,34 @@ class ClusterClient:
         self, topic: str, partition: int, batch: bytes, *, acks: int, node: int
     ) -> int:
         """Send one prepared batch, once."""
-        data = PartitionProduceData(index=partition, records=batch)
+        (outcome,) = await self.produce_batches(topic, [(partition, batch)], acks=acks, node=node)
+        if isinstance(outcome, AnswerError):
+            raise outcome
+        return outcome
+
+    async def produce_batches(
+        self, topic: str, parts: Sequence[tuple[int, bytes]], *, acks: int, node: int
+    ) -> list[int | AnswerError]:
+        """Send prepared batches in one request, once; of each the offset, or why it was refused.
+
+        A partition may be there several times, as no client has it and none is refused.
+        """
+        data = [PartitionProduceData(index=index, records=batch) for index, batch in parts]
         request = ProduceRequest(
             acks=acks,
             timeout_ms=self._timeout_ms // 2,
-            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+            topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
         if acks == 0:  # is not answered
             await self.tell(request, node=node, version=_PRODUCE_VERSION)
-            return -1
+            return [-1] * len(parts)
         response = await self.ask(request, node=node, version=_PRODUCE_VERSION)
-        answer = response.responses[0].partition_responses[0]
-        check(f"produce to {topic}-{partition}", answer.error_code)
-        return int(answer.base_offset)
+        return [
+            refusal(f"produce to {topic}-{answer.index}", answer.error_code)
+            if answer.error_code
+            else int(answer.base_offset)
+            for answer in response.responses[0].partition_responses
+        ]
 
     async def producer_id(self) -> tuple[int, int]:
         """Ask once for a producer's id and epoch."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from holdfast.testing.ground.cost import Meter
 from holdfast.testing.ground.trace import Trace
 
 T = TypeVar("T")
@@ -23,6 +24,8 @@ T = TypeVar("T")
 _STEPS_MAX = 1_000_000  # callbacks without time moving on
 _TIME_MAX_S = 24 * 3600.0
 _CANCELLED_KEPT = 200  # cancelled timers that may lie in the heap, if they are the lesser part
+_BUSY_S = 0.002  # what a process is late by without anybody being held up
+_COLLECT_TICKS = 20_000  # between two looks of the collector while calls are counted
 _YOUNG_OBJECTS = 50_000  # between two looks of the collector: a run leaves few cycles
 
 _process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
@@ -54,7 +57,10 @@ class Process:
         self.name = name
         self._loop = loop
         self.alive = True
-        self.running = True  # neither dead nor paused: what the loop asks before each callback
+        self.running = True  # not dead, paused or busy: what the loop asks before each callback
+        self._paused = False
+        self._busy_until = 0.0  # what it has done so far takes it until then
+        self._is_busy = False  # and what comes due before has to wait
         self._held: list[_Call] = []  # due while it was paused
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._failed: list[asyncio.Task[Any]] = []
@@ -78,17 +84,36 @@ class Process:
     def pause(self) -> None:
         """Stop it as SIGSTOP does: whatever comes due waits, the kernel goes on without it."""
         if self.alive:
+            self._paused = True
             self.running = False
 
     def resume(self) -> None:
         """Let it go on as SIGCONT does: all that has come due meanwhile runs now, in order."""
-        if self.alive and not self.running:
+        if self._paused:
+            self._paused = False
+            self._go_on()
+
+    def spend(self, seconds: float) -> None:
+        """Take so long for what it has just done: what is due next waits, unless it is little."""
+        now = self._loop.now
+        self._busy_until = max(self._busy_until, now) + seconds
+        if self._busy_until - now > _BUSY_S and self.running:
+            self.running = False
+            self._is_busy = True
+            self._loop.at(self._busy_until, self._rest)
+
+    def _rest(self) -> None:
+        self._is_busy = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.alive and not self._paused and not self._is_busy:
             self.running = True
             held, self._held = self._held, []
             self._loop.give_back(held)
 
     def hold(self, handle: _Call) -> None:
-        """Take a callback that came due while this process does not run; the dead drop it."""
+        """Take a callback that comes due while this process does not run; the dead drop it."""
         if self.alive:
             self._held.append(handle)
 
@@ -162,6 +187,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.failures: list[str] = []
         self._muted = False
         self.shuffle: random.Random | None = None  # draws which process has the next turn
+        self.meter: Meter | None = None  # counts what a callback does
+        self._call_s = 0.0  # what each call takes
+        self._ticks = 0
         self.trace: Final = Trace()
         self.set_exception_handler(self._note_failure)
         self.set_task_factory(_make_task)  # type: ignore[arg-type] # typeshed wants no options
@@ -213,6 +241,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Schedule for the simulator itself: what belongs to no process outlives them all."""
         self._schedule(_Call(when, callback, arguments, self, None))
 
+    def charge(self, call_us: float) -> None:
+        """From now on each call that a process makes takes so long. Ends with the run."""
+        self.meter = Meter()
+        self._call_s = call_us / 1e6
+        gc.disable()
+        self.meter.start()
+
+    def touched(self, count: int) -> None:
+        """So many bytes have gone through a port of the process whose callback runs."""
+        if self.meter is not None:
+            self.meter.bytes += count
+
+    def aside(self, work: Callable[[], T]) -> T:
+        """Do what another thread would do: it takes the loop's process no time."""
+        return work() if self.meter is None else self.meter.without(work)
+
     def timers(self) -> list[asyncio.TimerHandle]:
         """Return every timer that is set, those of the dead too."""
         return [timer for _, _, timer in sorted(self._scheduled) if not timer.cancelled()]
@@ -233,7 +277,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not ready and not self._stopping:
             self._jump()
         while ready:
-            count = len(ready)
+            count, meter = len(ready), self.meter
             self._steps += count
             if self._steps > self._steps_max:
                 raise LivelockError(
@@ -250,6 +294,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     process.hold(handle)
                     continue
                 context = handle._context  # noqa: SLF001
+                if meter is not None:
+                    meter.begin()
                 try:
                     if context is None:
                         handle._callback(*handle._args)  # noqa: SLF001
@@ -259,6 +305,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as its own loop does
                     self._report(handle, error)
+                if meter is not None and process is not None:
+                    process.spend(meter.calls() * self._call_s)
             if self._stopping:
                 return
 
@@ -284,6 +332,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.now > self._time_max_s:
             raise LivelockError(f"{self.now:.0f} s have gone by. {self._waiting()}")
         self.trace.tick(self.now)
+        if self.meter is not None:
+            self._ticks += 1
+            if not self._ticks % _COLLECT_TICKS:
+                gc.collect()  # at the same moment in every run: what it calls is counted nowhere
         while timers and timers[0][0] <= self.now:
             timer = heapq.heappop(timers)[2]
             timer._scheduled = False  # noqa: SLF001
@@ -396,6 +448,9 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
             error.add_note(failure)  # most often the reason
         raise
     finally:
+        if used.meter is not None:
+            used.meter.stop()
+            gc.enable()
         used.close()
         gc.set_threshold(*thresholds)
     used.complain()

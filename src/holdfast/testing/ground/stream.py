@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from holdfast.runtime.ports import Buffer
+from holdfast.testing.ground.loop import VirtualLoop
 from holdfast.testing.ground.trace import brief
 
 WINDOW_BYTES = 256 * 1024  # in flight or unread at the other end, as kernels buffer
@@ -49,7 +50,7 @@ class MemoryTransport(asyncio.Transport):
         fold: Callable[..., None],
     ) -> None:
         super().__init__(extra)
-        self._loop = asyncio.get_running_loop()
+        self._loop = VirtualLoop.running()
         self._factory = factory
         self._protocol = asyncio.BaseProtocol()  # until its process makes the real one
         self._wire = wire
@@ -264,6 +265,7 @@ class MemoryTransport(asyncio.Transport):
                 self._fail(error)
                 return
             self._wire.acknowledge(count)
+            self._loop.touched(count)
             if self._unread or self._end_arrived:
                 self._schedule_receive()
         elif self._end_arrived and not self._end_told:

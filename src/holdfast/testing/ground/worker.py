@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.runtime.ports import T, WorkerFullError, never
 from holdfast.runtime.tasks import outcome_of, settle
+from holdfast.testing.ground.loop import VirtualLoop
 
 JOB_US = (20, 3_000)  # bounds of a job's time on a healthy disk
 _QUEUE_MAX = 100_000
@@ -72,6 +73,6 @@ class MemoryWorker:
         self._waiting -= 1
         self._fold("job", lane)
         self.busy = True
-        outcome = outcome_of(job)
+        outcome = VirtualLoop.running().aside(lambda: outcome_of(job))
         self.busy = False
         settle(future, *outcome)

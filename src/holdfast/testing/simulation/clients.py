@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.clients.outcomes import CERTAIN_CODES
@@ -47,7 +48,7 @@ _BEFORE_WRAP = 40
 _REFUSED_ALWAYS = {  # by whoever leads, whenever it is sent
     ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP,
 }  # fmt: skip
-_PAUSE_S = 0.1
+PAUSE_S = 0.1
 _DELIVERY_S = 25.0  # as delivery.timeout.ms: then the outcome is unknown
 _LOST_SEQUENCE_S = 5.0  # so long it may be an old leader that says so
 _EPOCH_START_MS = 1_767_225_600_000
@@ -83,6 +84,20 @@ def name_of(value: bytes | None) -> str | None:
     return None if value is None else value.split(b"|", 1)[0].decode("ascii", "replace")
 
 
+@dataclass(slots=True)
+class Batch:
+    """What one batch says, and what has become of it so far."""
+
+    process: str
+    sends: Mapping[str, tuple[bytes, int | None]]  # id -> value and time
+    give_up_s: float
+    sequence: int = 0
+    attempts: int = 0
+    out_of_order_since: float | None = None
+    # The CRC of each attempt, whose time of writing differs, and the content.
+    sent: list[int] = field(default_factory=list)
+
+
 class SimulatedProducer:
     """Writes to one partition, a batch at a time, until it is told to stop."""
 
@@ -90,11 +105,12 @@ class SimulatedProducer:
         self, plan: ProducerPlan, client: ClusterClient, history: History, oracle: Oracle, seed: int
     ) -> None:
         self._plan: Final = plan
+        self.partition: Final = plan.partition
         self._client: Final = client
         self._history: Final = history
         self._oracle: Final = oracle
         self._draw = random.Random(f"producer/{seed}/{plan.topic}/{plan.partition}")
-        self._generation = 0
+        self.generation = 0  # grows with each doubt
         self._number = 0
         self._identity: tuple[int, int] | None = None
         self._sequence = 0
@@ -110,9 +126,19 @@ class SimulatedProducer:
             await asyncio.sleep(self._plan.pause_ms / 1000 * 2 * self._draw.random())
 
     async def _write(self) -> None:
+        batch = self.draw_batch()
+        try:
+            while not await self._attempt(batch):
+                await asyncio.sleep(PAUSE_S)
+                self._client.forget()
+        finally:
+            self.waits_since = None
+
+    def draw_batch(self) -> Batch:
+        """Make a batch of records that nobody has sent yet, and write down that it is to be."""
         plan = self._plan
-        process = f"{plan.topic}-{plan.partition}.{self._generation}"
-        sends: dict[str, tuple[bytes, int | None]] = {}  # id -> value and time
+        process = f"{plan.topic}-{plan.partition}.{self.generation}"
+        sends: dict[str, tuple[bytes, int | None]] = {}
         now_ms, wall_ms = self._history.now()
         for _ in range(self._draw.randint(1, _BATCH_MAX)):
             name = f"{process}:{self._number}"
@@ -124,10 +150,7 @@ class SimulatedProducer:
                 Send, process, id=name, digest=digest_of(value), size=len(value), timestamp=stamp
             )
         self.waits_since = now_ms / 1000
-        try:
-            await self._deliver(process, sends)
-        finally:
-            self.waits_since = None
+        return Batch(process, sends, now_ms / 1000 + _DELIVERY_S)
 
     def _filling(self) -> bytes:
         """Something between little and much, some of which no codec makes smaller."""
@@ -137,73 +160,95 @@ class SimulatedProducer:
         size = draw.randrange(plan.size_max)
         return b"x" * size if size < 64 or draw.random() < 0.5 else draw.randbytes(size)
 
-    async def _deliver(self, process: str, sends: Mapping[str, tuple[bytes, int | None]]) -> None:
-        """Send until there is an outcome, and write it down."""
-        loop = asyncio.get_running_loop()
-        plan = self._plan
-        give_up = loop.time() + _DELIVERY_S
-        out_of_order_since: float | None = None
-        attempts = 0
-        sent: list[int] = []  # the CRC of each attempt: its time of writing differs; the content
-        while True:
-            try:
-                if plan.idempotent and self._identity is None:
-                    self._identity = await self._client.producer_id()
-                    self._sequence = self._first_sequence()
-                leader = await self._client.leader(plan.topic, plan.partition)
-                batch = self._batch(sends.values())
-                sent += [read_header(batch).crc, content_of(value for value, _ in sends.values())]
-                attempts += 1
-                if read_header(batch).max_timestamp == NO_TIMESTAMP and self._number % 2:
-                    assign_max_timestamp(batch, 0)  # as librdkafka does
-                base = await self._client.produce_batch(
-                    plan.topic, plan.partition, bytes(batch), acks=plan.acks, node=leader
-                )
-            except AnswerError as failure:
-                error = failure.code.name
-                if failure.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                    self._acknowledged(process, sends, None, -1, sent)
-                    return
-                if failure.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                    out_of_order_since = out_of_order_since or loop.time()
-                never = failure.code in _REFUSED_ALWAYS
-                if never and attempts > 1:  # the first may have met another leader's settings
-                    self._unknown(process, sends, error)
-                    return
-                certain = failure.code in CERTAIN_CODES and attempts == 1 and not plan.idempotent
-                if never or (certain and (not plan.retries or isinstance(failure, RefusedError))):
-                    self._oracle.counts[f"batches refused: {error}"] += 1
-                    for name in sends:
-                        self._note(Refused, process, id=name, error=error)
-                    return
-            except OSError as failure:
-                error = type(failure).__name__
-            else:
-                if plan.acks:
-                    self._acknowledged(process, sends, base if base >= 0 else None, leader, sent)
-                else:  # nobody ever says what became of it
-                    self._oracle.counts["records sent with acks=0"] += len(sends)
-                    self._unknown(process, sends, "acks=0")
-                return
-            lost = out_of_order_since is not None and (
-                loop.time() - out_of_order_since > _LOST_SEQUENCE_S
+    async def _attempt(self, batch: Batch) -> bool:
+        """Send once. True: there is an outcome, and it is written down."""
+        plan, leader = self._plan, -1
+        outcome: int | OSError | AnswerError
+        try:
+            await self.identify()
+            leader = await self._client.leader(plan.topic, plan.partition)
+            data = self.build(batch)
+            outcome = await self._client.produce_batch(
+                plan.topic, plan.partition, data, acks=plan.acks, node=leader
             )
-            once = not plan.idempotent and not plan.retries and attempts
-            if lost or once or loop.time() > give_up:
-                self._unknown(process, sends, error)
-                return
-            await asyncio.sleep(_PAUSE_S)
-            self._client.forget()
+        except (OSError, AnswerError) as failure:
+            outcome = failure
+        return self.settle(batch, leader, outcome)
+
+    async def identify(self) -> None:
+        """Have a producer id, if one is wanted. OSError, AnswerError: nobody gives one now."""
+        if self._plan.idempotent and self._identity is None:
+            self._identity = await self._client.producer_id()
+            self._sequence = self._first_sequence()
+
+    def build(self, batch: Batch, *, ahead: int = 0) -> bytes:
+        """Make the bytes of one attempt, with `ahead` records of this producer before it."""
+        batch.sequence = (self._sequence + ahead) % _SEQUENCES
+        data = self._batch(batch)
+        values = (value for value, _ in batch.sends.values())
+        batch.sent += [read_header(data).crc, content_of(values)]
+        batch.attempts += 1
+        if read_header(data).max_timestamp == NO_TIMESTAMP and self._number % 2:
+            assign_max_timestamp(data, 0)  # as librdkafka does
+        return bytes(data)
+
+    def settle(self, batch: Batch, leader: int, outcome: int | OSError | AnswerError) -> bool:
+        """Say what an attempt has come to; True: it is the outcome, and it is written down.
+
+        `outcome`: the offset of the first record, -1 when nobody says one, or the failure.
+        """
+        plan = self._plan
+        if isinstance(outcome, int):
+            if plan.acks:
+                self._acknowledged(batch, outcome if outcome >= 0 else None, leader)
+            else:  # nobody ever says what became of it
+                self._oracle.counts["records sent with acks=0"] += len(batch.sends)
+                self.doubt(batch, "acks=0")
+            return True
+        now = asyncio.get_running_loop().time()
+        error = type(outcome).__name__
+        if isinstance(outcome, AnswerError):
+            error = outcome.code.name
+            if outcome.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._acknowledged(batch, None, -1)
+                return True
+            if outcome.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                batch.out_of_order_since = batch.out_of_order_since or now
+            if self._is_refused(batch, outcome):
+                self._oracle.counts[f"batches refused: {error}"] += 1
+                for name in batch.sends:
+                    self._note(Refused, batch.process, id=name, error=error)
+                return True
+            if outcome.code in _REFUSED_ALWAYS:  # and what an earlier attempt has met nobody knows
+                self.doubt(batch, error)
+                return True
+        since = batch.out_of_order_since
+        lost = since is not None and now - since > _LOST_SEQUENCE_S
+        once = not plan.idempotent and not plan.retries and batch.attempts
+        if lost or once or now > batch.give_up_s:
+            self.doubt(batch, error)
+            return True
+        return False
+
+    def _is_refused(self, batch: Batch, failure: AnswerError) -> bool:
+        """Whether it is in no log, and will not be sent again."""
+        if batch.attempts > 1:
+            return False
+        if failure.code in _REFUSED_ALWAYS:
+            return True
+        certain = failure.code in CERTAIN_CODES and batch.attempts == 1
+        last = not self._plan.retries or isinstance(failure, RefusedError)
+        return certain and last and not self._plan.idempotent
 
     def _first_sequence(self) -> int:
         """A log that knows nothing of a producer takes any."""
         return _SEQUENCES - self._draw.randint(1, _BEFORE_WRAP) if self._plan.wraps else 0
 
-    def _batch(self, sends: Iterable[tuple[bytes, int | None]]) -> bytearray:
+    def _batch(self, batch: Batch) -> bytearray:
         now_ms = self._client.runtime.clock.wall_ms()
         records = [
             Record(value=value, timestamp=now_ms if stamp is None else stamp)
-            for value, stamp in sends
+            for value, stamp in batch.sends.values()
         ]
         producer_id, epoch = self._identity or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         return build_batch(
@@ -211,17 +256,13 @@ class SimulatedProducer:
             codec=Codec(self._plan.codec),
             producer_id=producer_id,
             producer_epoch=epoch,
-            base_sequence=NO_SEQUENCE if self._identity is None else self._sequence,
+            base_sequence=NO_SEQUENCE if self._identity is None else batch.sequence,
         )
 
-    def _acknowledged(
-        self, process: str, names: Collection[str], base: int | None, leader: int, sent: list[int]
-    ) -> None:
-        plan, history = self._plan, self._history
-        self._sequence += len(names)
-        if self._sequence >= _SEQUENCES:
-            self._sequence -= _SEQUENCES
-            self._oracle.counts["sequences that started over"] += 1
+    def _acknowledged(self, batch: Batch, base: int | None, leader: int) -> None:
+        plan, history, names, sent = self._plan, self._history, batch.sends, batch.sent
+        self._sequence = (batch.sequence + len(names)) % _SEQUENCES
+        self._oracle.counts["sequences that started over"] += self._sequence < batch.sequence
         truth = self._oracle.named(plan.topic, plan.partition)
         epoch = None
         place = base
@@ -235,15 +276,14 @@ class SimulatedProducer:
             history.epochs[name] = epoch
             if place is not None:
                 history.places[name] = place + number
-            self._note(
-                Acknowledged, process, id=name, offset=None if base is None else base + number
-            )
+            offset = None if base is None else base + number
+            self._note(Acknowledged, batch.process, id=name, offset=offset)
 
-    def _unknown(self, process: str, names: Iterable[str], error: str) -> None:
+    def doubt(self, batch: Batch, error: str) -> None:
         """It may arrive at any time from now on: what follows is another producer's."""
-        for name in names:
-            self._note(Unknown, process, id=name, error=error)
-        self._generation += 1
+        for name in batch.sends:
+            self._note(Unknown, batch.process, id=name, error=error)
+        self.generation += 1
         self._identity = None
         self._client.forget()
 

@@ -7,7 +7,7 @@ a cluster that has not recovered from the one before.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPl
 
 FIRST_S: Final = 4.0  # the workload has begun by then
 FAULTS_MIN: Final = 3
+_COSTLY: Final = 0.0  # how often calls take time: counting them takes as long as the run
 SMALL_BYTES: Final = 700  # what a batch of usual values fits into
 CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
@@ -27,9 +28,10 @@ class Scale:
     pause_ms: tuple[int, int]  # of a producer, on average
     partitions_max: int
     dynamic: float = 0.0  # how often voters come and go
+    wide: float = 0.0  # how often there are 200 to 2,000 partitions more
 
 
-FULL: Final = Scale(112.0, (80, 900), 3, 0.3)
+FULL: Final = Scale(112.0, (80, 900), 3, 0.3, 0.0)
 LIGHT: Final = Scale(25.0, (150, 900), 2)  # for continuous integration
 
 
@@ -42,11 +44,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
     dynamic = controllers > 1 and not combined and draw.random() < scale.dynamic
     racks = tuple(draw.choice("ab") for _ in range(brokers)) if draw.random() < 0.5 else ()
     topics = tuple(_draw_topic(draw, f"t{n}", brokers, scale) for n in range(draw.randint(1, 2)))
-    producers = tuple(
-        _draw_producer(draw, topic, partition, scale)
-        for topic in topics
-        for partition in range(topic.partitions)
-    )
+    producers = tuple(one for topic in topics for one in _draw_producers(draw, topic, scale))
     readers = tuple(
         ReaderPlan(topic=topic.name, rack=draw.choice(racks) if racks else "", pause_ms=pause)
         for topic in topics
@@ -72,7 +70,24 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         # Of voters that come and go any one may be needed.
         broken=_draw_broken(draw, brokers, 1 if dynamic else controllers, combined=combined),
     )
+    if draw.random() < _COSTLY:
+        plan = replace(plan, call_us=1.0)
+    if draw.random() < scale.wide:
+        plan = _widen(draw, plan)
     return replace(plan, events=draw_events(draw, plan))
+
+
+def _widen(draw: random.Random, plan: Plan) -> Plan:
+    """So many partitions that what grows with their number shows, and less time."""
+    return replace(
+        plan,
+        call_us=1.0,
+        wide=int(200 * 10 ** draw.random()),
+        seconds=min(plan.seconds, 30.0),
+        broken=(),
+        delay_us=(50, 500),
+        provoked=False,
+    )
 
 
 def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> TopicPlan:
@@ -104,12 +119,33 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
     # By a chance of its own, so that a seed's other draws are what they were.
     if random.Random(f"validation/{name}/{configs}").random() < 0.3:
         configs["record.validation"] = "deep"
+    partitions = draw.randint(1, scale.partitions_max)
+    if draw.random() < 0.2:  # so many that leaders have several
+        partitions = 2 * scale.partitions_max
     return TopicPlan(
         name=name,
-        partitions=draw.randint(1, scale.partitions_max),
+        partitions=partitions,
         replication_factor=factor,
         configs=configs,
     )
+
+
+def _draw_producers(draw: random.Random, topic: TopicPlan, scale: Scale) -> Iterator[ProducerPlan]:
+    """One for each partition, or one for all that pipelines."""
+    pipelined = topic.partitions > scale.partitions_max or draw.random() < 0.15
+    first: ProducerPlan | None = None
+    for partition in range(topic.partitions):
+        one = _draw_producer(draw, topic, partition, scale)
+        first = first or one
+        if pipelined:
+            one = replace(
+                one,
+                pipelined=True,
+                acks=first.acks,
+                idempotent=first.idempotent,
+                retries=first.retries,
+            )
+        yield one
 
 
 def _draw_producer(

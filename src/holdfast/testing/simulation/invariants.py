@@ -60,6 +60,7 @@ class Invariant(StrEnum):
     NODES_LIVE = "a node does not fail by itself"
     ALL_SEEN = "the oracle saw every batch"
     ALL_ANSWERED = "every waiting request is answered"
+    SESSIONS_HOLD = "a broker that nothing is done to keeps its session"
     WELL_AGAIN = "all is well again in time"
     SOMEBODY_MAY_LEAD = "a partition whose disks are all well has somebody who may lead"
     TOPIC_MADE = "a topic can be made"

@@ -79,6 +79,7 @@ class Metadata:
     deletions_open: Counter[tuple[str, int]] = field(default_factory=Counter)
     policies: dict[bytes, Policy] = field(default_factory=dict)  # the least that was ever kept
     cleared: dict[Key, None] = field(default_factory=dict)  # whose ELR a change has emptied
+    fenced: list[int] = field(default_factory=list)  # each time, whose session had ended
     end: int = 0
     _changed_keys: dict[Key, None] = field(default_factory=dict)
     _joined: list[tuple[Key, int]] = field(default_factory=list)
@@ -334,6 +335,10 @@ class Metadata:
 
     def _fenced(self, record: Any) -> None:
         self.brokers[record.id].fenced = True
+        self._count_fenced(record.id)
+
+    def _count_fenced(self, node: int) -> None:
+        self.fenced.append(node)
         self.counts["brokers fenced"] += 1
 
     def _unfenced(self, record: Any) -> None:
@@ -342,7 +347,7 @@ class Metadata:
     def _registration_changed(self, record: Any) -> None:
         broker = self.brokers[record.broker_id]
         if record.fenced > 0 and not broker.fenced:
-            self.counts["brokers fenced"] += 1
+            self._count_fenced(record.broker_id)
         if record.fenced:
             broker.fenced = record.fenced > 0
         if record.in_controlled_shutdown:

@@ -76,7 +76,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerPlan:
-    """One producer, of one partition, with one batch in flight."""
+    """One producer, of one partition."""
 
     topic: str
     partition: int
@@ -88,6 +88,7 @@ class ProducerPlan:
     stamps: str = "now"  # what its records say of their time: a key of `STAMPS`
     size_max: int = _SIZE_MAX  # of its values, beside their names
     oversized: float = 0.0  # how often a value is larger than the topic takes
+    pipelined: bool = False  # with others of its topic; else with one batch in flight
     wraps: bool = False  # its sequences begin just before they start over
 
 
@@ -116,6 +117,8 @@ class Plan:
     delay_us: tuple[int, int] = (50, 500)
     provoked: bool = False  # rare branches are taken on purpose
     shuffled: bool = False  # what is due at the same moment runs in a random order
+    call_us: float = 0.0  # virtual time that each call of a node takes
+    wide: int = 0  # partitions of one more topic, to which little happens
     seconds: float = 100.0  # of faults; healing and checking come on top
     topics: tuple[TopicPlan, ...] = ()
     producers: tuple[ProducerPlan, ...] = ()
@@ -134,7 +137,8 @@ class Plan:
                 f"seed {self.seed}: {self.brokers} brokers, "
                 f"{self.controllers} {where}{', changing' if self.dynamic else ''} controllers,"
                 f" eligible leader replicas {'on' if self.elr else 'off'},"
-                f" {self.log_directories} log directories, racks {','.join(self.racks) or 'none'}"
+                f" {self.log_directories} log directories, racks {','.join(self.racks) or 'none'},"
+                f" {self.call_us:g} us a call, {self.wide} more partitions"
             ),
             "config " + " ".join(f"{key}={value}" for key, value in self.config.items()),
             *(
@@ -146,7 +150,7 @@ class Plan:
                 f"producer of {one.topic}-{one.partition}: acks={one.acks}"
                 f" {'idempotent' if one.idempotent else 'plain'}, every {one.pause_ms} ms,"
                 f" stamped {one.stamps}, codec {one.codec}, values up to {one.size_max}"
-                f"{', wraps' if one.wraps else ''}"
+                f"{', wraps' if one.wraps else ''}{', pipelined' if one.pipelined else ''}"
                 for one in self.producers
             ),
             *([f"broken to the end: {', '.join(self.broken)}"] if self.broken else ()),

@@ -41,6 +41,8 @@ REQUIRED: Final = (
     "hostile clients that got an answer",
     "connections of hostile clients that a broker ended",
     "replicas made anew behind a waiting job",
+    "requests over several partitions",
+    "partitions with several batches in a request",
     "reassignments begun",
     "reassignments ended",
     "records acknowledged",

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from holdfast.config.key import ConfigError
@@ -28,6 +28,7 @@ from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation import verdict
 from holdfast.testing.simulation.admin import elect
 from holdfast.testing.simulation.conductor import Conductor
+from holdfast.testing.simulation.drawing import LIGHT, draw_plan
 from holdfast.testing.simulation.faults import KINDS
 from holdfast.testing.simulation.invariants import JUDGE, Invariant
 from holdfast.testing.simulation.liveness import can_acknowledge, waiting
@@ -41,6 +42,7 @@ from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 _SETTLE_S: Final = 90.0  # within which all must be well again
 _CALM_S: Final = 10.0  # of work on the healed cluster
 _LOOK_S: Final = 0.2
+_LOST: Final = Event(at=0.0, kind="lost")
 # What futures end with that a process waited for when it was killed.
 _OF_THE_DEAD: Final = (
     "StorageError", "ControllerUnavailableError", "ConnectionError", "ConnectionResetError",
@@ -70,6 +72,8 @@ class Outcome:
 
 def run_plan(plan: Plan, *, trace_lines: int = 0) -> Outcome:
     """Run it, in virtual time."""
+    if plan.call_us:
+        _rehearse()
     outcome = Outcome(plan)
     began = time.process_time()
     world = World(plan.seed)
@@ -95,6 +99,14 @@ def run_plan(plan: Plan, *, trace_lines: int = 0) -> Outcome:
     if trace_lines:
         outcome.trace = [*stage.log, *last[-trace_lines:]]
     return outcome
+
+
+@cache
+def _rehearse() -> None:
+    """Run something short first, once in a process: what is looked up or made at its first use
+    must not cost the one run that happens to come first.
+    """
+    run_plan(replace(draw_plan(0, LIGHT), seconds=6.0, events=(), broken=(), call_us=0.0))
 
 
 def _take_note(outcome: Outcome, error: UnhandledError, world: World) -> None:
@@ -161,6 +173,8 @@ class _Stage:
         """All phases; the first violation ends them."""
         plan, world = self._plan, self._world
         world.fabric.weather = Weather(delay_us=plan.delay_us)
+        if plan.call_us:
+            world.loop.charge(plan.call_us)
         if plan.shuffled:
             world.loop.shuffle = random.Random(f"turns/{plan.seed}")
         oracle = self._oracle = Oracle(
@@ -211,13 +225,18 @@ class _Stage:
         if plan.dynamic:
             await hand.roll.grow()
         await self._work.start()
+        self._check_sessions(0, "while topics were made")
         if plan.provoked:
             self._world.provocations.pick()
         hand.start(KINDS)
         await asyncio.sleep(plan.seconds)
         await hand.heal()
         await self._settle("after healing", drained=False)
+        fenced = len(self._oracle.metadata.fenced)
         await asyncio.sleep(_CALM_S)
+        self._check_sessions(fenced, "in the calm")
+        if plan.wide:
+            await self._lose_one()
         await self._make_topic()
         if plan.broken:
             hand.revive()
@@ -234,6 +253,34 @@ class _Stage:
             ]
             await self._work.read_whole(topic.name, led)
         self._judge()
+
+    def _check_sessions(self, since: int, when: str, *, but: int = -1) -> None:
+        """Nobody has lost a session to work that grows with what there is."""
+        fenced = self._oracle.metadata.fenced[since:]
+        lost = [node for node in fenced if node != but and node not in self._hand.held]
+        if lost:
+            self._oracle.fail(Invariant.SESSIONS_HOLD, f"{when} {lost} were fenced")
+
+    async def _lose_one(self) -> None:
+        """One broker is killed where there is much to move, and nothing else happens."""
+        hand, metadata = self._hand, self._oracle.metadata
+        victim = next(
+            (each for each in self._cluster.brokers if hand.take(f"broker:{each}", _LOST)), None
+        )
+        if victim is None:
+            return
+        fenced = len(metadata.fenced)
+        hand.kill(victim)
+        await self._cluster.until(
+            lambda: all(state.leader != victim for state in metadata.partitions.values()),
+            "somebody else leads what a lost broker led",
+            seconds=_SETTLE_S,
+        )
+        await asyncio.sleep(_CALM_S)
+        self._check_sessions(fenced, f"when broker {victim} was lost", but=victim)
+        self._oracle.counts["brokers lost among many partitions"] += 1
+        hand.release(victim)
+        await self._settle("with the lost one back", drained=False)
 
     async def _settle(self, when: str, *, drained: bool) -> None:
         """Wait until nobody waits any more, within bounds."""

@@ -19,10 +19,13 @@ from holdfast.testing.simulation import verdict
 from holdfast.testing.simulation.clients import History, SimulatedProducer
 from holdfast.testing.simulation.metadata import RETENTION
 from holdfast.testing.simulation.oracle import Oracle
-from holdfast.testing.simulation.plan import Plan, TopicPlan
+from holdfast.testing.simulation.pipelined import Pipeline
+from holdfast.testing.simulation.plan import Plan, ProducerPlan, TopicPlan
 from holdfast.testing.simulation.readers import SimulatedReader, read_whole
 from holdfast.wire.batch import batches
 
+WIDE: Final = "wide"
+_WIDE_FACTOR: Final = 3
 STOP_S: Final = 90.0  # within which every request must have been answered
 
 
@@ -35,12 +38,9 @@ class Workload:
         self._cluster: Final = cluster
         self._oracle: Final = oracle or Oracle()
         self._tasks: list[asyncio.Task[None]] = []
+        self._running: list[SimulatedProducer | Pipeline | SimulatedReader] = []
         self.producers: list[SimulatedProducer] = []
         self.readers: list[SimulatedReader] = []
-
-    @property
-    def _clients(self) -> list[SimulatedProducer | SimulatedReader]:
-        return [*self.producers, *self.readers]
 
     async def start(self) -> None:
         """Create the topics and begin."""
@@ -53,6 +53,10 @@ class Workload:
                     partitions=topic.partitions,
                     replication_factor=topic.replication_factor,
                     configs=topic.configs,
+                )
+            if self.plan.wide:
+                await client.create_topic(
+                    WIDE, partitions=self.plan.wide, replication_factor=_WIDE_FACTOR
                 )
         plan, cluster, seen = self.plan, self._cluster, (self.history, self._oracle)
         partitions = {topic.name: topic.partitions for topic in plan.topics}
@@ -68,8 +72,32 @@ class Workload:
             )
             for number, one in enumerate(plan.readers)
         ]
+        self._running += [
+            one
+            for one, its in zip(self.producers, plan.producers, strict=True)
+            if not its.pipelined
+        ]
+        self._running += self._pipelines()
+        self._running += self.readers
         loop = asyncio.get_running_loop()
-        self._tasks += [loop.create_task(one.run()) for one in self._clients]
+        self._tasks += [loop.create_task(one.run()) for one in self._running]
+
+    def _pipelines(self) -> list[Pipeline]:
+        """One for each topic and each `acks` of producers that share requests."""
+        groups: dict[tuple[str, int], list[tuple[ProducerPlan, SimulatedProducer]]] = {}
+        for one, its in zip(self.producers, self.plan.producers, strict=True):
+            if its.pipelined:
+                groups.setdefault((its.topic, its.acks), []).append((its, one))
+        return [
+            Pipeline(
+                group[0][0],
+                [one for _, one in group],
+                self._cluster.client(f"pipeline-{topic}"),
+                self._oracle,
+                self.plan.seed,
+            )
+            for (topic, _), group in groups.items()
+        ]
 
     def _expect(self, topic: TopicPlan) -> None:
         """Note what is to be judged, and how long it is to be kept."""
@@ -82,7 +110,7 @@ class Workload:
 
     async def stop(self) -> list[str]:
         """Let every request get its answer; return who still waits after `STOP_S`."""
-        for client in self._clients:
+        for client in self._running:
             client.stopping = True
         done, late = await asyncio.wait(self._tasks, timeout=STOP_S)
         for task in done:
