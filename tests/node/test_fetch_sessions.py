@@ -65,8 +65,14 @@ class Reader:
         """Ask with the session's next epoch; `forget`: partitions that are wanted no longer."""
         forgotten = values.pop("forget", ())
         version = values.pop("version", 17)
+        last_epoch = values.pop("last_epoch", -1)
         wanted = [
-            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=BYTES)
+            FetchPartition(
+                partition=index,
+                fetch_offset=offset,
+                last_fetched_epoch=last_epoch,
+                partition_max_bytes=BYTES,
+            )
             for index, offset in offsets.items()
         ]
         usual: dict[str, Any] = {
@@ -272,6 +278,26 @@ def test_a_session_hears_of_a_topic_that_is_gone_and_of_a_log_that_begins_later(
         assert [data.error_code for data in again.responses[0].partitions] == [
             ErrorCode.UNKNOWN_TOPIC_ID
         ] * 2
+
+    played(story)
+
+
+def test_who_had_to_cut_its_log_is_told_the_high_watermark_again() -> None:
+    """Seen to fail: a follower that had cut its log never heard of the last record's commit.
+
+    Of an answer that says where logs part nothing else counts, and the session took it for told.
+    """
+
+    async def story(reader: Reader) -> None:
+        await reader.produce(0)
+        await reader.ask({0: 1})
+        parted: FetchResponse = await reader.send({0: 5}, last_epoch=0)
+        (data,) = parted.responses[0].partitions
+        assert data.diverging_epoch.end_offset == 1
+        cut: FetchResponse = await reader.send({0: 1}, last_epoch=0)
+        (data,) = cut.responses[0].partitions
+        assert (data.high_watermark, data.diverging_epoch.end_offset) == (1, -1)
+        assert await reader.ask({}) == {}
 
     played(story)
 

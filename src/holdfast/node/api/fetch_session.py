@@ -144,6 +144,9 @@ class FetchSession(CachedSession):
         if isinstance(seen, Refused) or data.error_code:
             asked.told = None
             return True
+        if seen.diverging is not None:
+            asked.told = None  # whoever has to cut its log takes nothing else from the answer
+            return True
         told, asked.told = asked.told, (data.high_watermark, data.log_start_offset)
         if data.records:
             # To the end: an answer is filled from its beginning, so if all have much to read, the
