@@ -40,7 +40,7 @@ from holdfast.wire.administration import Election
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 _SETTLE_S: Final = 90.0  # within which all must be well again
-_CALM_S: Final = 10.0  # of work on the healed cluster
+_CALM_S: Final = 8.0  # of work on the healed cluster
 _LOOK_S: Final = 0.2
 _LOST: Final = Event(at=0.0, kind="lost")
 # What futures end with that a process waited for when it was killed.
@@ -231,6 +231,8 @@ class _Stage:
         hand.start(KINDS)
         await asyncio.sleep(plan.seconds)
         await hand.heal()
+        # Who was cut off until now may lose its session yet: the next heartbeat comes too late.
+        await asyncio.sleep(int(plan.config.get("broker.session.timeout.ms", 9_000)) / 1000)
         await self._settle("after healing", drained=False)
         fenced = len(self._oracle.metadata.fenced)
         await asyncio.sleep(_CALM_S)
