@@ -62,7 +62,14 @@ class Topics:
         self._producer = self._fresh_producer()
 
     def _fresh_producer(self) -> Producer:
-        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1}, logger=None)
+        # idempotent: a topic just made may refuse the first batch and take the second, and a retry
+        # without sequences then comes behind it, so that offsets are not known any more
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "linger.ms": 1,
+            "enable.idempotence": True,
+        }
+        return Producer(settings, logger=None)
 
     def create(
         self, partitions: int = 2, *, copies: int = 1, name: str | None = None, **config: str
