@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache check format simulate soak bench scale attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache check format simulate soak bench scale connections attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ bench: $(VENV)/.run ## the figures, into bench/results/ and a table
 # TMPDIR chooses the disk: what it costs to make a file there is most of what a partition costs.
 scale: $(VENV)/.run ## ten partitions to ten thousand: figures, and curves in docs/design
 	@$(BIN)/python bench/scale.py $(ARGS)
+
+connections: $(VENV)/.run ## what 5,000 idle connections cost a broker, and 1,000 that ask now and then
+	@$(BIN)/python bench/connections.py $(ARGS)
 
 attacks: $(VENV)/.run ## what hostile clients cost an honest one, beside the same CPU burnt elsewhere
 	@$(BIN)/python bench/attacks.py $(ARGS)

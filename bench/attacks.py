@@ -7,7 +7,10 @@ brokers and the attacker used of the CPU meanwhile, beyond what they used withou
 control burns. A machine of few cores slows the neighbour with the control too, so what the brokers
 are to blame for is the ratio of the two.
 
-    python bench/attacks.py [--only NAME,NAME] [--seconds S]
+    python bench/attacks.py [--only NAME,NAME] [--seconds S] [--rounds N]
+
+All of them: the result goes to bench/results/attacks-TIME.json, and its table into
+docs/design/attacks.md.
 """
 
 from __future__ import annotations
@@ -26,12 +29,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from attackers import ATTACKS, Target, wait_until_led
+from attacker_kit import Target, wait_until_led
+from attackers import ATTACKS, BOMB_BYTES, SMALL_BOMB_BYTES
 from engines import STEADY
 from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.cluster.local import LocalCluster
 from holdfast.wire.administration import create_topic
-from holdfast.wire.batch import Record, build_batch
+from holdfast.wire.batch import Codec, Record, build_batch
+from holdfast.wire.compression import INFLATED_BYTES_SMALL, compress, decompress
+from holdfast.wire.errors import InflatedError
 from holdfast.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -43,6 +49,8 @@ ROOT = Path(__file__).resolve().parent.parent
 _NEIGHBOUR = "neighbour"
 _PRODUCE_VERSION = 9
 _PATIENCE_S = 30.0
+_REST_S = 2.0
+_BURNT_MIN = 0.05  # cores
 _BEGIN_S = 1.0  # an attack has been under way for so long when its cost is looked at
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -80,26 +88,33 @@ class Bench:
         found = self.cluster.node(node)
         return found.host, found.port
 
-    def measure(self, name: str) -> dict[str, Any]:
-        """Run one attack, then its control; all against what the neighbour sees alone."""
-        alone = self._watch()
+    def measure(self, name: str, rounds: int) -> dict[str, Any]:
+        """Run one attack and its control by turns, beside what the neighbour sees alone."""
         prepare, run = ATTACKS[name]
+        alone = [self._watch()]
         prepared = prepare(self.target) if prepare is not None else None
-        with_it = self._beside(run, self.target, prepared)
-        time.sleep(2)
-        # The neighbour sends less when it is hurt: what its own records cost does not count.
-        own_cores = alone.broker_cores * with_it.sent / alone.sent
-        burnt = max(0.05, with_it.all_cores - own_cores)
-        control = self._beside(burn, burnt, None)
-        return {
-            "attack": name,
-            "alone": alone._asdict(),
-            "with": with_it._asdict(),
-            "control": control._asdict(),
-            "burnt_cores": burnt,
-            "p50_ratio": with_it.p50_ms / control.p50_ms,
-            "p99_ratio": with_it.p99_ms / control.p99_ms,
-        }
+        seen = []
+        for number in range(rounds):
+            if number:
+                alone.append(self._watch())
+            with_it = self._beside(run, self.target, prepared)
+            time.sleep(_REST_S)
+            # The neighbour sends less when it is hurt: what its own records cost does not count.
+            own_cores = alone[-1].broker_cores * with_it.sent / alone[-1].sent
+            burnt = max(_BURNT_MIN, with_it.all_cores - own_cores)
+            likewise, how = CONTROLS.get(name, (burn, None))
+            control = self._beside(likewise, burnt, how)
+            seen.append(
+                {
+                    "alone": alone[-1]._asdict(),
+                    "with": with_it._asdict(),
+                    "control": control._asdict(),
+                    "burnt_cores": burnt,
+                    "p50_ratio": with_it.p50_ms / control.p50_ms,
+                    "p99_ratio": with_it.p99_ms / control.p99_ms,
+                }
+            )
+        return {"attack": name, "rounds": seen}
 
     def _beside(self, run: Callable[..., None], *arguments: Any) -> Seen:
         process = _CONTEXT.Process(target=run, args=arguments, daemon=True)
@@ -168,37 +183,95 @@ def burn(cores: float, _: None) -> None:
 
 
 def _burn_share(share: float, parent: int) -> None:
-    """Work for this share of each twentieth of a second, as long as the parent lives."""
+    """Work for this share of each hundredth of a second, as long as the parent lives."""
     while not parent or os.getppid() == parent:
         began, used = time.monotonic(), time.process_time()
-        while time.process_time() - used < share / 20:
+        while time.process_time() - used < share / 100:
             pass
-        time.sleep(max(0.001, 0.05 - (time.monotonic() - began)))
+        time.sleep(max(0.001, 0.01 - (time.monotonic() - began)))
+
+
+def _inflate(cores: float, size: int) -> None:
+    """Use so much CPU for what a broker does with bombs of this size, and say nothing."""
+    bomb = compress(Codec.GZIP, bytes(size))
+    while True:
+        began, used = time.monotonic(), time.process_time()
+        with suppress(InflatedError):
+            compress(Codec.LZ4, decompress(Codec.GZIP, bomb, INFLATED_BYTES_SMALL))
+        used = time.process_time() - used
+        time.sleep(max(0.001, used / cores - (time.monotonic() - began)))
+
+
+# What burns where it matters what is done with the CPU: new memory costs everybody.
+CONTROLS: dict[str, tuple[Callable[..., None], int | None]] = {
+    "gzip-bomb": (_inflate, BOMB_BYTES),
+    "small-bomb": (_inflate, SMALL_BOMB_BYTES),
+}
+
+
+def _middle(measured: dict[str, Any], *path: str) -> float:
+    """Return the median of a figure over the rounds."""
+
+    def one(found: Any) -> float:
+        for key in path:
+            found = found[key]
+        return float(found)
+
+    return median(one(each) for each in measured["rounds"])
 
 
 def row(measured: dict[str, Any]) -> str:
-    """One line of the table."""
+    """One line of the table: medians of the rounds, each by itself."""
     cells = [measured["attack"]]
     for kind in ("alone", "with", "control"):
-        seen = measured[kind]
-        cells.append(f"{seen['p50_ms']:.2f} / {seen['p99_ms']:.1f}")
-    cells.append(f"{measured['burnt_cores']:.2f}")
-    cells.append(f"{measured['p50_ratio']:.2f} / {measured['p99_ratio']:.2f}")
-    cells.append(str(measured["with"]["failed"]))
+        p50, p99 = (_middle(measured, kind, f"{part}_ms") for part in ("p50", "p99"))
+        cells.append(f"{p50:.2f} / {p99:.1f}")
+    cells.append(f"{_middle(measured, 'burnt_cores'):.2f}")
+    ratios = [_middle(measured, f"{part}_ratio") for part in ("p50", "p99")]
+    text = " / ".join(f"{each:.2f}" for each in ratios)
+    cells.append(f"**{text}**" if max(ratios) > BOUND else text)
+    cells.append(str(sum(each["with"]["failed"] for each in measured["rounds"])))
     return "| " + " | ".join(cells) + " |"
 
 
+BOUND = 2.0  # what an attack may cost, as often as its control; past it a row is in bold
 HEAD = (
     "| attack | alone p50 / p99 ms | with it | same CPU elsewhere | cores | ratio | refused |\n"
     "|--|--|--|--|--|--|--|\n"
 )
+PAGE = ROOT / "docs" / "design" / "attacks.md"
+BEGIN, END = "<!-- the table: make attacks writes it -->\n", "<!-- its end -->\n"
+
+
+def render(report: dict[str, Any], result: str) -> str:
+    """Return what the page says of one run."""
+    rows = [row(each) for each in report["attacks"]]
+    over = sum("**" in each for each in rows)
+    load = ", ".join(f"{each:.1f}" for each in report["load_average"])
+    return (
+        f"[One run](../../bench/results/{result}) of {report['began'][:10]}, on {report['cpus']}\n"
+        f"cores, {report['rounds']} rounds of {report['seconds']:g} s each; the load was {load} at"
+        f" its end.\n{over or 'None'} of them cost more than {BOUND:g} times their control.\n\n"
+        + HEAD
+        + "".join(each + "\n" for each in rows)
+    )
+
+
+def with_table(page: str, table: str) -> str:
+    """Return the page with another table between its two marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    assert rest, "the page has lost its marks"
+    assert after, "the page has lost its marks"
+    return before + BEGIN + table + END + after
 
 
 def main() -> None:
     """Measure, print a table, write bench/results/attacks-TIME.json."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default=",".join(ATTACKS), metavar="NAME,NAME")
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of each of the three")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each of the three")
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     names = options.only.split(",")
     if unknown := set(names) - set(ATTACKS):
@@ -210,21 +283,29 @@ def main() -> None:
         bench = Bench(directory / "cluster", options.seconds)
         try:
             bench.start()
-            rows.append(bench.measure(name))
+            rows.append(bench.measure(name, options.rounds))
             sys.stdout.write(row(rows[-1]) + "\n")
             sys.stdout.flush()
         finally:
             bench.cluster.down()
             shutil.rmtree(directory, ignore_errors=True)
     if set(names) == set(ATTACKS):
-        report = {
-            "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "cpus": os.cpu_count(),
-            "load_average": os.getloadavg(),
-            "attacks": rows,
-        }
-        target = ROOT / "bench" / "results" / f"attacks-{time.strftime('%Y-%m-%dT%H%M')}.json"
-        target.write_text(json.dumps(report, indent=1) + "\n")
+        _keep(rows, options)
+
+
+def _keep(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    report = {
+        "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg(),
+        "seconds": options.seconds,
+        "rounds": options.rounds,
+        "attacks": rows,
+    }
+    name = f"attacks-{time.strftime('%Y-%m-%dT%H%M')}.json"
+    (ROOT / "bench" / "results" / name).write_text(json.dumps(report, indent=1) + "\n")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_table(page, render(report, name)), encoding="utf-8")
 
 
 if __name__ == "__main__":

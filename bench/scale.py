@@ -31,7 +31,7 @@ from statistics import median
 from typing import Any
 
 import scale_curves
-from attackers import wait_until_led
+from attacker_kit import wait_until_led
 from engines import STEADY, memory_mb
 from holdfast.clients.blocking_driver import Driver, DriverError, Peer
 from holdfast.cluster import LocalCluster
@@ -55,9 +55,9 @@ _TOPIC_MAX = 5_000  # one request makes 10,000 records at most, as at Apache Kaf
 _VICTIM = 1
 _BOUND_S = 180.0
 _QUIET_S, _IDLE_S = 5.0, 10.0
-_ROUND_TRIPS = 400
+_ROUND_TRIPS, _WARM_TRIPS = 400, 200
 _METADATA_CALLS = 15
-_METADATA_VERSION = 9
+_METADATA_VERSION = 13  # as current clients
 _PRODUCE_VERSION = 9
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -132,19 +132,26 @@ class Scale:
         )
 
     def _metadata(self) -> None:
+        times, size = self._metadata_calls(_METADATA_CALLS)
+        self._note(metadata_ms=median(times), metadata_ms_max=max(times), metadata_bytes=size)
+
+    def _metadata_calls(self, count: int) -> tuple[list[float], int]:
+        """Ask for all topics; return how long each answer took, in ms, and how large it is."""
         node = self.cluster.record.brokers[0]
         frame = encode_request(MetadataRequest(topics=None), _METADATA_VERSION, 1, "scale")
-        times = []
+        times, size = [], 0
         with socket.create_connection((node.host, node.port), _BOUND_S) as connection:
-            for _ in range(_METADATA_CALLS):
+            for _ in range(count):
                 began = time.perf_counter()
                 connection.sendall(frame)
                 size = _receive_frame(connection)
                 times.append((time.perf_counter() - began) * 1000)
-        self._note(metadata_ms=median(times), metadata_ms_max=max(times), metadata_bytes=size)
+        return times, size
 
     def _memory(self) -> None:
-        self._note(rss_mb=memory_mb(self._pids())["rss_mb"])
+        """The mean of the brokers, and the largest of them, which is what the goal is about."""
+        each = [memory_mb([pid])["rss_mb"] for pid in self._pids()]
+        self._note(rss_mb=sum(each) / len(each), rss_mb_max=max(each))
 
     def _kill(self) -> None:
         fenced = self._times_fenced()
@@ -163,8 +170,9 @@ class Scale:
         began = time.monotonic()
         self.cluster.start_node(_VICTIM, timeout_s=_BOUND_S)
         self._note(return_serves_s=time.monotonic() - began)
-        self._wait_whole()
+        missing = self._wait_whole()
         self._note(
+            return_missing=missing,
             return_s=time.monotonic() - began,
             return_healthy_fenced=self._times_fenced() - fenced,
         )
@@ -175,8 +183,9 @@ class Scale:
         self._note(down_s=time.monotonic() - began, down_killed=len(killed))
         self.cluster.start(timeout_s=_BOUND_S)
         self._note(serves_again_s=time.monotonic() - began)
-        self._wait_whole()
-        self._note(restart_s=time.monotonic() - began)
+        self._note(metadata_cold_ms=self._metadata_calls(1)[0][0])  # nobody has asked this process
+        missing = self._wait_whole()
+        self._note(restart_s=time.monotonic() - began, restart_missing=missing)
         self._note(restart_rss_mb=memory_mb(self._pids())["rss_mb"])
 
     # -- what they need ------------------------------------------------------------------------
@@ -214,15 +223,19 @@ class Scale:
             while _refused(peer, request):
                 time.sleep(0.05)
             times = []
-            for _ in range(_ROUND_TRIPS):
+            # The first ones warm up: what they are compared with has had longer to do so.
+            for _ in range(_WARM_TRIPS + _ROUND_TRIPS):
                 began = time.perf_counter()
                 code = _refused(peer, request)
                 times.append((time.perf_counter() - began) * 1000)
                 assert not code, code
-            return times
+            return times[_WARM_TRIPS:]
 
-    def _wait_whole(self) -> None:
-        """Wait until every partition has a leader and all three replicas in sync."""
+    def _wait_whole(self) -> int:
+        """Wait until every partition has a leader and all three replicas in sync.
+
+        Return how many have not, within the bound.
+        """
         deadline = time.monotonic() + _BOUND_S
         while time.monotonic() < deadline:
             try:
@@ -236,9 +249,10 @@ class Scale:
                 for each in topic.partitions
             )
             if whole == self.partitions:
-                return
+                return 0
             time.sleep(0.2 + self.partitions / 20_000)
         say(f"only {whole} of {self.partitions} ISRs are whole after {_BOUND_S:.0f} s")
+        return self.partitions - whole
 
     def _pids(self) -> list[int]:
         return [node.pid for node in self.cluster.record.brokers if node.pid is not None]

@@ -102,13 +102,16 @@ class Sweep:
             self._look_again(done, under_way, dead)
         for thread in workers.values():
             thread.join()
-        times = sorted(done.values()) or [deadline]
+        # Who never was acknowledged took the whole of the time at least: it is no quick sweep that
+        # gave up on some.
+        missing = len(self._all) - len(done)
+        times = sorted([*done.values(), *[deadline] * missing])
         return Swept(
             seconds=times[-1] - began,
             median_s=times[len(times) // 2] - began,
             cpu_s=time.process_time() - cpu_s,
             refused=Counter(self._refused),
-            missing=len(self._all) - len(done),
+            missing=missing,
         )
 
     def _look_again(

@@ -41,10 +41,10 @@ _TESTS_FAILED = 1  # as pytest says it; anything above is no verdict
 _RUN = """
 import json, logging, sys
 logging.disable(logging.CRITICAL)
-from holdfast.testing.simulation import drawing
+from holdfast.testing.simulation.drawing import draw_plan
 from holdfast.testing.simulation.run import run_plan
-scale = drawing.FULL if sys.argv[2] == "full" else drawing.LIGHT
-found = run_plan(drawing.draw_plan(int(sys.argv[1]), scale)).violation
+from holdfast.testing.simulation.runner import SCALES
+found = run_plan(draw_plan(int(sys.argv[1]), SCALES[sys.argv[2]])).violation
 row = None if found is None else [found.invariant, found.text[:2000], found.at_s]
 print(json.dumps(row))
 """
@@ -162,17 +162,19 @@ class Hunt:
             "caught": False, "not_ours": 0
         }  # fmt: skip
         with copied(self.sane, mutation) as root:
-            row |= self._by_tests(mutation, root) if mutation.tests else self._by_seeds(root)
+            hunt = self._by_tests if mutation.tests else self._by_seeds
+            row |= hunt(mutation, root)
         return row | {"seconds": round(time.monotonic() - began, 1)}
 
-    def _by_seeds(self, root: Path) -> dict[str, Any]:
+    def _by_seeds(self, mutation: Mutation, root: Path) -> dict[str, Any]:
+        scale = mutation.scale or self.scale
         first = secrets.randbelow(10**9) if self.first is None else self.first
         not_ours = 0
         for seed in range(first, first + self.seeds):
-            found = simulate(root, seed, self.scale)
+            found = simulate(root, seed, scale)
             if found is None:
                 continue
-            without = simulate(self.sane, seed, self.scale)
+            without = simulate(self.sane, seed, scale)
             if without is not None and without[0] == CRASHED:
                 raise MutationError(f"the code does not run without a mutation: {without[1]}")
             if without is not None:

@@ -26,6 +26,8 @@ class Mutation:
     # it. Named for what the simulator does not run, and where the moment is too short for random
     # faults to meet it soon.
     tests: tuple[str, ...] = ()
+    # The plans in which the simulator has to find it, if not those that are asked for.
+    scale: str = ""
 
     @property
     def key(self) -> str:

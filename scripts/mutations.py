@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from mutations_bounds import BOUNDS
 from mutations_following import FOLLOWING
+from mutations_growth import GROWTH
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
 from mutations_processes import PROCESSES
+from mutations_rim import RIM
+from mutations_rim_logs import RIM_LOGS
+from mutations_sessions import SESSIONS
 
-MUTATIONS = (*NODES, *FOLLOWING, *PIPELINES, *PROCESSES)
+MUTATIONS = (
+    *NODES,
+    *FOLLOWING,
+    *GROWTH,
+    *RIM,
+    *RIM_LOGS,
+    *SESSIONS,
+    *BOUNDS,
+    *PIPELINES,
+    *PROCESSES,
+)

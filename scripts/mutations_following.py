@@ -36,9 +36,10 @@ FOLLOWING: tuple[Mutation, ...] = (
         "a session is not told of a change between two requests",
         "a reader that is never woken",
         "node/api/fetch_session.py",
-        "        self.stirred[asked] = None\n        return self.parked",
+        "        self._changed[asked] = None\n        self.stirred[asked] = None\n"
+        "        if self.parked is not None:\n",
         "        if self.parked is not None:\n"
-        "            self.stirred[asked] = None\n        return self.parked",
+        "            self._changed[asked] = self.stirred[asked] = None\n",
         tests=(
             "tests/node/test_fetch_sessions.py::test_a_session_is_told_of_what_has_changed_alone",
         ),
@@ -79,7 +80,7 @@ FOLLOWING: tuple[Mutation, ...] = (
     ),
     one(
         "a damaged batch is asked for along with the rest",
-        "one partition stops all that is followed from a broker",
+        "finding 1: one partition stops all that is followed from a broker",
         FETCHER,
         "                self._leave(replica.key)\n"
         "                self._apart.set_aside(\n"

@@ -457,7 +457,7 @@ NODES: tuple[Mutation, ...] = (
     # -- what a client is told ------------------------------------------------------------------
     one(
         "latest is told before the new epoch's start is committed",
-        "KIP-207",
+        "finding 10: OFFSET_NOT_AVAILABLE, KIP-207",
         "node/api/list_offsets.py",
         "    unsure = not asking.follower and log.high_watermark < leader.epoch_start\n",
         "    unsure = False\n",
@@ -467,7 +467,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a look-up by timestamp never lets others have their turn",
-        "a lying largest timestamp over 30 KB of tiny batches",
+        "finding 2: a lying largest timestamp over 30 KB of tiny batches",
         "runtime/sliced_work.py",
         "        return self.spent >= 1\n",
         "        return False\n",
@@ -478,7 +478,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a batch that nobody can read is the disk's damage",
-        "KAFKA_STORAGE_ERROR for as long as it is kept",
+        "finding 7: KAFKA_STORAGE_ERROR for as long as it is kept",
         "log/search.py",
         "    except WireError:\n        return None\n",
         '    except WireError as error:\n        raise OSError("damage") from error\n',
@@ -495,8 +495,15 @@ NODES: tuple[Mutation, ...] = (
         tests=("tests/node/test_deep_produce.py::test_nothing_overtakes_it",),
     ),
     one(
+        "deep validation looks at no record",
+        "garbage in a log that promised to have none",
+        "node/broker/append_validation.py",
+        '    if wanted != codec or settings.record_validation == "deep":\n',
+        "    if wanted != codec:\n",
+    ),
+    one(
         "deep validation believes the header's largest timestamp",
-        "a header's claim decides what retention deletes",
+        "finding 7: a largest timestamp that no record has",
         "node/broker/record_validation.py",
         "    if walked.largest != header.max_timestamp:\n",
         "    if walked.largest > header.max_timestamp:\n",
@@ -504,7 +511,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a second batch for one partition is answered with the first one's offset",
-        "another's record under an acknowledged offset",
+        "finding 10: another's record under an acknowledged offset",
         "node/api/produce.py",
         "                elif part is not None:\n                    parts.append(part)\n",
         "                elif part is not None:\n"
@@ -518,7 +525,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a follower beyond the log's end counts as caught up when it names no epoch",
-        "an acknowledgement of what is not there",
+        "finding 10: an acknowledgement of what is not there",
         READERS,
         "    is_beyond = diverging is None and offset > log.end\n",
         "    is_beyond = diverging is None and offset > log.end and"
@@ -529,7 +536,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "what waits for its turn behind another answer is nobody's debt",
-        "memory of many connections",
+        "finding 4: unread answers of many connections",
         "node/door/connection.py",
         "        size = self._ready_bytes + self._unsent\n",
         "        size = self._unsent\n",
@@ -539,7 +546,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "what is written to who takes nothing is counted up to the first pause",
-        "memory of many connections, each of which asks and never reads",
+        "finding 4: many connections, each of which asks and never reads",
         "node/door/connection.py",
         "            if self._clogged:\n                self._owe()\n",
         "",
@@ -558,7 +565,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "what is received of large requests is nobody's debt",
-        "memory of many connections, each of which sends most of 100 MB",
+        "finding 4: many connections, each of which sends most of 100 MB",
         "node/door/connection.py",
         "        if size > LIGHT_BYTES or before > LIGHT_BYTES:\n",
         "        if before > size:\n",
@@ -568,7 +575,7 @@ NODES: tuple[Mutation, ...] = (
     ),
     one(
         "a place that was left is taken for ever",
-        "nobody gets in after as many as the limit have come and gone",
+        "finding 5: nobody gets in after as many as the limit have gone",
         "node/door/admission.py",
         "            self._by_address[guest.host] -= 1\n",
         "",

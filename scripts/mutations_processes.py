@@ -14,6 +14,8 @@ _CLOSING = "lab/steps/closing.py"
 _TEST_PROCESSES = ("tests/cluster/test_cluster_processes.py",)
 _TEST_PORTS = ("tests/cluster/test_cluster_ports.py",)
 _TEST_CLOSING = ("tests/lab/test_lab_closing.py",)
+_TEST_DISK_FAULTS = ("tests/simulate/test_simulate_disk_faults.py",)
+_TEST_GAVE_UP = ("tests/lab/test_lab_gave_up.py",)
 _TEST_EXPECTATIONS = ("tests/lab/test_lab_expectations.py",)
 
 PROCESSES: tuple[Mutation, ...] = (
@@ -181,5 +183,70 @@ PROCESSES: tuple[Mutation, ...] = (
         "    return failures < cell.min_isr or not cell.disks_lost\n",
         "    return failures <= cell.min_isr or not cell.disks_lost\n",
         tests=_TEST_EXPECTATIONS,
+    ),
+    one(
+        "an idempotent producer that met a gap is a run that could not be made",
+        "a loss is undecided",
+        "lab/prove.py",
+        "            if isinstance(problem, GaveUpError) and Anomaly.LOST in",
+        "            if isinstance(problem, GaveUpError) and None in",
+        tests=_TEST_GAVE_UP,
+    ),
+    one(
+        "a producer that can not go on ends well",
+        "a loss is not looked for",
+        "clients/workload/verifiable_producer.py",
+        "            return GAVE_UP\n",
+        "            return 0\n",
+        tests=_TEST_GAVE_UP,
+    ),
+    one(
+        "a full disk that no leader met is kept",
+        "a false acknowledgement that nobody could see",
+        "lab/aftermath.py",
+        "        if (process, error) in self._met:\n",
+        "        if (process, error) in self._met or self._met:\n",
+        tests=_TEST_GAVE_UP,
+    ),
+    one(
+        "what a leader said that it had written counts as lost with its disk",
+        "a false acknowledgement is excused",
+        "lab/scenarios/disk_full.py",
+        "offset is not None and offset < end for offset",
+        "offset is not None for offset",
+        tests=_TEST_GAVE_UP,
+    ),
+    # -- what the simulator must see ------------------------------------------------------------
+    one(
+        "who pipelines need not be served again",
+        "a partition without service that nobody asks for",
+        "testing/simulation/refusals.py",
+        "        if found is None or key in metadata.operator_unclean:\n",
+        "        if producer.pipelined or found is None or key in metadata.operator_unclean:\n",
+        tests=("tests/simulate/test_simulate_refusals.py",),
+    ),
+    one(
+        "a batch of any size is refused as too large",
+        "an excuse without its batch",
+        "testing/simulation/refusals.py",
+        "    if limit is not None and HEADER_SIZE + size + _CODEC_BYTES_MAX > int(limit):\n",
+        "    if limit is not None:\n",
+        tests=("tests/simulate/test_simulate_refusals.py",),
+    ),
+    one(
+        "a fault that has struck nothing excuses a loss",
+        "an excuse without its event",
+        "testing/simulation/disk_faults.py",
+        "        return any(fault.struck for fault in self._faults.get(node, ()))\n",
+        "        return bool(self._faults.get(node))\n",
+        tests=_TEST_DISK_FAULTS,
+    ),
+    one(
+        "a disk that has failed excuses losses for ever",
+        "an excuse without its event",
+        "testing/simulation/disk_faults.py",
+        "        if node in self._begun_anew:\n",
+        "        if node in self._begun_anew and not self._all:\n",
+        tests=_TEST_DISK_FAULTS,
     ),
 )

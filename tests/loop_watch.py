@@ -17,6 +17,7 @@ class LoopWatch:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._paused = file.with_name(f"{file.name}-paused")
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -25,8 +26,14 @@ class LoopWatch:
         return {"PYTHONPATH": path, "HOLDFAST_TEST_LONG_CALLBACKS": str(self._file)}
 
     def arm(self) -> None:
-        """Begin: what a start costs is nobody's wait."""
+        """Begin, or go on: what a start costs is nobody's wait."""
+        if self._paused.exists():
+            self._paused.rename(self._file)
         self._file.touch()
+
+    def pause(self) -> None:
+        """Stop until `arm`: what is noted stays."""
+        self._file.rename(self._paused)
 
     def check(self) -> None:
         """Fail if a callback took over 50 ms of its own thread's CPU time."""

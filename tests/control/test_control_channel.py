@@ -82,6 +82,35 @@ def test_the_next_address_is_tried() -> None:
     _play(story, NOWHERE, HERE)
 
 
+def test_who_follows_is_asked_again_over_the_same_connection() -> None:
+    """Goal: an election is no flood of connections. Method: two of three voters are down."""
+    dialled = 0
+
+    async def main() -> None:
+        nonlocal dialled
+        cluster = SimulatedCluster(world, brokers=0, controllers=3)
+        cluster.start_node(CONTROLLER)
+        await cluster.until(lambda: cluster.quorum_of(CONTROLLER) is not None, "one of them is up")
+        runtime = world.machine("asker").boot()
+        network, connect = runtime.network, runtime.network.connect
+
+        async def count(factory: Any, host: str, port: int) -> Any:
+            nonlocal dialled
+            dialled += 1
+            return await connect(factory, host, port)
+
+        network.connect = count  # type: ignore[method-assign]
+        channel = ControllerChannel(runtime, [HERE], client_id="asker")
+        channel.start()
+        await asyncio.sleep(5)
+        assert not channel.connected
+        await channel.close()
+
+    world = World(1)
+    world.run(main)
+    assert dialled == 1
+
+
 def test_a_lost_connection_fails_what_was_written_and_heals() -> None:
     async def story(cluster: SimulatedCluster, channel: ControllerChannel) -> None:
         await _up(cluster)

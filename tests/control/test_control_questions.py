@@ -7,19 +7,26 @@ Method: one simulated cluster per story, asked over the wire.
 from __future__ import annotations
 
 import asyncio
+import logging
+from typing import Any
 
 import pytest
 from tests.control.control_world import controller, creation, described, play
 
 from holdfast.node.api.fetch_metadata_log import _Reader
 from holdfast.node.api.forward import decode_principal, encode_principal
+from holdfast.node.api.quorum_requests import EPOCH_LEAP_MAX
 from holdfast.node.door.request_context import AllowAll, Operation, RequestContext, ResourceType
 from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.runtime.dial import dial
+from holdfast.testing.ground.runtime import World
 from holdfast.testing.simulated_cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.frame import decode_response
+from holdfast.wire.messages import begin_quorum_epoch as begin
+from holdfast.wire.messages import end_quorum_epoch as end
+from holdfast.wire.messages import vote
 from holdfast.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from holdfast.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from holdfast.wire.messages.describe_cluster import DescribeClusterRequest
@@ -42,7 +49,9 @@ from holdfast.wire.messages.incremental_alter_configs import (
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.records import encode_record
 from holdfast.wire.records.metadata import TopicRecord
+from holdfast.wire.schema import Request
 from holdfast.wire.uuids import METADATA_TOPIC_ID
+from holdfast.wire.well_known import METADATA_TOPIC
 
 E = ErrorCode
 
@@ -341,6 +350,45 @@ NONSENSE: tuple[tuple[bytes, bytes, ErrorCode], ...] = (
 )
 
 
+@pytest.mark.parametrize("ahead", [EPOCH_LEAP_MAX + 1, 2**31 - 1])
+def test_nobody_makes_a_quorum_leap_to_its_last_epoch(ahead: int) -> None:
+    """Behind the last epoch there is no election: one request would end the quorum for good."""
+    world = World(1)
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, brokers=1, controllers=3)
+        await cluster.start()
+        await cluster.until(lambda: cluster.active_controller() is not None, "one decides")
+        active = cluster.active_controller()
+        voter, other = (each for each in cluster.controllers if each != active)
+        quorum = cluster.quorum_of(voter)
+        assert quorum is not None
+        before, epoch = quorum.epoch, min(quorum.epoch + ahead, 2**31 - 1)
+        asked = vote.RequestPartitionData(
+            partition_index=0, replica_epoch=epoch, replica_id=other, last_offset_epoch=epoch
+        )
+        told: dict[str, Any] = {"partition_index": 0, "leader_id": other, "leader_epoch": epoch}
+        begun, ended = begin.RequestPartitionData(**told), end.RequestPartitionData(**told)
+        name = {"topic_name": METADATA_TOPIC}
+        requests: list[Request] = [
+            vote.VoteRequest(topics=[vote.RequestTopicData(**name, partitions=[asked])]),
+            begin.BeginQuorumEpochRequest(
+                topics=[begin.RequestTopicData(**name, partitions=[begun])]
+            ),
+            end.EndQuorumEpochRequest(topics=[end.RequestTopicData(**name, partitions=[ended])]),
+        ]
+        machine = f"controller-{voter}" if voter != CONTROLLER else "controller"
+        runtime = world.machine("visitor").boot()
+        connection = await dial(runtime, machine, CONTROLLER_PORT, "visitor")
+        for request in requests:
+            answer: Any = await connection.send(request, version=0, timeout_ms=5_000)
+            assert answer.topics[0].partitions[0].error_code == E.INVALID_REQUEST
+            assert quorum.epoch == before
+        connection.close()
+
+    world.run(main)
+
+
 def test_envelopes_that_hold_nonsense() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         client = cluster.client()
@@ -415,3 +463,28 @@ def _decoded(data: bytes) -> CreateTopicsResponse:
     _, response = decode_response(CreateTopicsRequest.KEY, 7, data)
     assert isinstance(response, CreateTopicsResponse)
     return response
+
+
+def test_the_log_says_little_of_topics_that_are_not_created(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Seen to fail: each request that was refused left a line a topic, with all of its name."""
+    caplog.set_level(logging.INFO, "holdfast.auto_creation")
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        broker = cluster.nodes[0].broker
+        assert broker is not None
+        forwarding = broker.forwarding
+        for attempt in range(3):
+            names = [f"{attempt}-{number}-" + "n" * 200 for number in range(20)]
+            topics = [MetadataRequestTopic(name=name) for name in names]
+            asked = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+            await client.ask(asked)
+            await cluster.until(lambda: not forwarding.topics_under_way, "it was answered")
+
+    play(story, brokers=1, default_replication_factor="9")
+    (line,) = [each for each in caplog.records if each.name == "holdfast.auto_creation"]
+    assert "INVALID_REPLICATION_FACTOR" in line.getMessage()
+    assert "and 15 more" in line.getMessage()
+    assert len(line.getMessage()) < 1200

@@ -70,13 +70,51 @@ def test_a_larger_one_takes_the_slot_of_one_that_has_been_there_for_long(
     assert kept.is_closed is goes
 
 
+@pytest.mark.parametrize(
+    ("new", "goes"),
+    [
+        (Session(1, FOLLOWER), 2),  # clients go before followers, and of them the smallest
+        (Session(9), 2),
+        (Session(4), None),  # not one that is as large
+    ],
+)
+def test_of_several_the_one_that_is_worth_least_has_to_go(new: Session, goes: int | None) -> None:
+    """However old each of them is: nobody has been silent for long."""
+    sessions = cache(slots=4)
+    kept = [Session(3, FOLLOWER), Session(7), Session(4), Session(2, FOLLOWER)]
+    for now_ms, each in enumerate(kept):
+        assert admitted(sessions, each, now_ms)
+    now_ms = LATER_MS + len(kept)
+    for each in kept:
+        assert sessions.resume(each.session_id, 1, each.owner, now_ms) is each
+    assert admitted(sessions, new, now_ms) is (goes is not None)
+    assert [each.is_closed for each in kept] == [index == goes for index in range(4)]
+
+
 def test_partitions_are_bounded_over_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_cache, "PARTITIONS_MAX", 10)
     sessions = cache(slots=100)
     assert admitted(sessions, Session(6))
     assert not admitted(sessions, Session(5))
     assert admitted(sessions, Session(4))
-    assert not sessions.is_crowded()
+    assert not sessions.is_crowded(Session(1))
+
+
+def test_what_clients_keep_gives_way_to_followers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for thousands of partitions must not have followers name all of theirs."""
+    monkeypatch.setattr(session_cache, "PARTITIONS_MAX", 10)
+    sessions = cache(9)
+    small, large, follower = Session(2), Session(8), Session(5, FOLLOWER)
+    assert all(admitted(sessions, each) for each in (small, large, follower))
+    assert (small.is_closed, large.is_closed) == (False, True), "the largest one goes first"
+    grown = Session(3, FOLLOWER)
+    assert admitted(sessions, grown)
+    follower._size = 7
+    assert not sessions.is_crowded(follower)
+    assert small.is_closed
+    assert not admitted(sessions, Session(1))
+    grown._size = 4
+    assert sessions.is_crowded(grown), "followers do not give way to each other"
 
 
 def test_epochs_count_up_and_begin_again_at_one() -> None:

@@ -39,6 +39,7 @@ def test_code_is_named_by_its_files_and_their_bytes(source: Path) -> None:
     (source / "two" / "d.py").write_text("other")
     (source / "one" / "__pycache__").mkdir()
     (source / "one" / "__pycache__" / "a.cpython-311.pyc").write_text("compiled")
+    (source / "one" / "walker.cpython-311.so").write_bytes(b"this machine's")  # for any compiler
     assert fingerprint(["page.html", "one", "one"], source) == name
     (source / "one" / "b" / "c.py").rename(source / "one" / "b" / "e.py")
     renamed = fingerprint(["one", "page.html"], source)

@@ -212,3 +212,17 @@ def crash(directories: LogDirectories) -> None:
         timer.cancel()
     for directory in directories.directories:
         directory.close()
+
+
+def many_headers(count: int) -> bytes:
+    """Return a batch's body of one record that has nothing but so many empty headers."""
+    record = b"\0\0\0\1\1" + _varint(count) + b"\0\1" * count
+    return _varint(len(record)) + record
+
+
+def _varint(number: int) -> bytes:
+    out, rest = bytearray(), number << 1  # zigzag, of what is not negative
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*out, rest))

@@ -242,6 +242,34 @@ def test_one_made_where_another_one_was_is_claimed_too() -> None:
     virtual(body)
 
 
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, NEW_TOPIC_ID], ids=["moved", "made again"])
+def test_one_whose_disk_failed_while_it_was_made_is_none(topic_id: bytes) -> None:
+    """Two disks fail one after the other, the second one when it gets the first one's replica.
+
+    Fails with `_begun` left out: the broker could never be started again.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS[:2])
+        log = directories.create("t", 0, TOPIC_ID, small_settings())
+        append(log, 3)
+        fail(runtime, log)
+        directories.delete("t", 0)
+        other = next(path for path in PATHS[:2] if path != log.home.path)
+        memory_disk(runtime).inject(DiskFault(operations={"rename"}, prefix=other))
+        with pytest.raises(StorageError):
+            directories.create("t", 0, topic_id, small_settings())
+        crash(directories)
+        memory_disk(runtime).heal()
+        assert runtime.disk.exists(f"{other}/t-0"), "it was begun"
+        directories = open_directories(runtime, PATHS[:2])
+        found = the_replica(directories)
+        assert (found.directory, found.end) == (log.directory, 3)
+        assert all(each.online for each in directories.directories)
+
+    virtual(body)
+
+
 CONTENTS = (b"", b"version: 1\ndirectory_ids: AAAAAAAAAAAAAAAAAAAAAQ", b"version: 0\n", b"\xff")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -27,10 +28,13 @@ from tests.log.log_kit import (
 )
 
 from holdfast.log.checkpoints import (
+    PARTITION_METADATA,
     MetaProperties,
     decode_offsets,
     encode_offsets,
+    encode_partition_metadata,
     read_meta_properties,
+    read_partition_metadata,
     write_meta_properties,
 )
 from holdfast.log.directories import LogDirectories
@@ -38,11 +42,17 @@ from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
 from holdfast.runtime.real import RealDisk, real_runtime
-from holdfast.testing.ground.disk import DiskFault
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk
 from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.wire.uuids import NULL_UUID
 
 PATHS = ("/one", "/two", "/three")
+OTHER_ID = bytes(15) + b"o"
+
+
+def whose(runtime: Runtime, log: Log) -> bytes:
+    """Return the topic's id that is written down for a replica."""
+    return read_partition_metadata(runtime.disk, log.directory)
 
 
 def test_replicas_go_where_the_fewest_are_and_are_found_again() -> None:
@@ -242,6 +252,88 @@ def test_a_new_replicas_name_is_durable_soon() -> None:
     virtual(body)
 
 
+def test_replicas_of_a_topic_share_the_file_of_its_id() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, ("/one", "/two"))
+        logs = [directories.create("t", each, TOPIC_ID, small_settings()) for each in range(6)]
+        other = directories.create("u", 0, OTHER_ID, small_settings())
+        disk = memory_disk(runtime)
+        files = {log: disk.inode(f"{log.directory}/{PARTITION_METADATA}") for log in [*logs, other]}
+        shared = {log.home.path: files[log] for log in logs}
+        assert [files[log] for log in logs] == [shared[log.home.path] for log in logs]
+        assert len({*files.values()}) == 3, "one in each log directory, and another topic's"
+        assert [whose(runtime, log) for log in [*logs, other]] == [TOPIC_ID] * 6 + [OTHER_ID]
+
+    virtual(body)
+
+
+def test_a_namesake_of_who_had_the_file_first_changes_no_ids() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime)
+        for partition in range(2):
+            directories.create("t", partition, TOPIC_ID, small_settings())
+        directories.delete("t", 0)
+        assert whose(runtime, directories.create("t", 0, OTHER_ID, small_settings())) == OTHER_ID
+        for partition in (2, 3):
+            log = directories.create("t", partition, TOPIC_ID, small_settings())
+            assert whose(runtime, log) == TOPIC_ID
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("code", [errno.EMLINK, errno.EPERM, errno.ENOENT])
+def test_a_file_that_can_not_be_shared_is_written(code: int) -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime)
+        directories.create("t", 0, TOPIC_ID, small_settings())
+        path = f"{LOGS}/t-1/{PARTITION_METADATA}"
+        memory_disk(runtime).inject(DiskFault(operations=["make"], prefix=path, code=code))
+        for partition in (1, 2):
+            log = directories.create("t", partition, TOPIC_ID, small_settings())
+            assert whose(runtime, log) == TOPIC_ID
+
+    virtual(body)
+
+
+def test_a_disk_that_fails_at_a_shared_file_goes_offline() -> None:
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime)
+        log = directories.create("t", 0, TOPIC_ID, small_settings())
+        path = f"{LOGS}/t-1/{PARTITION_METADATA}"
+        memory_disk(runtime).inject(DiskFault(operations=["make"], prefix=path))
+        with pytest.raises(StorageError):
+            directories.create("t", 1, TOPIC_ID, small_settings())
+        assert log.offline
+
+    virtual(body)
+
+
+def test_many_new_names_are_made_durable_by_few_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: a sync for each turn of the loop in which there was a new name."""
+    synced: list[str] = []
+    sync_directory = MemoryDisk.sync_directory
+
+    def noted(self: MemoryDisk, path: str) -> None:
+        synced.append(path)
+        sync_directory(self, path)
+
+    monkeypatch.setattr(MemoryDisk, "sync_directory", noted)
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime)
+        synced.clear()
+        for partition in range(20):
+            directories.create("t", partition, TOPIC_ID, small_settings())
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(1)
+        assert synced == [LOGS] * 2, "the first one, and all the others"
+        crash(directories)
+        found = open_directories(after_crash(runtime, power=True))
+        assert len(found.logs) == 20
+
+    virtual(body)
+
+
 def test_a_replica_whose_id_is_not_known_says_so() -> None:
     async def body(runtime: Runtime) -> None:
         directories, log = new_log(runtime)
@@ -268,6 +360,9 @@ def test_one_replica_in_two_directories_is_refused() -> None:
         directories.create("t", 0, TOPIC_ID, small_settings())
         await directories.close()
         runtime.disk.make_directories("/two/t-0")
+        runtime.disk.write_atomic(
+            f"/two/t-0/{PARTITION_METADATA}", encode_partition_metadata(TOPIC_ID)
+        )
         with pytest.raises(
             DirectoryError, match=r"t-0 lies in /one \(.* and in /two \(.*move away"
         ):

@@ -166,3 +166,17 @@ def test_after_the_end_nothing_is_begun(after: int, monkeypatch: pytest.MonkeyPa
         assert found.start == START, "the last checkpoint has it"
 
     virtual(body)
+
+
+def test_a_log_that_is_deleted_meanwhile_is_no_fault_of_the_disk() -> None:
+    """Its job comes when nothing has its name any more."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = await begun(slow(runtime))
+        await asyncio.sleep(JOB_MS / 2000)  # the job is on its way
+        directories.delete("t", 0)
+        await asyncio.sleep(1)
+        assert log.home.online
+        assert log.kept_start < START
+
+    virtual(body)

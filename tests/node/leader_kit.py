@@ -57,6 +57,7 @@ class Led:
     end: int = 0
     wrong: Wrong | None = None
     error: int = 0
+    start: int = 0  # what was before is deleted
     watermark: int = -1  # -1: its end
 
     @property
@@ -193,16 +194,19 @@ class Leader:
 
     def _data(self, key: PartitionKey, asked: wire.FetchPartition) -> wire.PartitionData:
         led = self.led[key]
+        error = led.error
+        if not error and asked.fetch_offset < led.start:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
         records = b"".join(batch for first, batch in led.batches if first >= asked.fetch_offset)
         if led.wrong is Wrong.DAMAGED:
             records = records[:-1] + bytes(1 for _ in records[-1:])
         return wire.PartitionData(
             partition_index=key[1],
-            error_code=led.error,
+            error_code=error,
             high_watermark=led.high_watermark,
             last_stable_offset=led.high_watermark,
-            log_start_offset=0,
-            records=b"" if led.error else records,
+            log_start_offset=led.start,
+            records=b"" if error else records,
         )
 
 
@@ -248,7 +252,7 @@ class Peer(asyncio.Protocol):
                 partitions=[
                     list_offsets.ListOffsetsPartitionResponse(
                         partition_index=each.partition_index,
-                        offset=0
+                        offset=self._leader.led[TOPIC_ID, each.partition_index].start
                         if each.timestamp == -2
                         else self._leader.led[TOPIC_ID, each.partition_index].end,
                     )

@@ -18,9 +18,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.control.control_world import play
 
 from holdfast.config.node import NodeSettings
 from holdfast.node.door.admission import LOOKED_AT, Admission, Limits
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
+from holdfast.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from holdfast.wire.structs import ResourceType
 
 
 class Guest:
@@ -65,6 +73,24 @@ def test_a_newcomer_takes_the_place_of_who_is_missed_least(guests: list[Guest], 
     on_a_loop(scenario)
 
 
+def test_a_flood_that_waits_for_answers_makes_room_for_who_does_not() -> None:
+    """Seen to fail: a flood of parked fetches stayed, and who was silent for a moment went."""
+
+    def scenario() -> None:
+        honest = [Guest(f"honest-{number}") for number in range(4)]
+        flood = [Guest("flood", 1 + number, is_owed=True) for number in range(40)]
+        busy = [Guest("busy", is_owed=True) for _ in range(4)]
+        guests = [*flood, *honest, *busy]
+        admission = Admission(len(guests))
+        assert all(admission.admit(each) for each in guests)
+        for number in range(20):
+            assert admission.admit(Guest(f"new-{number}"))
+        assert not any(each.is_closed for each in (*honest, *busy))
+        assert [each.is_closed for each in flood].count(True) == 20
+
+    on_a_loop(scenario)
+
+
 def test_an_address_has_as_many_as_it_may() -> None:
     def scenario() -> None:
         admission = Admission(limits=Limits(address=2, overrides={"b": 3, "c": 0}))
@@ -78,6 +104,46 @@ def test_an_address_has_as_many_as_it_may() -> None:
         assert [admission.admit(Guest("a")) for _ in range(2)] == [True, False]
 
     on_a_loop(scenario)
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "limit"), [(5, 2), (2, 5)], ids=["max.connections", "descriptors"]
+)
+def test_a_node_has_as_many_as_it_may(
+    descriptors: int, limit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when the limit is lowered while it runs."""
+
+    def scenario() -> None:
+        admission = Admission(descriptors, Limits(node=limit))
+        guests = [Guest(active_at=index) for index in range(3)]
+        assert all(admission.admit(each) for each in guests)
+        assert [each.is_closed for each in guests] == [True, False, False]
+        assert (len(admission), admission.refused) == (2, 1)
+        admission.limits = Limits(node=0)
+        assert not admission.admit(Guest())
+
+    caplog.set_level(logging.WARNING, "holdfast.admission")
+    on_a_loop(scenario)
+    why = "as many as max.connections allows" if limit == 2 else "the limit on open files leaves"
+    assert why in caplog.messages[0]
+
+
+def test_a_node_knows_its_limits_and_hears_of_new_ones() -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        broker = cluster.nodes[0].broker
+        assert broker is not None
+        admission = broker._admission
+        assert admission.limits == Limits(700, 500)
+        assert cluster.nodes[CONTROLLER]._shared.admission.limits == Limits(700, 500)
+        entry = AlterableConfig(name="max.connections", value="600")
+        resource = AlterConfigsResource(
+            resource_type=ResourceType.BROKER, resource_name="", configs=[entry]
+        )
+        await cluster.client().ask(IncrementalAlterConfigsRequest(resources=[resource]))
+        await cluster.until(lambda: admission.limits == Limits(600, 500), "it has heard")
+
+    play(story, brokers=1, max_connections="700", max_connections_per_ip="500")
 
 
 def test_who_has_to_go_is_looked_for_among_a_few_and_each_time_among_others() -> None:
@@ -106,6 +172,28 @@ def test_the_log_says_once_a_minute_that_there_are_too_many(
     on_a_loop(scenario)
     assert len(caplog.records) == 1
     assert "max.connections.per.ip" in caplog.text
+
+
+def test_whoever_there_are_too_many_of_goes_when_fewer_are_allowed() -> None:
+    """Seen to fail: a flood stayed for as long as it liked, whatever max.connections became."""
+
+    async def body() -> None:
+        admission = Admission()
+        guests = [Guest(active_at=index, is_owed=index < 5) for index in range(200)]
+        assert all(admission.admit(each) for each in guests)
+        admission.limits = Limits(node=300)
+        admission.limits = Limits(node=10)
+        assert len(admission) >= 10 + LOOKED_AT, "not all at once"
+        while len(admission) > 10:
+            before = len(admission)
+            await asyncio.sleep(0)
+            assert len(admission) < before
+        await asyncio.sleep(0)
+        assert [each.is_closed for each in guests].count(True) == 190
+        assert not any(each.is_closed for each in guests[:5]), "who waits for an answer is the last"
+        assert admission.refused == 190
+
+    asyncio.run(body())
 
 
 def test_limits_are_read_from_the_settings() -> None:

@@ -24,6 +24,7 @@ from holdfast.log.errors import StorageError
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode
 
+MIB = 1024 * 1024
 MANY = 32
 BAD = 21
 OTHERS = [index for index in range(MANY) if index != BAD]
@@ -140,6 +141,21 @@ def test_a_topic_that_may_have_larger_batches_now_is_taken_as_it_is() -> None:
     play(story)
 
 
+def test_an_answer_may_be_as_large_as_the_settings_say() -> None:
+    """Seen to fail: whatever was asked for, nothing over 100 MiB was taken."""
+
+    async def story(made: Side) -> None:
+        made.fetcher.allow(150 * MIB)
+        room = made.fetcher.answer_bytes_max(MANY)
+        assert 450 * MIB < room < 451 * MIB
+        assert made.fetcher._lane.bytes_max == room
+        made.led(BAD).append()
+        made.leader.changed()
+        await made.until_all(BAD)
+
+    play(story, **{"replica.fetch.response.max.bytes": str(300 * MIB)})
+
+
 def test_nobody_is_blamed_when_the_leader_answers_nobody() -> None:
     async def story(made: Side) -> None:
         made.leader.answers_nobody = True
@@ -207,5 +223,71 @@ def test_an_offset_that_the_leader_lacks_is_looked_up_beside_the_others() -> Non
         assert log is not None
         assert log.end == 1
         await made.until(lambda: (TOPIC_ID, BAD) in made.fetcher._session.members)
+
+    play(story)
+
+
+def test_it_follows_again_once_its_bad_batch_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    """Seen to fail: it followed, and was told as set aside for as long as its leader led."""
+
+    async def story(made: Side) -> None:
+        led = made.led(BAD)
+        led.wrong = Wrong.UNREADABLE
+        led.append()
+        made.leader.changed()
+        await made.until(lambda: troubles(made) == [BAD])
+        led.append()
+        led.start, led.wrong = 1, None
+        await made.until_all(BAD)
+        await made.until(lambda: not made.fetcher.set_aside)
+
+    with caplog.at_level(logging.INFO):
+        play(story)
+    assert len(words(caplog, "follows broker 0 again")) == 1
+
+
+def test_what_its_leader_refuses_for_a_while_is_not_asked_for_along_with_the_others() -> None:
+    """Seen to fail: it was, as bad as ever, and none of the others had an answer."""
+
+    async def story(made: Side) -> None:
+        led = made.led(BAD)
+        led.wrong = Wrong.UNREADABLE
+        led.append()
+        made.leader.changed()
+        await made.until(lambda: troubles(made) == [BAD])
+        before = len(made.leader.requests)
+        led.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await asyncio.sleep(40)
+        led.error = 0
+        await asyncio.sleep(40)
+        assert troubles(made) == [BAD]
+        named = [
+            name
+            for name, request in made.leader.requests[before:]
+            if any(each.partition == BAD for topic in request.topics for each in topic.partitions)
+        ]
+        assert set(named) == {"fetcher-apart"}
+        led.wrong = None
+        await made.until_all(BAD)
+        assert not made.fetcher.set_aside
+
+    play(story)
+
+
+def test_who_is_followed_no_longer_is_forgotten_also_while_it_is_asked_for() -> None:
+    """Seen to fail: an assignment that ended while it was in a group was kept for good."""
+
+    async def story(made: Side) -> None:
+        made.led(BAD).wrong = Wrong.UNREADABLE
+        made.led(BAD).append()
+        made.leader.changed()
+        await made.until(lambda: troubles(made) == [BAD])
+        apart = made.fetcher._apart
+        (following,) = apart.aside
+        apart._pauses.close()  # it is due
+        apart.suspect([following])
+        made.fetcher.remove((TOPIC_ID, BAD))
+        await asyncio.sleep(1)
+        assert not apart._aside
 
     play(story)

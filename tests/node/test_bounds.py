@@ -11,18 +11,28 @@ import asyncio
 import logging
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from struct import pack
 
 import pytest
 
 from holdfast.node.api.produce import decode_request
 from holdfast.node.door import request_bounds as bounds
+from holdfast.node.door.budget import Budget
 from holdfast.node.door.connection import BUFFER_BYTES, Connection, Connections
+from holdfast.node.door.ledger import REQUESTS, Ledger
 from holdfast.node.door.request_bounds import ENVELOPE, PRODUCED_MAX, SMALL_BYTES_MAX, check_produce
-from holdfast.node.door.request_context import AllowAll, Deferred, RequestContext
+from holdfast.node.door.request_context import (
+    PARTITION_BYTES,
+    WAITING_BYTES,
+    AllowAll,
+    Deferred,
+    RequestContext,
+)
 from holdfast.wire.codec import encode
 from holdfast.wire.errors import WireError
 from holdfast.wire.frame import decode_request_header, encode_request
+from holdfast.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 METADATA, PRODUCE = 3, 0
@@ -96,9 +106,9 @@ def test_only_records_may_be_large(
         if together:
             receive(connection, announced)
         else:
-            for byte in announced:
+            for piece in (announced[:3], announced[3:5], announced[5:]):
                 if not wire.aborted:
-                    receive(connection, bytes([byte]))
+                    receive(connection, piece)
         assert wire.aborted is not taken
 
     with caplog.at_level(logging.WARNING):
@@ -207,3 +217,73 @@ def test_a_large_produce_request_is_looked_through_first(version: int) -> None:
         decode_request(version, many, 0)
     with pytest.raises(WireError):
         decode_request(version, large[: len(large) // 2], 0)
+
+
+def test_what_requests_keep_while_they_wait_counts_for_the_node(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Goal: no number of connections makes a node keep more than it may of requests that wait."""
+    waiting: list[Deferred] = []
+    lost: list[Deferred] = []
+
+    def handle(connection: Connection, frame: memoryview) -> Deferred:
+        header, _ = decode_request_header(frame)
+        context = RequestContext(
+            header, None, frame, connection.client, AllowAll(), connection.deliver
+        )
+        deferred = context.defer(partitions=1000)
+        deferred.lost = partial(lost.append, deferred)
+        waiting.append(deferred)
+        return deferred
+
+    async def scenario() -> None:
+        ledger = Ledger(REQUESTS, 3 * MIB)
+        group = Connections(
+            listener="TEST",
+            handle=handle,
+            frame_bytes_max=MIB,
+            budget=Budget(requests=ledger),
+        )
+        group.held = False
+        request = encode_request(ApiVersionsRequest(), 0, 1, "a client")
+        wires = [Wire(), Wire()]
+        modest, greedy = connections = [group.accept(), group.accept()]
+        for connection, wire in zip(connections, wires, strict=True):
+            connection.connection_made(wire)
+        receive(modest, request)
+        each = WAITING_BYTES + 1000 * PARTITION_BYTES + len("a client")
+        assert ledger.held == each
+        waiting.pop().answer(ApiVersionsResponse())
+        assert (ledger.held, modest._kept_bytes) == (0, 0)
+        for _ in range(6):
+            receive(greedy, request)
+        assert (ledger.held, wires[1].aborted) == (6 * each, False)
+        receive(greedy, request)
+        assert (ledger.held, ledger.closed, wires[1].aborted) == (0, 1, True)
+        assert lost == waiting, "whoever waits for nobody is told, the last one too"
+
+    caplog.set_level(logging.WARNING, "holdfast.budget")
+    asyncio.run(scenario())
+    (line,) = caplog.messages
+    assert "requests that wait" in line
+    assert "holdfast.request.bytes.max" in line
+
+
+def test_an_answer_after_the_end_of_its_connection_gives_nothing_back() -> None:
+    waiting: list[Deferred] = []
+
+    def handle(connection: Connection, _: memoryview) -> Deferred:
+        waiting.append(Deferred(lambda _: [b"a"], connection.deliver, kept=MIB))
+        return waiting[-1]
+
+    async def scenario() -> None:
+        connection, _wire = connected(handle)
+        receive(connection, encode_request(ApiVersionsRequest(), 0, 1, None))
+        ledger = connection.group.budget.requests
+        assert ledger.held == MIB
+        connection.connection_lost(None)
+        assert ledger.held == 0
+        waiting[0].answer(None)
+        assert ledger.held == 0
+
+    asyncio.run(scenario())

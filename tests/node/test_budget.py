@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.config.node import NodeSettings
 from holdfast.node.api.fetch_readers import FollowerReader
-from holdfast.node.door.budget import Budgets
+from holdfast.node.door.budget import Bounds, Budgets
 from holdfast.node.door.ledger import ANSWERS, MIB, REQUESTS, UNLIMITED, Kind, Ledger
 
 
@@ -106,6 +106,21 @@ def test_the_log_says_once_a_minute_which_key_allows_no_more(
     assert f"2 MiB: together that is more than {key} allows" in line
 
 
+def test_a_connection_has_the_bounds_of_its_keys() -> None:
+    settings, _ = NodeSettings.from_properties(
+        {
+            "node.id": "1",
+            "process.roles": "broker",
+            "controller.quorum.voters": "9@h:1",
+            "controller.listener.names": "CONTROLLER",
+            "holdfast.connection.requests.max": "7",
+            "holdfast.connection.partitions.max": "1234",
+            "holdfast.connection.answer.bytes.max": "1000000",
+        }
+    )
+    assert Budgets(settings).of("PLAINTEXT").bounds == Bounds(7, 1234, 1_000_000)
+
+
 def test_what_clients_hold_stops_neither_replication_nor_a_quorum() -> None:
     """Seen to fail: all listeners shared one budget, and followers got a batch at a time."""
 
@@ -123,7 +138,7 @@ def test_what_clients_hold_stops_neither_replication_nor_a_quorum() -> None:
                 "inter.broker.listener.name": "BROKERS",
                 "holdfast.answer.bytes.max": str(4 * MIB),
                 "holdfast.address.answer.bytes.max": str(3 * MIB),
-                "holdfast.request.bytes.max": str(200 * MIB),
+                "holdfast.request.bytes.max": str(3 * MIB),
                 "holdfast.address.request.bytes.max": str(2 * MIB),
             }
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,13 +19,21 @@ from tests.log.log_kit import append, make_batch, new_log, virtual
 
 from holdfast.log import directories as log_directories
 from holdfast.log import directory as log_directory
+from holdfast.log import start_keeper
 from holdfast.log.checkpoints import HIGH_WATERMARK, encode_offsets
+from holdfast.node.api import delete_records
 from holdfast.node.broker import replicas
 from holdfast.node.broker.leading_replica import LeadingReplica
-from holdfast.runtime.ports import Runtime
+from holdfast.runtime.ports import Disk, Runtime
 from holdfast.testing.ground.loop import VirtualLoop
 from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.testing.simulated_cluster import SimulatedCluster
+from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from holdfast.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -80,10 +88,99 @@ def test_a_turn_looks_at_a_few_leaders(method: str, monkeypatch: pytest.MonkeyPa
     play(story, replica_lag_time_max_ms="1000")
 
 
+def test_a_turn_begins_few_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one job in the worker makes few names durable: a flush may wait behind it."""
+    jobs: list[int] = []
+    begun: list[int] = []  # in each callback
+    whole, delete = delete_records._Deletion._go_on, LeadingReplica.delete_before
+
+    def some(self: delete_records._Deletion) -> None:
+        begun.append(0)
+        whole(self)
+
+    def one(self: LeadingReplica, offset: int) -> tuple[ErrorCode, int]:
+        begun[-1] += 1
+        return delete(self, offset)
+
+    monkeypatch.setattr(delete_records._Deletion, "_go_on", some)
+    monkeypatch.setattr(LeadingReplica, "delete_before", one)
+    sync_names = start_keeper._sync_names
+
+    def noted(disk: Disk, logs: Sequence[start_keeper.Log]) -> None:
+        jobs.append(len(logs))
+        sync_names(disk, logs)
+
+    monkeypatch.setattr(start_keeper, "_sync_names", noted)
+    for module in (delete_records, start_keeper):
+        monkeypatch.setattr(module, "SLICE", SLICE)
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t", assignments=[[0]] * PARTITIONS)
+        for index in range(PARTITIONS):
+            await client.until(lambda i=index: client.produce("t", i, [b"x"], acks=1, node=0))  # type: ignore[misc]
+        parts = [DeleteRecordsPartition(partition_index=i, offset=1) for i in range(PARTITIONS)]
+        topic = DeleteRecordsTopic(name="t", partitions=parts)
+        answer = await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=5000), node=0)
+        assert {each.low_watermark for each in answer.topics[0].partitions} == {1}
+        assert sum(begun) == PARTITIONS
+        assert max(begun) <= SLICE
+        assert sum(jobs) == PARTITIONS
+        assert max(jobs) <= SLICE
+
+    play(story, brokers=1, min_insync_replicas="1")
+
+
 def leads(cluster: SimulatedCluster) -> int:
     broker = cluster.nodes[0].broker
     assert broker is not None
     return sum(each.leading is not None for each in broker.partitions)
+
+
+def test_a_topic_s_settings_cost_no_other_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: which partitions are looked up or walked while one topic is configured.
+
+    Seen to fail: each change of a topic's configuration walked all that a broker holds.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("many", assignments=[[0, 1, 2]] * PARTITIONS)
+        await client.create_topic("t", assignments=[[0, 1, 2]] * 2)
+        await cluster.until(lambda: leads(cluster) == PARTITIONS + 2, "all are led")
+        broker = cluster.nodes[0].broker
+        assert broker is not None
+        ours = [each for each in broker.partitions if each.topic == "t"]
+        held = Watched(broker.partitions.held)
+        monkeypatch.setattr(broker.partitions, "held", held)
+        retention = AlterableConfig(name="retention.ms", value="3000")
+        resource = AlterConfigsResource(
+            resource_type=ResourceType.TOPIC, resource_name="t", configs=[retention]
+        )
+        await client.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+        await cluster.until(
+            lambda: [each.settings.retention_ms for each in ours] == [3000] * 2, "both have it"
+        )
+        assert {each.topic for each in held.looked_at} == {"t"}
+
+    play(story)
+
+
+class Watched(dict[Any, Any]):
+    """What a broker holds, and what of it was looked at while it was configured."""
+
+    def __init__(self, held: dict[Any, Any]) -> None:
+        super().__init__(held)
+        self.looked_at: list[Any] = []
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        found = super().get(key, default)
+        self.looked_at.append(found)
+        return found
+
+    def values(self) -> Any:
+        self.looked_at += super().values()
+        return super().values()
 
 
 def test_a_broker_that_comes_back_is_known_to_every_leader(monkeypatch: pytest.MonkeyPatch) -> None:

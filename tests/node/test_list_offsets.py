@@ -70,7 +70,7 @@ def handled(
         sliced_work=sliced or SlicedWork(asyncio.get_running_loop(), MemoryWorker(1)),
     )
     context: Any = SimpleNamespace(
-        version=version, need=DESCRIBE_TOPIC, allows=lambda *_: True, defer=lambda: deferred
+        version=version, need=DESCRIBE_TOPIC, allows=lambda *_: True, defer=lambda **_: deferred
     )
     wanted = wire.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = wire.ListOffsetsTopic(name="t", partitions=[wanted])
@@ -202,5 +202,30 @@ def test_many_long_look_ups_at_once_do_little_at_once(monkeypatch: pytest.Monkey
             assert handled(partition, 5_000, sliced=sliced, deferred=deferred) is deferred
         assert sliced.pieces == 100
         assert opened < 15 / OPENING_EFFORT
+
+    virtual(body)
+
+
+def test_many_that_nobody_has_are_answered_in_turns() -> None:
+    """Seen to fail: 120,000 names were looked up in one go, some tenths of a second."""
+
+    async def body(_runtime: Runtime) -> None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        broker: Any = SimpleNamespace(
+            partitions=SimpleNamespace(leading=lambda *_: unknown),
+            sliced_work=SlicedWork(asyncio.get_running_loop(), MemoryWorker(1)),
+        )
+        context: Any = SimpleNamespace(version=NEWEST, need=DESCRIBE_TOPIC, allows=lambda *_: True)
+        count = 4 * round(1 / list_offsets.ASKED_EFFORT)
+        wanted = [
+            wire.ListOffsetsPartition(partition_index=index, timestamp=LATEST)
+            for index in range(count)
+        ]
+        topic = wire.ListOffsetsTopic(name="t", partitions=wanted)
+        request = wire.ListOffsetsRequest(replica_id=-1, topics=[topic])
+        response = wire.ListOffsetsResponse()
+        turns = list(list_offsets._fill(broker, context, request, response))
+        assert len(turns) >= 3
+        assert [each.partition_index for each in response.topics[0].partitions] == [*range(count)]
 
     virtual(body)

@@ -17,6 +17,7 @@ from tests.control.control_world import play
 from tests.log.log_kit import make_batch
 
 from holdfast.testing.simulated_cluster import SimulatedCluster
+from holdfast.wire.batch import Codec
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -77,8 +78,9 @@ def test_a_fetch_looks_at_a_partition_once_and_from_the_offset_last_named(
                 ],
             )
         )
-        (topic,) = answer.responses
-        (partition,) = topic.partitions
+        found = [data for topic in answer.responses for data in topic.partitions]
+        assert len(found) == 1
+        (partition,) = found
         assert partition.error_code == ErrorCode.NONE
         assert partition.records
 
@@ -142,3 +144,27 @@ def test_each_append_to_one_partition_is_answered_with_its_own_offset() -> None:
         assert answers == [(ErrorCode.NONE, offset) for offset in (1, 3, 6)]
 
     played(story)
+
+
+def test_what_is_behind_a_batch_that_has_to_be_opened_waits_for_it() -> None:
+    """Seen to fail: the second batch needed no look, and was appended before the first one."""
+
+    async def whole(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        gzip = {"compression.type": "gzip"}
+        await client.create_topic("t", assignments=[[0]] * 2, configs=gzip)
+        leader = await client.leader("t", 0)
+        asked = [(0, Codec.NONE), (1, Codec.GZIP), (0, Codec.GZIP), (1, Codec.GZIP)]
+        parts = [
+            PartitionProduceData(index=index, records=make_batch(2, codec=codec))
+            for index, codec in asked
+        ]
+        topic = TopicProduceData(name="t", partition_data=parts)
+        request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+        answer = await client.ask(request, node=leader)
+        answers = [
+            (each.error_code, each.base_offset) for each in answer.responses[0].partition_responses
+        ]
+        assert answers == [(ErrorCode.NONE, offset) for offset in (0, 0, 2, 2)]
+
+    play(whole, brokers=1, min_insync_replicas="1")

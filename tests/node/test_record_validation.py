@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.log.log_kit import steps_of, with_body
+from tests.log.log_kit import many_headers, steps_of, with_body
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.refusal import Refusal
@@ -49,7 +49,8 @@ def body_of(records: list[Record]) -> bytes:
 
 def batch_of(body: bytes, codec: Codec = Codec.NONE, **fields: int) -> bytes:
     """Return a batch of three records with another body, and a right CRC."""
-    return with_body(bytes(build_batch(THREE)), compress(codec, body), attributes=codec, **fields)
+    packed = bytes(compress(codec, body))
+    return with_body(bytes(build_batch(THREE)), packed, attributes=codec, **fields)
 
 
 def outcome(batch: bytes, **settings: Any) -> memoryview | Refusal | RecordRefusal:
@@ -167,6 +168,18 @@ def test_another_codec_changes_no_byte_of_the_records(codec: Codec, wanted: str)
     assert read_records(ready) == read_records(batch)
 
 
+def test_a_record_with_very_many_headers_is_walked_in_turns() -> None:
+    batch = with_body(
+        bytes(build_batch(THREE[:1])), many_headers(5 * record_walker.STEPS_A_SLICE // 2)
+    )
+    settings = TopicSettings(record_validation="deep", max_message_bytes=1 << 30)
+    ready = check_and_prepare(memoryview(bytearray(batch)), settings, 9, NOW_MS)
+    assert isinstance(ready, Unopened)
+    done, turns = steps_of(opened(ready, Effort()))
+    assert isinstance(done, memoryview)
+    assert turns.count(HOLD) >= 2
+
+
 def test_no_more_is_done_in_one_go_than_a_slice() -> None:
     """Many records in turns, much to inflate in the worker, much to compress there too."""
     count = 5 * record_walker.RECORDS_A_SLICE // 2
@@ -197,6 +210,33 @@ def test_no_more_is_done_in_one_go_than_a_slice() -> None:
     ready = check_and_prepare(memoryview(bytearray(stamped(NOW_MS))), settings, 9, NOW_MS)
     assert isinstance(ready, Unopened)
     assert next(opened(ready, spent)) == HOLD, "what came before it has used the slice up"
+
+
+@pytest.mark.parametrize(
+    ("codec", "packed"),
+    [
+        (Codec.GZIP, bytes(compress(Codec.GZIP, b"")) * 800),
+        (Codec.SNAPPY, bytes(compress(Codec.SNAPPY, b"")) + b"\0\0\0\1\0" * 3200),
+    ],
+    ids=["members", "blocks"],
+)
+def test_what_inflates_to_nothing_takes_its_part_of_a_slice(codec: Codec, packed: bytes) -> None:
+    """Hundreds of members, or thousands of blocks, with nothing in them take milliseconds.
+
+    Seen to fail: a request of two hundred such batches held the loop for a second.
+    """
+    batch = with_body(bytes(build_batch(THREE)), packed, attributes=codec)
+    settings = TopicSettings(record_validation="deep")
+    effort, turns = Effort(), list[object]()
+    for _ in range(20):
+        ready = check_and_prepare(memoryview(bytearray(batch)), settings, 9, NOW_MS)
+        assert isinstance(ready, Unopened)
+        refused, seen = steps_of(opened(ready, effort))
+        assert refused == Refusal(
+            ErrorCode.INVALID_RECORD, "The batch has 0 records, and its header counts 3."
+        )
+        turns += seen
+    assert turns, "others had a turn in between"
 
 
 def _tiny(number: int) -> bytes:

@@ -21,7 +21,7 @@ from holdfast.node.broker.record_validation import opened
 from holdfast.runtime import sliced_work
 from holdfast.runtime.sliced_work import Effort
 from holdfast.wire.batch import Codec, Record, build_batch, crc_matches, read_header, read_records
-from holdfast.wire.compression import decompress
+from holdfast.wire.compression import Buffer, decompress
 from holdfast.wire.errors import ErrorCode
 
 NOW_MS = 1_700_000_000_000
@@ -241,6 +241,7 @@ BOMB = build_batch([Record(value=bytes(20_000_000), timestamp=NOW_MS)], codec=Co
     ("compression", "value_bytes", "expected"),
     [
         ("uncompressed", 900, ErrorCode.NONE),
+        ("uncompressed", 960, ErrorCode.MESSAGE_TOO_LARGE),  # with the batch's header
         ("uncompressed", 1000, ErrorCode.MESSAGE_TOO_LARGE),
         ("lz4", 1000, ErrorCode.NONE),  # small again
         ("uncompressed", 2_000_000, ErrorCode.MESSAGE_TOO_LARGE),
@@ -273,7 +274,7 @@ def test_a_bomb_is_not_inflated_to_its_end(
     """What it would be after compressing it anew does not matter: it is never all in memory."""
     asked: list[int] = []
 
-    def seen(codec: int, data: Any, size_max: int) -> bytes | bytearray:
+    def seen(codec: int, data: Any, size_max: int) -> Buffer:
         asked.append(size_max)
         return decompress(codec, data, size_max)
 

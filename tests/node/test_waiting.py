@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 
-from holdfast.node.door.waiting_room import OffsetQueue, WaitingRoom
+import pytest
+from tests.log.log_kit import virtual
+
+from holdfast.node.door import waiting_room as module
+from holdfast.node.door.waiting_room import DEADLINE_STEP_MS, OffsetQueue, WaitingRoom
+from holdfast.runtime.ports import Runtime
 from holdfast.runtime.real import real_runtime
+from holdfast.testing.ground.loop import run as run_virtual
 
 BOUND_SECONDS = 20
 
@@ -49,6 +56,16 @@ class Part:
     def expire(self) -> None:
         self.finished = True
         self.expired.set()
+
+
+class LoopClock:
+    """The loop's own time."""
+
+    def wall_ms(self) -> int:
+        raise AssertionError("a deadline is no matter of the wall clock")
+
+    def monotonic_ms(self) -> int:
+        return int(1000 * asyncio.get_running_loop().time() + 1e-6)
 
 
 def run(scenario: Callable[[WaitingRoom], Coroutine[object, object, None]]) -> None:
@@ -118,15 +135,66 @@ def test_a_wait_is_asked_once_however_many_of_its_keys_are_woken() -> None:
     run(scenario)
 
 
+def test_who_is_woken_does_not_stand_behind_hundreds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: slices of one question; a client has many waits woken, and meanwhile another's is.
+
+    Seen to fail: five hundred fetches of a megabyte were read in one turn of the loop.
+    """
+    monkeypatch.setattr(module, "SLICE_S", 0.0)
+
+    async def scenario(room: WaitingRoom) -> None:
+        many, other = [Flag() for _ in range(50)], Flag()
+        for each in many:
+            room.park(each, ["many"], 60_000)
+        room.park(other, ["other"], 60_000)
+        room.wake("many")
+        await asyncio.sleep(0)
+        assert 1 <= sum(each.asked - 1 for each in many) <= 2, "one that is due, one left behind"
+        room.wake("other")
+        await asyncio.sleep(0)
+        assert other.asked == 2
+        assert sum(each.asked - 1 for each in many) <= 4
+        for _ in range(60):
+            await asyncio.sleep(0)
+        assert all(each.asked == 2 for each in many), "each has its turn, and once"
+
+    run(scenario)
+
+
 def test_a_deadline_answers_with_what_there_is() -> None:
     async def scenario(room: WaitingRoom) -> None:
         flag = Flag()
         room.park(flag, ["a"], 1)
-        await flag.expired.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(flag.expired.wait(), BOUND_SECONDS / 2)
+        assert flag.expiries == 1
         assert room.parked == 0
         room.wake("a")
         await turn()
         assert flag.asked == 1
+
+    run(scenario)
+
+
+def test_who_is_put_away_by_another_one_s_answer_is_not_asked() -> None:
+    """Both were woken in one turn; a request is answered once."""
+
+    async def scenario(room: WaitingRoom) -> None:
+        second = Flag()
+
+        class First(Flag):
+            def try_complete(self) -> bool:
+                if self.over:
+                    forget_second()
+                return super().try_complete()
+
+        first = First()
+        room.park(first, ["a"], 60_000)
+        forget_second = room.park(second, ["a"], 60_000)
+        first.over = second.over = True
+        room.wake("a")
+        await turn()
+        assert (first.completed, second.completed, room.parked) == (1, 0, 0)
 
     run(scenario)
 
@@ -204,6 +272,46 @@ def test_a_wait_that_was_answered_in_time_does_not_expire() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("begun_ms", [0, 1, 25, DEADLINE_STEP_MS - 1, DEADLINE_STEP_MS])
+@pytest.mark.parametrize("timeout_ms", [0, 20, DEADLINE_STEP_MS, 1000])
+def test_a_deadline_comes_in_its_step_and_never_early(begun_ms: int, timeout_ms: int) -> None:
+    class Dated(Part):
+        at_s = 0.0
+
+        def expire(self) -> None:
+            self.at_s = asyncio.get_running_loop().time()
+            super().expire()
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        room, wait = WaitingRoom(loop, LoopClock()), Dated()
+        await asyncio.sleep(begun_ms / 1000)
+        began_s = loop.time()
+        room.expire_after(wait, timeout_ms)
+        await wait.expired.wait()
+        waited_ms = round(1000 * (wait.at_s - began_s))
+        assert timeout_ms <= waited_ms <= timeout_ms + DEADLINE_STEP_MS
+
+    run_virtual(story)
+
+
+def test_what_nobody_waits_for_any_more_is_not_registered() -> None:
+    """Seen to fail: each key that was ever waited for was kept."""
+
+    async def scenario(room: WaitingRoom) -> None:
+        answered, left = Flag(), Flag()
+        room.park(answered, ["a", "b"], 60_000)
+        forget = room.park(left, ["b", "c"], 60_000)
+        forget()
+        answered.over = True
+        room.wake("a")
+        await turn()
+        assert answered.completed == 1
+        assert not room._watchers
+
+    run(scenario)
+
+
 def test_a_wait_that_breaks_costs_the_others_nothing() -> None:
     """All that was woken in one turn was forgotten when the first of it raised."""
 
@@ -224,8 +332,9 @@ def test_a_wait_that_breaks_costs_the_others_nothing() -> None:
             room.wake(key)
         for other in others:
             other.over = True
-        while not all(other.completed for other in others):
+        for _ in range(10):
             await asyncio.sleep(0)
+        assert [other.completed for other in others] == [1, 1]
         assert len(complaints) == 1
         assert room.parked == 1
 
@@ -244,3 +353,23 @@ def test_who_waits_when_the_node_stops_is_answered_once() -> None:
         assert flag.expiries == 1
 
     run(scenario)
+
+
+def test_deadlines_that_are_weeks_away_leave_little_behind() -> None:
+    """Seen to fail: a client that allows weeks left a timer for each twentieth of a second."""
+
+    async def body(runtime: Runtime) -> None:
+        room = WaitingRoom(asyncio.get_running_loop(), runtime.clock)
+        for _ in range(2000):
+            wait = Part()
+            room.keep(wait, room.expire_after(wait, (1 << 31) - 1))
+            await asyncio.sleep(0.05)
+        assert len(room._deadlines) < 10
+        patient = Part()
+        room.expire_after(patient, 200_000)
+        await asyncio.sleep(199.9)
+        assert not patient.finished
+        await asyncio.sleep(0.4)
+        assert patient.finished
+
+    virtual(body)

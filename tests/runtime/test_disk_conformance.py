@@ -95,6 +95,17 @@ def test_rename(disk: Disk, root: str) -> None:
     assert (disk.list(root), disk.read(f"{root}/e/two")) == (["e"], b"1")
 
 
+def test_a_file_with_two_names(disk: Disk, root: str) -> None:
+    disk.make_directories(f"{root}/d")
+    disk.write_atomic(f"{root}/f", b"both")
+    disk.link(f"{root}/f", f"{root}/d/g")
+    assert (disk.read(f"{root}/d/g"), disk.list(f"{root}/d")) == (b"both", ["g"])
+    disk.write_atomic(f"{root}/f", b"another")
+    assert disk.read(f"{root}/d/g") == b"both", "what takes the place of one is not the other"
+    disk.remove(f"{root}/f")
+    assert disk.read(f"{root}/d/g") == b"both"
+
+
 @pytest.mark.parametrize("sync", [True, False])
 def test_write_atomic(disk: Disk, root: str, sync: bool) -> None:
     disk.write_atomic(f"{root}/f", b"first, and long", sync=sync)
@@ -153,6 +164,13 @@ REFUSALS: list[tuple[str, Callable[[Disk, str], object], int]] = [
         lambda disk, root: disk.rename(f"{root}/e", f"{root}/d"),
         errno.ENOTEMPTY,
     ),
+    (
+        "link what is not there",
+        lambda disk, root: disk.link(f"{root}/no", f"{root}/x"),
+        errno.ENOENT,
+    ),
+    ("link to what is there", lambda disk, root: disk.link(f"{root}/f", f"{root}/d"), errno.EEXIST),
+    ("link a directory", lambda disk, root: disk.link(f"{root}/d", f"{root}/x"), errno.EPERM),
     (
         "sync a directory that is not there",
         lambda disk, root: disk.sync_directory(f"{root}/no"),

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.runtime import real
-from holdfast.runtime.real import RealDisk, RealNetwork, RealRandom, real_runtime
+from holdfast.runtime.real import RealDisk, RealNetwork, RealRandom, RealWorker, real_runtime
+from holdfast.wire.errors import WireError
 
 LIMIT = 10_000
 
@@ -87,6 +88,84 @@ def test_the_system_finds_out_that_a_peer_has_vanished() -> None:
         await writer.wait_closed()
 
     asyncio.run(scenario())
+
+
+def test_a_flood_of_connections_is_accepted_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Method: twenty wait before the loop looks; how many begin between two pauses, which are long.
+
+    Seen to fail: with 64 accepted at once, and without the pause.
+    """
+    monkeypatch.setattr(real, "_ACCEPT_PAUSE_S", 0.02)
+
+    async def scenario() -> None:
+        begun: list[int] = []
+
+        class Protocol(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                begun[-1] += 1
+                transport.close()
+
+        listener = await RealNetwork().listen(Protocol, "127.0.0.1", 0)
+        assert isinstance(listener, real._RealListener)
+        again = listener._listen_again
+
+        def listen_again(listening: socket.socket) -> None:
+            begun.append(0)
+            again(listening)
+
+        monkeypatch.setattr(listener, "_listen_again", listen_again)
+        clients = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(20)]
+        begun.append(0)
+        async with asyncio.timeout(20):
+            while sum(begun) < len(clients):
+                await asyncio.sleep(0.001)
+        assert max(begun) <= 4
+        listener.close()
+        for each in clients:
+            each.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_in_python_does_not_keep_the_loop_waiting_for_long() -> None:
+    """The interpreter changes threads ten times as often as it would by itself."""
+    before = sys.getswitchinterval()
+
+    async def scenario() -> None:
+        worker = RealWorker()
+        sys.setswitchinterval(0.005)
+        assert await worker.submit(sys.getswitchinterval) == pytest.approx(0.0005)
+        worker.close()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_what_a_job_held_that_fails_is_given_back_where_it_ran() -> None:
+    """Seen to fail: 16 MB that a bomb had been inflated to were given back on the loop."""
+
+    class Held:
+        def __del__(self) -> None:
+            threads.append(threading.current_thread().name)
+
+    threads: list[str] = []
+
+    def job() -> None:
+        held = Held()
+        raise WireError(f"with {held} in hand")
+
+    async def scenario() -> None:
+        worker = RealWorker()
+        with pytest.raises(WireError):
+            await worker.submit(job)
+        worker.close()
+
+    asyncio.run(scenario())
+    assert threads == ["worker-0"]
 
 
 @pytest.mark.process
@@ -177,6 +256,42 @@ def test_lane_waits_for_its_own_job_and_for_no_other_lane() -> None:
     asyncio.run(main())
     worker.close()
     assert ran == ["b0", "a0", "a1"]
+
+
+TURNED_AWAY = """
+import asyncio, os, resource, socket
+from holdfast.runtime.real import RealDisk, RealNetwork
+
+async def main():
+    listener = await RealNetwork().listen(asyncio.Protocol, "127.0.0.1", 0)
+    RealDisk().list("/")  # what is kept back for files
+    peer = socket.socket()
+    peer.setblocking(False)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+    taken = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        pass
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(peer, ("127.0.0.1", listener.port))
+    try:
+        print(await asyncio.wait_for(loop.sock_recv(peer, 1), 10))
+    except TimeoutError:
+        print("it waits")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.process
+def test_who_can_not_be_accepted_is_turned_away() -> None:
+    """Goal: nobody hangs where every descriptor is taken. Method: one who connects by then."""
+    done = subprocess.run(
+        [sys.executable, "-c", TURNED_AWAY], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "b''\n", done.stderr
 
 
 def test_answer_to_a_loop_that_is_gone_is_dropped() -> None:

@@ -24,10 +24,10 @@ from holdfast.wire.errors import WireError
 class Seen:
     """What became of some pieces of work, in the order in which it did."""
 
-    def __init__(self, *, queue_max: int = 100) -> None:
+    def __init__(self, *, queue_max: int = 100, rests: bool = True) -> None:
         self.events: list[object] = []
         worker = MemoryWorker(1, queue_max=queue_max)
-        self.work = SlicedWork(asyncio.get_running_loop(), worker)
+        self.work = SlicedWork(asyncio.get_running_loop(), worker, rests=rests)
         self.ends: list[Callable[[], None]] = []
 
     def begin(self, name: str, steps: Steps[object]) -> None:
@@ -71,6 +71,55 @@ def test_slices_take_turns_and_the_loop_gets_back_between_them() -> None:
         ]  # fmt: skip
         gaps = [seen.events.index(slice_) for slice_ in ("a0", "b0", "b1", "a1", "b2", "a2")]
         assert all("loop" in seen.events[at:next_] for at, next_ in pairwise(gaps))
+
+    played(story)
+
+
+def test_others_have_the_loop_for_twice_as_long() -> None:
+    """Seen to fail: a look-up that took half a second took the next one a millisecond later."""
+
+    async def story() -> None:
+        seen = Seen()
+        loop = VirtualLoop.running()
+        turns: list[tuple[float, float]] = []
+
+        def steps() -> Steps[object]:
+            for took_s in (0.5, 0.25, 0.0):
+                yield HOLD
+                began = loop.now
+                loop.now += took_s
+                turns.append((began, loop.now))
+            return None
+
+        seen.begin("piece", steps())
+        await seen.all_over()
+        for (began, ended), (next_one, _) in pairwise(turns):
+            assert next_one - ended >= 2 * (ended - began)
+
+    played(story)
+
+
+def test_work_that_is_for_all_does_not_rest() -> None:
+    """Seen to fail: Metadata of ten thousand partitions took two seconds while a broker started.
+
+    Method: a slice takes no virtual time, so without rests all of them are over at once.
+    """
+
+    async def story() -> None:
+        seen = Seen(rests=False)
+        loop = asyncio.get_running_loop()
+
+        def steps() -> Steps[object]:
+            for _ in range(3):
+                loop.call_soon(seen.events.append, "loop")
+                yield REST
+                seen.events.append(loop.time())
+            return "done"
+
+        began = loop.time()
+        seen.begin("a", steps())
+        await seen.all_over()
+        assert seen.events == ["loop", began] * 3 + [("a", "done")]
 
     played(story)
 

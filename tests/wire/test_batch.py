@@ -7,9 +7,11 @@ wrong once.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import cramjam
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AioBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuilder
@@ -37,6 +39,7 @@ from holdfast.wire.batch import (
     validate_producer_batch,
 )
 from holdfast.wire.batch_header import NO_TIMESTAMP
+from holdfast.wire.compression import decompress
 from holdfast.wire.errors import ErrorCode, WireError
 
 NOW = 1_700_000_000_000
@@ -276,12 +279,32 @@ def test_a_transaction_marker_is_what_clients_expect() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
 def test_inflating_is_bounded(codec: Codec) -> None:
-    """Goal: a small batch can't make us allocate much. Method: a megabyte of zeros."""
+    """Goal: a small batch can't make us allocate much. Method: a megabyte of zeros, and memory."""
     batch = build_batch([Record(None, bytes(1_000_000))], codec=codec)
     assert len(batch) < 60_000
     assert len(read_records(batch, inflated_size_max=1_100_000)[0].value or b"") == 1_000_000
-    with pytest.raises(WireError, match="inflates to more than"):
-        read_records(batch, inflated_size_max=500_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="inflates to more than"):
+            read_records(batch, inflated_size_max=100_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 700_000, "it is refused before all of it is there"
+
+
+def test_a_snappy_block_s_word_for_its_size_is_enough_to_refuse_it() -> None:
+    """One raw block, as some clients send: it comes whole or not at all."""
+    block = bytes(cramjam.snappy.compress_raw(bytes(1_000_000)))
+    assert len(decompress(Codec.SNAPPY, block, 1_000_000)) == 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError, match="inflates to more than"):
+            decompress(Codec.SNAPPY, block, 100_000)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 700_000
 
 
 @pytest.mark.parametrize("codec", Codec)

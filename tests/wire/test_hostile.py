@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 
 from holdfast.wire.codec import decode, encode
+from holdfast.wire.decoder import ELEMENTS_MAX
 from holdfast.wire.errors import WireError
+from holdfast.wire.hot import decode_fetch
 from holdfast.wire.messages import API_NAMES, request_class, response_class
 from holdfast.wire.messages.alter_partition import AlterPartitionRequest
 from holdfast.wire.messages.create_topics import CreateTopicsRequest
+from holdfast.wire.messages.delete_topics import DeleteTopicsRequest
 from holdfast.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from holdfast.wire.messages.fetch import FetchRequest
+from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataResponse
+from holdfast.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from holdfast.wire.messages.produce import ProduceRequest
 from holdfast.wire.primitives import read_uvarint, uvarint
 from holdfast.wire.records import RECORD_CLASSES, PartitionRecord
@@ -164,3 +170,37 @@ def test_varints() -> None:
     for text, why in (("ffffffff1f", "32 bits"), ("808080808000", "5 bytes")):
         with pytest.raises(WireError, match=why):
             read_uvarint(bytes.fromhex(text), 0)
+
+
+def named(*counts: int) -> FetchRequest:
+    """A fetch of so many partitions of each topic."""
+    one = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)]
+    topics = [FetchTopic(topic=f"t{at}", partitions=one * n) for at, n in enumerate(counts)]
+    return FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics)
+
+
+TOO_MANY: list[tuple[Message, int]] = [
+    (FindCoordinatorRequest(coordinator_keys=[""] * (ELEMENTS_MAX + 1)), 4),
+    (DeleteTopicsRequest(topic_names=[""] * (ELEMENTS_MAX + 1), timeout_ms=0), 1),
+    (OffsetFetchRequest(group_id="", topics=[
+        OffsetFetchRequestTopic(name="", partition_indexes=[0] * (ELEMENTS_MAX // 2)),
+    ] * 2), 6),
+    (named(*[0] * (ELEMENTS_MAX + 1)), 11),
+    (named(ELEMENTS_MAX // 2, ELEMENTS_MAX // 2), 4),
+    (named(*[0] * (ELEMENTS_MAX + 1)), 12),
+    (named(ELEMENTS_MAX // 2, ELEMENTS_MAX // 2), 12),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "version"), TOO_MANY)
+def test_elements_are_counted_over_all_arrays_of_a_request(message: Message, version: int) -> None:
+    """An empty text has one byte: without a count, 4 MB become gigabytes with their answer."""
+    data = encode(message, version)
+    read = decode_fetch if isinstance(message, FetchRequest) else partial(decode, type(message))
+    with pytest.raises(WireError, match="ask for less at a time"):
+        read(version, memoryview(data))
+
+
+def test_a_request_of_a_hundred_thousand_partitions_is_read() -> None:
+    request = named(100_000)
+    assert len(decode_fetch(12, memoryview(encode(request, 12))).topics[0].partitions) == 100_000

@@ -92,7 +92,7 @@ _NODE: Final = {
     "holdfast.connection.answer.bytes.max": "Bytes of answers held for one connection.",
     "holdfast.connection.partitions.max": "The most partitions that a connection's fetches await.",
     "holdfast.connection.requests.max": "The most requests of a connection without an answer yet.",
-    "holdfast.request.bytes.max": "Bytes that a node has received of large requests not yet whole.",
+    "holdfast.request.bytes.max": "Bytes of requests that wait or are not whole yet, in a node.",
     "group.initial.rebalance.delay.ms": "How long a new group waits for more members.",
     "group.max.session.timeout.ms": "The longest session that a group's member may ask.",
     "group.max.size": "The most members of a group.",
@@ -114,7 +114,10 @@ _NODE: Final = {
     "log.initial.task.delay.ms": "Pause after a start before housekeeping begins.",
     "log.retention.check.interval.ms": "Time between two rounds of retention.",
     "max.connections": "The most connections of a node; fewer if open files are limited to fewer.",
-    "max.connections.per.ip": "The most connections from one address.",
+    "max.connections.per.ip": (
+        "The most connections from one address. Brokers and administrators count, too: leave room"
+        " for them where they share an address with clients, on one machine, say."
+    ),
     "max.connections.per.ip.overrides": "The most from some addresses: ADDRESS:NUMBER, by commas.",
     "max.incremental.fetch.session.cache.slots": "The most fetch sessions.",
     "max.request.partition.size.limit": "The most partitions in one page of a description.",

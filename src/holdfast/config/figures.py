@@ -16,6 +16,7 @@ CONNECTIONS_INDEBTED: Final = "holdfast.connections.indebted"
 CONNECTIONS: Final = "holdfast.connections"
 CONNECTIONS_REFUSED: Final = "holdfast.connections.refused"
 CONNECTIONS_UNFINISHED: Final = "holdfast.connections.unfinished"
+FORWARDING_REFUSED: Final = "holdfast.forwarding.refused"
 REQUEST_BYTES: Final = "holdfast.request.bytes"
 REPLICAS_SET_ASIDE: Final = "holdfast.replicas.set.aside"
 
@@ -33,6 +34,10 @@ FIGURES: Final = {
     CONNECTIONS_UNFINISHED: (
         "How many connections were closed since the start because they had sent the most of"
         " requests that were not whole, when all of those, or its address's, were too many."
+    ),
+    FORWARDING_REFUSED: (
+        "How many requests for the controller were refused since the start because too many, of all"
+        " clients or of an address, were on their way."
     ),
     REQUEST_BYTES: "Bytes of memory into which large requests are received.",
     LOG_DIRS_OFFLINE: (

@@ -37,6 +37,23 @@ def expired_check(expected: Mapping[str, int], judgement: Judgement) -> Check:
     )
 
 
+class Errors:
+    """Which process was answered with which errors. Fed with a whole history."""
+
+    def __init__(self) -> None:
+        self._met: set[tuple[str, str]] = set()
+
+    def feed(self, event: Event) -> None:
+        if isinstance(event, Refused | Unknown):
+            self._met.add((event.process, event.error))
+
+    def missing(self, process: str, error: str) -> str | None:
+        """Say that a process was never answered with this error; None: it was."""
+        if (process, error) in self._met:
+            return None
+        return f"nothing that {process!r} wrote was answered with {error}"
+
+
 class _Recovery:
     """One fault: when each process was first acknowledged again, by partition."""
 

@@ -31,6 +31,8 @@ COPIES: Final = Path("runs") / "code"
 _COPY: Final = "HOLDFAST_CODE_COPY"  # set where the program runs on one
 COMMIT: Final = "HOLDFAST_CODE_COMMIT"  # what it was made of
 LEFT_OUT: Final = ("__pycache__", "*.pyc", "*.egg-info")
+# A compiler's output: a copy of the code needs it, and it differs from machine to machine.
+_COMPILED: Final = ("*.so", "*.pyd")
 
 # Folders of src that a proof exercises: an edit in one of them ends what its results are worth.
 NODE: Final = (
@@ -61,13 +63,16 @@ class ResultsError(Exception):
 def fingerprint(paths: Iterable[str], source: Path = SOURCE) -> str:
     """Return a name for what is in these folders and files of `source` now.
 
-    Every name and every byte counts, but for what Python compiles and installs.
+    Every name and every byte counts, but for what is compiled and installed: one code has one name
+    on every machine.
     """
     digest = hashlib.sha256()
     for path in sorted(source / path for path in set(paths)):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             name = file.relative_to(source)
-            if file.is_dir() or any(fnmatch(part, one) for part in name.parts for one in LEFT_OUT):
+            if file.is_dir() or any(
+                fnmatch(part, one) for part in name.parts for one in (*LEFT_OUT, *_COMPILED)
+            ):
                 continue
             digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:16]

@@ -32,6 +32,7 @@ class PartResult:
     history: Path
     still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
+    not_met: str | None = None  # what it is about, and did not come to pass
 
     @property
     def as_it_must(self) -> bool:

@@ -15,7 +15,8 @@ from pathlib import Path
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.history import HistoryError
-from holdfast.lab.aftermath import Recoveries, expired_check, lost_check
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.aftermath import Errors, Recoveries, expired_check, lost_check
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
     HISTORY,
@@ -35,6 +36,7 @@ from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario, load_scenario
 from holdfast.lab.steps.closing import conclude
+from holdfast.lab.workload_processes import GaveUpError
 from holdfast.wire.administration import AdminError
 
 # What a run can end with, through no fault of the cluster's promise.
@@ -122,6 +124,8 @@ def _run_part(
             conclude(run)
         except PROBLEMS as problem:
             broke_off = str(problem)
+            if isinstance(problem, GaveUpError) and Anomaly.LOST in parameters.promise.forbids:
+                run.check("an idempotent producer", "can go on", broke_off, kept=False)
             run.note(f"the run breaks off: {broke_off}")
     run.journal.end(
         directory.parent / MANIFEST,
@@ -140,8 +144,10 @@ def _run_part(
 def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
-    recoveries, standstills = Recoveries(), Standstills()
-    evidence = evidence_of(history_files(directory / HISTORY), recoveries.feed, standstills.feed)
+    recoveries, standstills, errors = Recoveries(), Standstills(), Errors()
+    evidence = evidence_of(
+        history_files(directory / HISTORY), recoveries.feed, standstills.feed, errors.feed
+    )
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
@@ -157,6 +163,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
+        not_met=None if part.met is None else errors.missing(*part.met),
     )
 
 
@@ -218,6 +225,11 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
             return Exit.NOT_MADE, (
                 f"No event was acknowledged, so none could be lost: this run proves nothing "
                 f"({result.part.title}). {result.sentence()}"
+            )
+        if result.not_met is not None:
+            return Exit.NOT_MADE, (
+                f"The run could not be made: {result.not_met} ({result.part.title}). "
+                f"{result.sentence()}"
             )
     for result in controls:
         if not result.as_it_must:

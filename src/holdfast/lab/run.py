@@ -309,11 +309,11 @@ class Run:
         acks: str,
         timeout_ms: int = 10_000,
         topic: str | None = None,
-        timestamp: int | None = None,
+        **sending: Any,
     ) -> RawProducer:
         """Make a raw producer in this process, for a schedule that must be exact.
 
-        The run ends it, when workloads end.
+        The run ends it, when workloads end. `sending`: `size` and `timestamp` of its records.
         """
         recorder = self._clients.enter_context(Recorder(self.history / f"{name}.jsonl", name))
         client = RawProducer(
@@ -322,7 +322,7 @@ class Run:
             recorder,
             acks=acks,
             timeout_ms=timeout_ms,
-            timestamp=timestamp,
+            **sending,
         )
         return self._clients.enter_context(closing(client))
 

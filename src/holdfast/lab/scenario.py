@@ -29,6 +29,9 @@ class Part:
     Two things make it a control. `breaks_with`: the promise of the *scenario's* parameters is held
     against it, and this anomaly must be among what breaks it. `breaks_check`: the promise is kept,
     and what its steps expect is not: checks whose names hold these words must fail, and no others.
+
+    `met`: a workload of this name must have been answered with this error. A part in whose history
+    that does not stand has not tried what it is about, and proves nothing.
     """
 
     name: str  # a folder's name
@@ -37,6 +40,7 @@ class Part:
     change: Mapping[str, Any] = field(default_factory=dict)
     breaks_with: Anomaly | None = None
     breaks_check: str | None = None
+    met: tuple[str, str] | None = None
 
     @property
     def is_control(self) -> bool:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from holdfast.clients.workload.command import GAVE_UP
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -30,6 +31,13 @@ from holdfast.lab.parameters import LabError
 
 READ_BYTES = 1 << 20
 STOP_S = 60.0
+
+
+class GaveUpError(LabError):
+    """A client was told what no idempotent producer can go on after: a log has a gap.
+
+    Its promise is broken, unless the settings allow that something is lost.
+    """
 
 
 class Lines:
@@ -132,7 +140,8 @@ class Process:
     def raise_if_dead(self) -> None:
         """LabError: it ended although nobody has asked it to, or waited for it."""
         if not self._ending and not self.running:
-            raise LabError(f"the process {self.name} ended early: {self.last_words()}")
+            kind = GaveUpError if self._process.poll() == GAVE_UP else LabError
+            raise kind(f"the process {self.name} ended early: {self.last_words()}")
 
     def may_end(self) -> None:
         """From now on its end is no mishap: it has no more to do than what it was given."""
@@ -154,7 +163,8 @@ class Process:
             raise LabError(f"the process {self.name} did not end in {timeout_s:g} s") from None
         self._close()
         if code:
-            raise LabError(f"the process {self.name} failed ({code}): {self.last_words()}")
+            kind = GaveUpError if code == GAVE_UP else LabError
+            raise kind(f"the process {self.name} failed ({code}): {self.last_words()}")
 
     def kill(self) -> None:
         """End it and what it has started at one instant, whatever they are doing."""

@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from holdfast.log.checkpoints import decode_properties, read_partition_metadata
+from holdfast.log.checkpoints import (
+    PARTITION_METADATA,
+    decode_properties,
+    read_partition_metadata,
+)
 from holdfast.log.directory import LogDirectory, partition_of
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
+from holdfast.log.segment import LOG_SUFFIX
 from holdfast.runtime.ports import Disk, Runtime
 from holdfast.wire.uuids import NULL_UUID, parse_uuid, uuid_text
 
@@ -77,7 +83,28 @@ class Copies:
                 found.setdefault(key, []).append(Copy(directory, path, None))
         for key, copies in found.items():
             if len(copies) > 1:
-                self._keep_newest(key, list(self._with_files(copies)))
+                self._keep_newest(key, list(self._with_files(self._begun(key, copies))))
+
+    def _begun(self, key: tuple[str, int], copies: Sequence[Copy]) -> Iterator[Copy]:
+        """Yield those that were ever in use; set aside who has no id yet, and no file for records.
+
+        It was being made when its disk failed too, and says nothing about the other one.
+        """
+        for copy in copies:
+            try:
+                names = self._runtime.disk.list(copy.path)
+            except OSError as error:
+                copy.directory.fail(error)
+                continue
+            begun = any(n == PARTITION_METADATA or n.endswith(LOG_SUFFIX) for n in names)
+            if begun:
+                yield copy
+                continue
+            with suppress(StorageError):  # that disk is offline now
+                stray = copy.directory.set_aside(copy.path, *key)
+                logger.warning(
+                    "%s-%d was never begun: what there is of it is kept as %s", *key, stray
+                )
 
     def _replicas(self, directory: LogDirectory) -> Iterator[tuple[tuple[str, int], str]]:
         if not directory.online:

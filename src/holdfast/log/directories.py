@@ -39,6 +39,7 @@ from holdfast.log.directory import (
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log, Place
 from holdfast.log.recovery import Recovery, Remembered
+from holdfast.log.topic_ids import TopicIds
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.well_known import METADATA_TOPIC
@@ -47,6 +48,7 @@ __all__ = ["LogDirectories", "LogDirectory"]
 
 LOCK_FILE: Final = ".lock"
 PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms's default
+_SYNC_PAUSE_S: Final = 0.5  # between two syncs of new names of one directory
 _SLICE_LOGS: Final = 20  # replicas that retention looks at before others get the loop
 _IGNORED_SUFFIXES: Final = ("-future", STRAY_DIRECTORY_SUFFIX)
 
@@ -92,6 +94,7 @@ class LogDirectories:
         self._broker_epochs: list[int] = []  # of each directory's last clean shutdown
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._creations: set[str] = set()  # directories whose new names are not durable yet
+        self._topic_ids = TopicIds(runtime.disk)
         self._copies = Copies(runtime, self.directories)
         self._closed = False
 
@@ -343,9 +346,7 @@ class LogDirectories:
         disk = self._runtime.disk
         with directory.guarded():
             is_empty = disk.make_directories(path)
-            disk.write_atomic(
-                f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
-            )
+            self._topic_ids.write(directory.path, path, topic_id, is_new=is_empty)
             if not self.complete and topic != METADATA_TOPIC:
                 self._copies.claim(directory, (topic, partition), path)
             recovery = Recovery(
@@ -355,6 +356,7 @@ class LogDirectories:
         place = Place(path, topic, partition, topic_id)
         log = self._make_log(directory, place, settings, loaded, is_new=True)
         self._enter(log)
+        self._topic_ids.made(directory.path, path, topic_id)
         self._sync_soon(directory)
         return log
 
@@ -370,15 +372,29 @@ class LogDirectories:
         return min(online, key=lambda directory: len(directory.replicas))
 
     def _sync_soon(self, directory: LogDirectory) -> None:
-        """Make new names durable, all that one handler creates with one sync."""
+        """Make new names durable, all that one handler creates with one sync.
+
+        Between two there is a pause: each makes those who make files wait for the journal, and
+        whoever needs a name to be durable sooner syncs it in a flush.
+        """
         if directory.path not in self._creations:
             self._creations.add(directory.path)
             asyncio.get_running_loop().call_soon(self._sync_creations, directory)
 
-    def _sync_creations(self, directory: LogDirectory) -> None:
-        self._creations.discard(directory.path)
-        if directory.online and not self._closed:
-            directory.sync_path()
+    def _sync_creations(self, directory: LogDirectory, done: int = 0) -> None:
+        """Sync the names that have come since there were `done` of them; look again later."""
+        names = directory.names
+        if names == done or not directory.online or self._closed:
+            self._creations.discard(directory.path)
+            return
+
+        def synced(_: asyncio.Future[None]) -> None:
+            if not self._closed:
+                self._timers[f"names of {directory.path}"] = asyncio.get_running_loop().call_later(
+                    _SYNC_PAUSE_S, self._sync_creations, directory, names
+                )
+
+        directory.sync_path().add_done_callback(synced)
 
     def delete(self, topic: str, partition: int) -> None:
         """Rename the replica's directory to -delete at once, remove it after file.delete.delay.ms.
@@ -404,6 +420,7 @@ class LogDirectories:
     def _take_out(self, topic: str, partition: int) -> Log:
         log = self._logs.pop((topic, partition))
         self._copies.removed((topic, partition))
+        self._topic_ids.gone(log.home.path, log.directory, log.topic_id)
         log.abandon()
         log.home.take_out((topic, partition))
         return log

@@ -128,7 +128,7 @@ def _open(
     """Look into one batch. None: it does not have what is wanted, or nobody can read it."""
     from holdfast.wire.walker.record_walker import (  # noqa: PLC0415 - see there
         NOTHING,
-        RECORDS_A_SLICE,
+        STEPS_A_SLICE,
         walk_on,
     )
 
@@ -142,11 +142,11 @@ def _open(
         return found
     walked = NOTHING
     while walked.records < header.record_count and walked.position < len(body):
-        most = min(header.record_count - walked.records, RECORDS_A_SLICE)
+        most = header.record_count - walked.records
         walked = walk_on(body, walked, header.base_timestamp, most)
         if walked.problem:
             return None
-        effort.spent += most / RECORDS_A_SLICE
+        effort.spent += walked.steps / STEPS_A_SLICE
         if effort.is_over:
             yield HOLD
             effort.spent = 0
@@ -157,16 +157,20 @@ def _first(
     candidate: Candidate, body: Buffer, timestamp: int, effort: Effort
 ) -> Steps[FoundRecord | None]:
     """Return a batch's first record that is stamped `timestamp` or later."""
-    from holdfast.wire.walker.record_walker import RECORDS_A_SLICE, seek_on  # noqa: PLC0415
+    from holdfast.wire.walker.record_walker import (  # noqa: PLC0415 - see there
+        NOWHERE,
+        STEPS_A_SLICE,
+        seek_on,
+    )
 
     header, _, start = candidate
     stamp = header.max_timestamp if header.is_log_append_time else None  # of all its records
     since = timestamp if stamp is None else _LONG_AGO
-    deltas = max(start - header.base_offset, 0), header.last_offset_delta
-    position, left = 0, header.record_count
-    while left > 0 and position < len(body):
-        most = min(left, RECORDS_A_SLICE)
-        sought = seek_on(body, position, most, header.base_timestamp, since, deltas)
+    wanted = since, max(start - header.base_offset, 0), header.last_offset_delta
+    sought = NOWHERE
+    while sought.records < header.record_count and sought.position < len(body):
+        most = header.record_count - sought.records
+        sought = seek_on(body, sought, header.base_timestamp, wanted, most)
         if sought.offset_delta >= 0:
             return FoundRecord(
                 header.base_offset + sought.offset_delta,
@@ -175,9 +179,8 @@ def _first(
             )
         if sought.problem:
             return None
-        position, left = sought.position, left - most
-        effort.spent += most / RECORDS_A_SLICE
-        if effort.is_over and left > 0:
+        effort.spent += sought.steps / STEPS_A_SLICE
+        if effort.is_over and sought.records < header.record_count:
             yield HOLD
             effort.spent = 0
     return None

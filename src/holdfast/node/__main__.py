@@ -7,7 +7,6 @@ are the node's start-up time.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -22,6 +21,7 @@ from holdfast.node.broker.lifecycle import RegistrationError
 from holdfast.node.door.server import StartError
 from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.node.node import Node
+from holdfast.runtime.garbage import Garbage
 from holdfast.runtime.real import real_runtime
 
 _VOTER_OPTIONS = {
@@ -112,9 +112,10 @@ async def _run(settings: NodeSettings) -> None:
 
     for caught in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(caught, end, caught)
+    garbage = Garbage()
+    garbage.start()
     await node.start()
-    gc.collect()
-    gc.freeze()  # what is loaded now stays; no collection looks at it again
+    garbage.set_everything_aside()  # what is loaded now stays
     serving = loop.create_task(node.serve())
     either: list[asyncio.Future[Any]] = [ended, serving]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -15,6 +15,7 @@ from holdfast.config.figures import (
     CONNECTIONS_INDEBTED,
     CONNECTIONS_REFUSED,
     CONNECTIONS_UNFINISHED,
+    FORWARDING_REFUSED,
     LOG_DIRS_OFFLINE,
     LOOP_LAG_MS_MAX,
     REPLICAS_SET_ASIDE,
@@ -84,6 +85,9 @@ class Node:
         self.figures.tell(CONNECTIONS_UNFINISHED, lambda: budgets.closed_for_requests)
         self.figures.tell(CONNECTIONS, admission.__len__)
         self.figures.tell(CONNECTIONS_REFUSED, lambda: admission.refused)
+        self.figures.tell(
+            FORWARDING_REFUSED, lambda: self.broker.forwarding.refused if self.broker else 0
+        )
         self.figures.tell(LOG_DIRS_OFFLINE, lambda: "; ".join(self.directories.failures))
         self.figures.tell(
             REPLICAS_SET_ASIDE, lambda: self.broker.partitions.set_aside() if self.broker else ""

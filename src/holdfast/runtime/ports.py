@@ -134,6 +134,12 @@ class Disk(Files, Protocol):
         synced.
         """
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file one more name, which nobody has. Not durable until the directory is synced.
+
+        OSError also where the file system knows no such names, or the file can have no more.
+        """
+
     def rename(self, source: str, target: str) -> None:
         """Rename atomically. Not durable until the directory is synced."""
 

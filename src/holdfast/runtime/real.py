@@ -39,12 +39,14 @@ from holdfast.wire.uuids import new_uuid
 
 _ACCEPT_BACKLOG = 1024
 _WORKER_THREADS = 2
+_SWITCH_S = 0.0005  # for so long a thread in Python code keeps the loop waiting; Python's: 0.005
 _WORKER_QUEUE_MAX = 100_000  # a flush of every replica of a big node, several times over
 _FILE_MODE = 0o644
 _SYNCFS_TELLS = (5, 8)  # the first Linux whose syncfs says that a file could not be written
 _SPARE_DESCRIPTORS = 32
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-_ACCEPTED_AT_ONCE = 64
+_ACCEPTED_AT_ONCE = 4
+_ACCEPT_PAUSE_S = 0.0005  # for each that was accepted; to begin and to end it takes 0.15 ms
 
 # macOS has no fdatasync; Linux's skips the time stamps and so one write of the journal.
 _synchronize: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -77,6 +79,7 @@ class _RealListener:
         self._factory = factory
         self._sockets = sockets
         self._accepted: set[asyncio.Task[None]] = set()
+        self._pauses: dict[socket, asyncio.TimerHandle] = {}
         self.port: int = sockets[0].getsockname()[1]
         for each in sockets:
             each.setblocking(False)
@@ -86,21 +89,39 @@ class _RealListener:
             self._loop.add_reader(each, self._accept, each)
 
     def _accept(self, listening: socket) -> None:
-        """Accept some of those who wait; the loop calls again while there are more."""
-        for _ in range(_ACCEPTED_AT_ONCE):
-            try:
-                accepted, _ = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _NO_DESCRIPTORS:
-                    raise
-                _descriptors.turn_away(listening)
-                return
-            accepted.setblocking(False)
-            task = self._loop.create_task(self._begin(accepted))
-            self._accepted.add(task)
-            task.add_done_callback(self._accepted.discard)
+        """Accept some of those who wait, then let others have the loop for longer than that took.
+
+        So a flood of connections has less than a third of it, however many come at once.
+        """
+        tried = 0
+        while tried < _ACCEPTED_AT_ONCE and self._accept_one(listening):
+            tried += 1
+        if tried:
+            self._loop.remove_reader(listening)
+            self._pauses[listening] = self._loop.call_later(
+                tried * _ACCEPT_PAUSE_S, self._listen_again, listening
+            )
+
+    def _accept_one(self, listening: socket) -> bool:
+        """Accept one of those who wait, or turn it away. False: nobody waits."""
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return False
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTORS:
+                raise
+            _descriptors.turn_away(listening)
+            return True
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._begin(accepted))
+        self._accepted.add(task)
+        task.add_done_callback(self._accepted.discard)
+        return True
+
+    def _listen_again(self, listening: socket) -> None:
+        del self._pauses[listening]
+        self._loop.add_reader(listening, self._accept, listening)
 
     async def _begin(self, accepted: socket) -> None:
         try:
@@ -110,6 +131,8 @@ class _RealListener:
 
     def close(self) -> None:
         sockets, self._sockets = self._sockets, []
+        for pause in self._pauses.values():
+            pause.cancel()
         for each in sockets:
             self._loop.remove_reader(each)
             each.close()
@@ -363,6 +386,9 @@ class RealDisk(RealFiles):
             return False
         return True
 
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
 
@@ -460,6 +486,8 @@ class RealWorker:
             thread.join()
 
     def _start_thread(self) -> None:
+        if not self._threads and sys.getswitchinterval() > _SWITCH_S:
+            sys.setswitchinterval(_SWITCH_S)
         # Daemons: a disk that hangs for good must not keep a process from ending.
         name = f"worker-{len(self._threads)}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)

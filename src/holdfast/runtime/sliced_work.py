@@ -39,7 +39,7 @@ _PAUSE_FACTOR: Final = 2  # and so many times what the last one took: two thirds
 _CROWD: Final = 16  # under way; then another one does so small a part of a slice at once
 
 BYTES_A_SLICE: Final = 1 << 20  # read, inflated or compressed
-_INLINE_BYTES_MIN: Final = 16 * 1024
+_INLINE_BYTES_MAX: Final = 128 * 1024  # inflated on the loop, in half a millisecond at worst
 _INLINE_RATIO: Final = 8  # what honest batches inflate to; a bomb's cost is not paid on the loop
 
 
@@ -65,8 +65,9 @@ def inflated(codec: int, packed: Buffer, size_max: int, effort: Effort) -> Steps
     if not codec:
         effort.spent += size / BYTES_A_SLICE
         return bytes(packed)
-    inline = min(max(_INLINE_BYTES_MIN, _INLINE_RATIO * size), size_max)
-    if effort.spent + inline / BYTES_A_SLICE <= 1:
+    inline = min(_INLINE_BYTES_MAX, size_max)
+    is_small = _INLINE_RATIO * size <= _INLINE_BYTES_MAX
+    if is_small and effort.spent + inline / BYTES_A_SLICE <= 1:
         try:
             body = decompress(codec, packed, inline)
         except WireError as error:
@@ -74,7 +75,8 @@ def inflated(codec: int, packed: Buffer, size_max: int, effort: Effort) -> Steps
             if inline == size_max or not isinstance(error, InflatedError):
                 raise
         else:
-            effort.spent += len(body) / BYTES_A_SLICE
+            # A thousand empty members in a row inflate to nothing, and take as long as much does.
+            effort.spent += max(len(body), _INLINE_RATIO * size) / BYTES_A_SLICE
             return body
     done: Buffer = yield partial(decompress, codec, bytes(packed), size_max)
     effort.spent = 0
@@ -104,7 +106,11 @@ class _Piece:
 class SlicedWork:
     """All such work of one node."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, worker: Worker, *, rests: bool = True
+    ) -> None:
+        """Without `rests` others have a turn of the loop between two slices, and no longer."""
+        self._rests = rests
         self._loop = loop
         self._worker = worker
         self._holding = 0  # pieces in `_active` and those that wait for a job
@@ -205,7 +211,8 @@ class SlicedWork:
         finally:
             piece.is_running = False
             ended = self._loop.time()
-            self._free_from = ended + max(PAUSE_S, _PAUSE_FACTOR * (ended - began))
+            pause = max(PAUSE_S, _PAUSE_FACTOR * (ended - began))
+            self._free_from = ended + pause * self._rests
             self._put_away(piece, finish)
 
     def _put_away(self, piece: _Piece, finish: Callable[[], None] | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -33,6 +34,9 @@ def outcome_of(job: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return job(), None
     except BaseException as error:  # noqa: BLE001 - see above
+        # What the failed calls held ends here: megabytes that a job gives up are not given back by
+        # whoever hears of it, with the loop waiting.
+        traceback.clear_frames(error.__traceback__)
         return None, error
 
 

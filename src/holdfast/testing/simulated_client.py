@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.runtime.dial import Connection, dial
 from holdfast.runtime.ports import Runtime
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 _TIMEOUT_MS = 2_000
 _PAUSE_S = 0.05
-_FETCH_VERSION = 17
+FETCH_VERSION: Final = 17
 _PRODUCE_VERSION = 12
 _FETCH_BYTES = 1024 * 1024
 
@@ -104,9 +104,9 @@ class ClusterClient:
             raise ConnectionError(f"node {node} is not known")
         return self._nodes[node]
 
-    async def reach(self, node: int) -> None:
+    async def reach(self, node: int) -> Connection:
         """Have a connection to a node; OSError when there is none to be had."""
-        await self._connection(self._address(node))
+        return await self._connection(self._address(node))
 
     async def tell(self, message: Request, *, node: int, version: int) -> None:
         """Send one request that nobody answers; OSError when there is no connection."""
@@ -321,7 +321,7 @@ class ClusterClient:
             topics=[fetching.FetchTopic(topic_id=self.topic_ids[topic], partitions=[asked])],
         )
         response = await self.ask(
-            request, node=leader if node is None else node, version=_FETCH_VERSION
+            request, node=leader if node is None else node, version=FETCH_VERSION
         )
         check(f"fetch of {topic}-{partition}", response.error_code)
         data: fetching.PartitionData = response.responses[0].partitions[0]

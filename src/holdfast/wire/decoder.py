@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from struct import unpack_from
-from typing import Any
+from typing import Any, Final
 
 from holdfast.wire.compiling import (
     FIXED,
@@ -23,7 +23,13 @@ from holdfast.wire.compiling import (
 )
 from holdfast.wire.errors import WireError
 from holdfast.wire.primitives import read_uvarint, read_uvarint_rest, skip_tagged_fields
-from holdfast.wire.schema import Field, Message, Struct
+from holdfast.wire.schema import Field, Message, Request, Struct
+
+ELEMENTS_MAX: Final = 120_000
+"""In all arrays of a request together: one of 100,000 partitions has as many, and a few topics.
+
+An element may have a single byte, and becomes an object, or several with those of its answer.
+"""
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
@@ -41,6 +47,8 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
     reader.source.line("return o")
     kind = "memoryview" if reader.sliced else "bytes"
     head = f"def function(data, p):\n d = {kind}(data); end = len(d)"
+    if reader.is_counted:
+        head += f"; left = {ELEMENTS_MAX}"
     function = reader.source.compile(head, f"{cls.__name__} v{version} decoder")
     cls.DECODERS[version] = function
     return function
@@ -61,6 +69,9 @@ class _Reader:
         )
         self.version = version
         self.flexible = version >= cls.FLEXIBLE
+        # Whoever may ask is nobody that we know; answers come from nodes of ours.
+        self.is_counted = issubclass(cls, Request)
+        self.too_many = f"{cls.__name__}: more than {ELEMENTS_MAX} elements, ask for less at a time"
         # Where there are record batches the data stays a view, so that they are slices of it;
         # elsewhere it is bytes, whose slices are quicker to come by.
         self.sliced = holds_records(cls)
@@ -160,6 +171,9 @@ class _Reader:
             width = element_size_min(field, self.version, self.flexible)
             text = f"{where} has more elements than bytes remain for"
             source.line(f"if {size} * {width} > end - p: raise WireError({text!r})")
+            if self.is_counted:
+                source.line(f"left -= {size}")
+                source.line(f"if left < 0: raise WireError({self.too_many!r})")
             kind = element_kind(field)
             if kind in FIXED:
                 self.fixed_elements(kind, target, size)

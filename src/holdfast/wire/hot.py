@@ -17,6 +17,7 @@ from struct import error as LayoutError  # noqa: N812 - an alias for a class
 from typing import Any, Final, TypeAlias
 
 from holdfast.wire.codec import decode
+from holdfast.wire.decoder import ELEMENTS_MAX
 from holdfast.wire.errors import EncodeError, WireError
 from holdfast.wire.frame import encode_response
 from holdfast.wire.messages.fetch import (
@@ -291,11 +292,15 @@ def _decode_fetch(version: int, view: memoryview, offset: int) -> FetchRequest |
     count = first - 1
     if not 0 < first < 128:
         count, offset = _count(view, offset, first, 3)
+    left = ELEMENTS_MAX - count
     request.topics = topics = []
-    for _ in range(count):
+    for _ in range(count if left >= 0 else 0):
         topic: FetchTopic = _new(FetchTopic)
         topic.topic, topic.topic_id, offset = _topic_name(view, offset, by_id)
         inner, offset = _count(view, offset + 1, view[offset], _fetch_partition.size)
+        left -= inner
+        if left < 0:
+            break
         stop = offset + inner * _fetch_partition.size
         partitions = _fetch_partitions(view[offset:stop])
         if partitions is None or view[stop]:
@@ -303,8 +308,8 @@ def _decode_fetch(version: int, view: memoryview, offset: int) -> FetchRequest |
         topic.partitions = partitions
         offset = stop + 1
         topics.append(topic)
-    if view[offset] != 1:
-        return None  # topics to forget: sessions are the table's
+    if left < 0 or view[offset] != 1:
+        return None  # too many, or topics to forget: sessions are the table's
     request.forgotten_topics_data = []
     rack, offset = _text(view, offset + 1)
     if rack is None:

@@ -7,6 +7,9 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+# The exit status of a producer that no promise of order is left to: its client has met a gap.
+GAVE_UP = 3
+
 
 def client_parser(
     program: str, about: str | None, *, process: str, named: str = "name in the history"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.clients.outcomes import is_certain
-from holdfast.clients.workload.command import client_parser, on_stop
+from holdfast.clients.workload.command import GAVE_UP, client_parser, on_stop
 from holdfast.clients.workload.payload import (
     Header,
     digest_of,
@@ -128,6 +128,7 @@ class VerifiableProducer:
         self._recorder = recorder
         self._records = iter(made_up(options) if records is None else records)
         self._producer = confluent_kafka.Producer(options.client_config(), logger=None)
+        self.gave_up = ""  # why the client can send nothing any more
         self._number = 0
         self._tokens = 1.0  # sends that the rate allows by now
         self._counted_s = time.monotonic()
@@ -145,6 +146,18 @@ class VerifiableProducer:
 
     def run(self) -> int:
         """Send until stopped or done; return how many records have no outcome."""
+        try:
+            self._send_all()
+            left = int(self._producer.flush(self._options.flush_timeout_s))
+        except self._kafka.KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            self.gave_up = f"{error.args[0].name()}: {error.args[0].str()}"
+            left = len(self._producer)
+        self._recorder.flush()
+        return left
+
+    def _send_all(self) -> None:
         options = self._options
         begin = time.monotonic()
         more = True
@@ -159,9 +172,6 @@ class VerifiableProducer:
             self._recorder.flush()
             if options.messages and self._number >= options.messages:
                 break
-        left = int(self._producer.flush(options.flush_timeout_s))
-        self._recorder.flush()
-        return left
 
     def _due(self, now: float) -> int:
         """Return how many to send now. What was held back is made up for by one batch at most."""
@@ -320,6 +330,10 @@ def run(options: Options, records: Iterable[Record] | None = None) -> int:
             threading.Thread(target=producer.watch_gate, daemon=True).start()
         left = producer.run()
         recorder.record(Note, text=f"{options.process} ended, {left} sends without an outcome")
+        if producer.gave_up:
+            recorder.record(Note, text=f"{options.process} gave up: {producer.gave_up}")
+            sys.stderr.write(f"gave up: {producer.gave_up}\n")
+            return GAVE_UP
     return 0
 
 

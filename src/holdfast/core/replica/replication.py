@@ -26,9 +26,10 @@ class LastFetch:
     """
 
     at_ms: int = NEVER_MS
+    is_open: bool = True  # more may come
 
 
-NO_SESSION = LastFetch()
+NO_SESSION = LastFetch(is_open=False)
 
 
 @dataclass(slots=True)

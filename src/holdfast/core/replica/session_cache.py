@@ -97,13 +97,20 @@ class SessionCache:
                     self.remove(each.session_id)
             if len(self._sessions) >= self._slots > 0:
                 self._remove_one_for(session, now_ms)
+            if session.is_privileged:
+                self._remove_clients_until(lambda: self._has_room_for(session))
         if self._has_room_for(session):
             session.session_id = self._draw()
             session.created_ms = session.used_ms = now_ms
             self._sessions[session.session_id] = session
 
-    def is_crowded(self) -> bool:
-        """Whether the sessions keep more partitions than they may."""
+    def is_crowded(self, session: CachedSession) -> bool:
+        """Whether the sessions keep more partitions than they may, now that this one has grown.
+
+        What clients keep gives way to a follower's.
+        """
+        if session.is_privileged:
+            self._remove_clients_until(lambda: self.partitions <= PARTITIONS_MAX)
         return self.partitions > PARTITIONS_MAX
 
     def _has_room_for(self, session: CachedSession) -> bool:
@@ -120,6 +127,14 @@ class SessionCache:
             may_go = session.is_privileged
         if may_go:
             self.remove(least.session_id)
+
+    def _remove_clients_until(self, is_enough: Callable[[], bool]) -> None:
+        """Remove clients' sessions, those that keep the most first."""
+        while not is_enough():
+            clients = [each for each in self._sessions.values() if not each.is_privileged]
+            if not clients:
+                return
+            self.remove(max(clients, key=lambda each: each.size).session_id)
 
     def _draw(self) -> int:
         while True:

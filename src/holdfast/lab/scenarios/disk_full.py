@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from holdfast.clients.replica_files import stored_replica
 from holdfast.cluster.nodes import NodeStatus
 from holdfast.cluster.processes import START_MARK
 from holdfast.config.figures import LOG_DIRS_OFFLINE
@@ -37,6 +38,8 @@ from holdfast.lab.steps.wants import Want, preferred, without
 
 VICTIM = 1  # leads some of the topic's partitions, and follows in all others
 FULL = "the disk is full"
+LARGE = "large"  # who writes what does not fit any more
+REFUSAL = "KAFKA_STORAGE_ERROR"
 SENT_MAX = 200  # events that fit into what the last page of a file has left
 
 
@@ -56,7 +59,11 @@ def one_of_two(run: Run) -> None:
         **preferred(run.replicas),
         **without({p: run.replicas[p] for p in lost}, {VICTIM}),
     }
+    # It does not fit, so nothing excuses an acknowledgement, even by the leader alone.
+    large = run.raw_client(LARGE, acks="1", size=2 * SPARE_BYTES)
     disk.fill(SPARE_BYTES)
+    outcome = large.send(min(set(led) & set(lost)))
+    run.note(f"twice as much is sent to a partition that {VICTIM} leads there: {outcome.KIND}")
     full = f"one of the two directories of {VICTIM} is full"
     run.expect(full, wanted)
     run.expect_flow(clients.raw, full, SETTLE_S)
@@ -127,8 +134,8 @@ def leader_alone(run: Run) -> None:
     outcomes = [client.send(0)]
     while isinstance(outcomes[-1], Acknowledged) and len(outcomes) < SENT_MAX:
         outcomes.append(client.send(0))
-    alone = sum(isinstance(each, Acknowledged) for each in outcomes)
-    run.note(f"{alone} events acknowledged by {leader} alone, until its disk is full")
+    told = [each.offset for each in outcomes if isinstance(each, Acknowledged)]
+    run.note(f"{len(told)} events acknowledged by {leader} alone, until its disk is full")
     run.fault("CONT", *followers)
     stretch_s = time.monotonic() - stopped_s
     refuse_if(
@@ -136,12 +143,28 @@ def leader_alone(run: Run) -> None:
         f"the followers stood still for {stretch_s:.1f} s of a session of "
         f"{run.parameters.session_s:g} s: this machine is too busy for the schedule",
     )
-    refuse_if(not alone, "not one event fitted into the full disk: nothing can be lost")
+    refuse_if(not told, "not one event fitted into the full disk: nothing can be lost")
     expect_end(run, leader)
+    alone = expect_written(run, leader, told, stored_replica(disk.replica(0)).end)
     disk.make_room()
     when = "the one whose disk is full is replaced by one who lacks the events"
     expect_replaced(run, client, when, (leader, *followers))
     run.lost_expected = alone
+
+
+def expect_written(run: Run, leader: int, told: Sequence[int | None], end: int) -> int:
+    """Check that a log that ends at `end` has each event that its leader acknowledged there.
+
+    Return how many: only they can be lost with the disk. The others never were anywhere.
+    """
+    written = sum(offset is not None and offset < end for offset in told)
+    run.check(
+        f"what {leader} acknowledged alone",
+        f"{len(told)} events in its log",
+        f"{written}, the log ends at {end}",
+        kept=written == len(told),
+    )
+    return written
 
 
 def expect_end(run: Run, node: int) -> None:
@@ -187,7 +210,8 @@ SCENARIO = Scenario(
     summary="A file system fills up: one of a broker's two, its only one, a controller's.",
     text=(
         "One of a broker's two log directories is full: what lies there is led by others and "
-        "leaves every ISR, what lies in the other one stays. Room alone does not bring it back, a"
+        "leaves every ISR, what lies in the other one stays. The first that meets it is a leader's "
+        "append, and it is refused. Room alone does not bring it back, a"
         " new start does, and it copies what it lacks. A broker whose only directory is full ends"
         " by itself, and so does a controller; the others go on. Nothing acknowledged is lost, "
         "and `holdfast status` and the log name the cause. In the control the followers stand "
@@ -196,7 +220,12 @@ SCENARIO = Scenario(
     ),
     defaults=Parameters(partitions=6),
     parts=(
-        Part(name="main", title="One of a broker's two directories", steps=one_of_two),
+        Part(
+            name="main",
+            title="One of a broker's two directories",
+            steps=one_of_two,
+            met=(LARGE, REFUSAL),
+        ),
         Part(name="only", title="A broker's only directory, and a controller's", steps=only_one),
         Control(
             title="Control: acks=1, and followers that stand still",

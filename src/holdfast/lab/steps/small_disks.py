@@ -49,7 +49,11 @@ class SmallDisk:
 
     def holds(self, partition: int) -> bool:
         """Whether the node has the topic's partition here."""
-        return (self.directory / f"{self._run.topic}-{partition}").is_dir()
+        return self.replica(partition).is_dir()
+
+    def replica(self, partition: int) -> Path:
+        """Where the node has the topic's partition, if it has it here."""
+        return self.directory / f"{self._run.topic}-{partition}"
 
     def fill(self, spare_bytes: int = 0) -> None:
         """Take all the room there is, but for so much."""

@@ -28,6 +28,9 @@ logger = logging.getLogger("holdfast.auto_creation")
 
 VERSION: Final = 7
 UNDER_WAY_MAX: Final = 1000
+NAMES_LOGGED_MAX: Final = 5  # of one request
+NAME_LOGGED_MAX: Final = 100  # characters
+REASON_LOGGED_MAX: Final = 400
 
 
 class AutoCreation:
@@ -36,6 +39,7 @@ class AutoCreation:
     def __init__(self, broker: Broker, context: RequestContext) -> None:
         self._broker = broker
         self._context = context
+        self._host = context.client.host
         self._under_way = broker.forwarding.topics_under_way
         self._wanted: list[str] = []
 
@@ -48,7 +52,8 @@ class AutoCreation:
         )
         if refused is not None:
             return refused.code
-        if len(self._under_way) >= UNDER_WAY_MAX:
+        forwarding = self._broker.forwarding
+        if len(self._under_way) >= UNDER_WAY_MAX or forwarding.is_half_full(self._host):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._under_way[name] = None
         self._wanted.append(name)
@@ -65,6 +70,7 @@ class AutoCreation:
         frame = encode_request(request, VERSION, self._context.header.correlation_id, None)
         self._broker.forwarding.send(
             envelope(self._context, frame[LENGTH_SIZE:]),
+            self._host,
             timeout_ms=self._broker.settings.request_timeout_ms,
         ).add_done_callback(self._answered)
 
@@ -75,15 +81,11 @@ class AutoCreation:
             return
         failure = done.exception()
         if failure is not None:
-            logger.warning("topics %s were not created: %s", ", ".join(self._wanted), failure)
+            self._not_created(self._wanted, str(failure))
             return
         outer = done.result()
         if outer.error_code != ErrorCode.NONE or outer.response_data is None:
-            logger.warning(
-                "topics %s were not created: %s",
-                ", ".join(self._wanted),
-                error_code(outer.error_code).name,
-            )
+            self._not_created(self._wanted, error_code(outer.error_code).name)
             return
         try:
             _, response = decode_response(CreateTopicsRequest.KEY, VERSION, outer.response_data)
@@ -91,11 +93,27 @@ class AutoCreation:
             logger.exception("the controller's answer does not parse")
             return
         assert isinstance(response, CreateTopicsResponse)
+        created, refused = [], []
         for topic in response.topics:
             code = error_code(topic.error_code)
             if code is ErrorCode.NONE:
-                logger.info("topic %s was created on first use", topic.name)
+                created.append(topic.name)
             elif code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                logger.warning(
-                    "topic %s was not created: %s %s", topic.name, code.name, topic.error_message
-                )
+                refused.append(topic.name)
+                why = f"{code.name} {topic.error_message}"
+        if created:
+            logger.info("created on first use: topic %s", _some(created))
+        if refused:
+            self._not_created(refused, why)
+
+    def _not_created(self, names: list[str], why: str) -> None:
+        self._broker.forwarding.not_created.warning(
+            "not created: topic %s: %s", _some(names), why[:REASON_LOGGED_MAX]
+        )
+
+
+def _some(names: list[str]) -> str:
+    """Return the first of these names for the log: a client has chosen them, and how many."""
+    named = ", ".join(f"{name[:NAME_LOGGED_MAX]!r}" for name in names[:NAMES_LOGGED_MAX])
+    more = len(names) - NAMES_LOGGED_MAX
+    return f"{named} and {more} more" if more > 0 else named

@@ -6,7 +6,13 @@ Versions: 1 names the voter that is meant, and where the leader listens (KIP-853
 from __future__ import annotations
 
 from holdfast.core.quorum.voter_events import Answer
-from holdfast.node.api.quorum_requests import epoch_response, is_meant, listener_of, misdirected
+from holdfast.node.api.quorum_requests import (
+    epoch_response,
+    is_epoch,
+    is_meant,
+    listener_of,
+    misdirected,
+)
 from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
@@ -23,7 +29,7 @@ def handle_on_controller(
     if refusal is not ErrorCode.NONE:
         return BeginQuorumEpochResponse(error_code=refusal)
     told = request.topics[0].partitions[0]
-    if told.leader_id < 0 or told.leader_epoch < 0:
+    if told.leader_id < 0 or not is_epoch(controller, told.leader_epoch):
         return epoch_response(
             BeginQuorumEpochResponse, controller, Answer(0, -1, -1, ErrorCode.INVALID_REQUEST)
         )

@@ -62,10 +62,11 @@ class _Deletion:
     def __init__(
         self, broker: Broker, context: RequestContext, request: DeleteRecordsRequest
     ) -> None:
-        self.deferred: Final[Deferred] = context.defer()
+        wanted = _wanted(request)
+        self.deferred: Final[Deferred] = context.defer(partitions=len(wanted))
         self._broker = broker
         self._context = context
-        self._asked = iter(_wanted(request).items())
+        self._asked = iter(wanted.items())
         self._topics: dict[str, DeleteRecordsTopicResult] = {}
         self._left: dict[Hashable, _Part] = {}  # by both keys of each partition
         self._touched: dict[Hashable, None] = {}
@@ -95,7 +96,8 @@ class _Deletion:
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = DeleteRecordsTopicResult(name=name)
-            logger.info("records of %s are deleted by name", name)
+            if name in self._broker.image.topics:  # any name may be asked for, and any number
+                logger.info("records of %s are deleted by name", name)
         topic.partitions.append(result)
         result.error_code = _topic_refusal(self._broker, self._context, name)
         if result.error_code:

@@ -83,7 +83,7 @@ def _describe(
     refused = config_refusal(context, asked.resource_type, asked.resource_name)
     if refused is not None:
         return refused
-    names = asked.configuration_keys or None  # an empty list asks for all, as null does
+    names = frozenset(asked.configuration_keys or ()) or None  # an empty list asks for all, too
     if asked.resource_type == ResourceType.TOPIC:
         return _topic(broker, asked.resource_name, names)
     if asked.resource_type == ResourceType.BROKER:
@@ -108,7 +108,7 @@ def _describe_controller(
             f"A controller tells of itself alone (type {ResourceType.BROKER:d}, name '{own}'): "
             "ask a broker.",
         )
-    names = asked.configuration_keys or None
+    names = frozenset(asked.configuration_keys or ()) or None
     described = describe_broker(static=controller.settings.properties, names=names)
     fixed = [entry for entry in described if entry.read_only]
     return fixed + controller.figures.entries(names)

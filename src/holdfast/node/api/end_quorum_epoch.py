@@ -6,7 +6,7 @@ Versions: 1 names the successors with their directories (KIP-853).
 from __future__ import annotations
 
 from holdfast.core.quorum.voter_events import Answer
-from holdfast.node.api.quorum_requests import epoch_response, misdirected
+from holdfast.node.api.quorum_requests import epoch_response, is_epoch, misdirected
 from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
@@ -20,7 +20,7 @@ def handle_on_controller(
     if refusal is not ErrorCode.NONE:
         return EndQuorumEpochResponse(error_code=refusal)
     told = request.topics[0].partitions[0]
-    if told.leader_id < 0 or told.leader_epoch < 0:
+    if told.leader_id < 0 or not is_epoch(controller, told.leader_epoch):
         return epoch_response(
             EndQuorumEpochResponse, controller, Answer(0, -1, -1, ErrorCode.INVALID_REQUEST)
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TypeAlias
 
+from holdfast.core.metadata.topic_names import NAME_LENGTH_MAX
 from holdfast.core.replica.replication import LastFetch
 from holdfast.core.replica.session_cache import FINAL, FULL, NO_SESSION
 from holdfast.log.errors import CorruptFileError, StorageError
@@ -280,16 +281,20 @@ def handle(
             gone = session.forget(forgotten.topic, bytes(forgotten.topic_id), index)
             if gone is not None:
                 reader.leaves_out(gone)
+    may_be_kept = True
     for topic in request.topics:
+        # No topic has such a name, and sessions are bounded by their partitions.
+        may_be_kept &= len(topic.topic) <= NAME_LENGTH_MAX
         for wanted in topic.partitions:
             session.ask_for(topic.topic, bytes(topic.topic_id), wanted)
     if reader.is_superseded or reader.broker_epoch != session.broker_epoch:
         session.broker_epoch = reader.broker_epoch
         session.stir_all()
     if session.session_id:
-        if not _go_on(broker, session, size):
+        if not may_be_kept or not _go_on(broker, session, size):
+            broker.fetch_sessions.remove(session.session_id)
             return wire.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    elif request.session_epoch == FULL and session.size:
+    elif request.session_epoch == FULL and session.size and may_be_kept:
         broker.fetch_sessions.admit(session, broker.runtime.clock.monotonic_ms())
         if session.session_id:
             session.last_fetch = LastFetch()
@@ -323,8 +328,7 @@ def _session(
 def _go_on(broker: Broker, session: FetchSession, size: int) -> bool:
     """Whether a session of `size` partitions may be as large as it is now; an empty one ends."""
     sessions = broker.fetch_sessions
-    if session.size > size and sessions.is_crowded():
-        sessions.remove(session.session_id)
+    if session.size > size and sessions.is_crowded(session):
         return False
     if not session.size:
         sessions.remove(session.session_id)

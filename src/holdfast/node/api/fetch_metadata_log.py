@@ -169,13 +169,13 @@ def _wait(
     """Answer when there is something more, or with nothing when the wait is over."""
     deferred = context.defer()
     epoch = controller.epoch
+    forget = _nothing
 
     def finish(code: ErrorCode) -> None:
         if deferred.is_answered:
             return  # the disk failed while another fetch was answered, and that woke this one first
         # Before anything is read: a disk that fails then wakes all that wait, this fetch included.
-        timer.cancel()
-        forget()
+        leave()
         deferred.answer(reader.answer(code))
 
     def try_complete() -> bool:
@@ -188,6 +188,17 @@ def _wait(
         finish(ErrorCode.NONE)
         return True
 
+    def leave() -> None:
+        nonlocal forget
+        timer.cancel()
+        forget()
+        forget = _nothing  # it refers to this, and only a collector would end that
+
     forget = controller.observe(try_complete)
     timer = asyncio.get_running_loop().call_later(wait_ms / 1000, finish, ErrorCode.NONE)
+    deferred.lost = leave
     return deferred
+
+
+def _nothing() -> None:
+    """Nothing is observed."""

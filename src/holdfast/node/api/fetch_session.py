@@ -1,8 +1,9 @@
 """What a reader has asked for, from request to request (KIP-227). Not an API.
 
 Owns the partitions that a session keeps, and which of them may have something to tell: one that was
-looked at and had nothing is looked at again when it is touched, and not before. A request without a
-session is one that ends with its answer.
+looked at and had nothing is looked at again when it is touched, and not before. Of a session in
+which nobody asks any more no partition is watched: what was left must cost appends nothing. A
+request without a session is one that ends with its answer.
 
 Rules: fetch.md#fetch-sessions.
 """
@@ -10,7 +11,7 @@ Rules: fetch.md#fetch-sessions.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from holdfast.core.replica.replication import NO_SESSION, LastFetch
 from holdfast.core.replica.session_cache import CachedSession
@@ -19,6 +20,11 @@ from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.replica import Partition
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import fetch as wire
+
+# So many changes a session is told of while no request of it waits: this many, and several for each
+# key that it watches, for who follows thousands may be told of them all before it asks again.
+UNHEARD_MAX: Final = 1000
+UNHEARD_ROUNDS_MAX: Final = 4
 
 Name: TypeAlias = tuple[str | bytes, int]  # of a partition: its topic's name, or id
 
@@ -53,6 +59,8 @@ class FetchSession(CachedSession):
         self._broker = broker
         self._asked: dict[Name, Asked] = {}
         self._watched: dict[Hashable, Asked] = {}
+        self._unheard = 0  # changes since the last request, while none waited
+        self._sleeps = False
 
     @property
     def size(self) -> int:
@@ -89,11 +97,17 @@ class FetchSession(CachedSession):
         A request says of all that it leaves out how far the reader is. Where something changed,
         that may mean more than it did: a follower may join an ISR that is not being changed now.
         """
+        self._unheard = 0
+        if self._sleeps:
+            self._sleeps = False
+            for key in self._watched:
+                self._broker.waiting.watch(key, self)
+            self.stir_all()
         self.stirred |= self._changed
         self._changed.clear()
 
     def stir_all(self) -> None:
-        """Look at everything: who asks is another one than before."""
+        """Look at everything: who asks is another one than before, or was away for long."""
         self.stirred |= dict.fromkeys(self._asked.values())
 
     # -- what becomes of it --------------------------------------------------------------------
@@ -123,7 +137,18 @@ class FetchSession(CachedSession):
         asked = self._watched[key]
         self._changed[asked] = None
         self.stirred[asked] = None
-        return self.parked is not None and self.parked.touched(asked, key)
+        if self.parked is not None:
+            return self.parked.touched(asked, key)
+        self._unheard += 1
+        if self._unheard > UNHEARD_MAX + UNHEARD_ROUNDS_MAX * len(self._watched):
+            self._sleep()
+        return False
+
+    def _sleep(self) -> None:
+        """Be told of nothing until somebody asks again: who opened it may be gone for good."""
+        self._sleeps = True
+        for key in self._watched:
+            self._broker.waiting.unwatch(key, self)
 
     def ask(self) -> None:
         """Look whether the request that waits can be answered."""
@@ -169,6 +194,7 @@ class FetchSession(CachedSession):
         if self.parked is not None:
             self.parked.expire()
         self.unwatch()
+        self.last_fetch.is_open = False
         self._asked.clear()
         self.stirred.clear()
         self._changed.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,58 +64,70 @@ def envelope(context: RequestContext, request_data: bytes) -> EnvelopeRequest:
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Deferred:
-    """Send the client's request on; its answer is the controller's own."""
-    deferred = context.defer()
-    key, version = context.header.key, context.version
+    """Send the client's request on; its answer is the controller's own.
+
+    What is behind it on its connection is not looked at until it is answered, so that of each
+    client one is under way.
+    """
+    forwarded = _Forwarded(
+        context.defer_effect(len(context.frame)), context.header.key, context.version, request
+    )
     broker.forwarding.send(
-        envelope(context, bytes(context.frame)), timeout_ms=broker.settings.request_timeout_ms
-    ).add_done_callback(lambda done: _answered(deferred, key, version, request, done))
-    return deferred
+        envelope(context, bytes(context.frame)),
+        context.client.host,
+        timeout_ms=broker.settings.request_timeout_ms,
+    ).add_done_callback(forwarded.done)
+    return forwarded.deferred
 
 
-def _answered(
-    deferred: Deferred,
-    key: int,
-    version: int,
-    request: Any,
-    done: asyncio.Future[EnvelopeResponse],
-) -> None:
-    """Hand the controller's answer to the client, or a refusal of the same shape."""
-    error = None if done.cancelled() else done.exception()
-    if done.cancelled() or isinstance(error, ControllerUnavailableError):
-        why = "this node is shutting down" if done.cancelled() else str(error)
-        deferred.answer(_refusal(key, request, ErrorCode.REQUEST_TIMED_OUT, why))
-        return
-    outer = done.result()
-    if outer.error_code != ErrorCode.NONE or outer.response_data is None:
-        _refused(deferred, key, request, outer.error_code)
-        return
-    try:
-        _, response = decode_response(key, version, outer.response_data)
-    except WireError:
-        logger.exception("the controller's answer to API %d does not parse", key)
-        deferred.abandon()
-        return
-    deferred.answer(response)
+@dataclass(frozen=True, slots=True)
+class _Forwarded:
+    """A client's request that the controller has been sent."""
 
+    deferred: Deferred
+    key: int
+    version: int
+    request: Any
 
-def _refused(deferred: Deferred, key: int, request: Any, code: int) -> None:
-    """The Envelope itself was refused."""
-    if code == ErrorCode.NOT_CONTROLLER:
-        deferred.answer(
-            _refusal(key, request, ErrorCode.NOT_CONTROLLER, "The controller has moved: try again.")
-        )
-    elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        # The brokers' own principal lacks a permission: no fault of the client's.
-        why = "This broker may not forward requests to the controller."
-        deferred.answer(_refusal(key, request, ErrorCode.UNKNOWN_SERVER_ERROR, why))
-    else:
-        logger.error("the controller refused an Envelope with error %d", code)
-        deferred.abandon()
+    def done(self, future: asyncio.Future[EnvelopeResponse]) -> None:
+        """Answer the client, and go on with what it has sent meanwhile."""
+        try:
+            self._answer(future)
+        finally:
+            self.deferred.proceed()
 
+    def _answer(self, future: asyncio.Future[EnvelopeResponse]) -> None:
+        """Hand the controller's answer to the client, or a refusal of the same shape."""
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or isinstance(error, ControllerUnavailableError):
+            why = "this node is shutting down" if future.cancelled() else str(error)
+            self._refuse(ErrorCode.REQUEST_TIMED_OUT, why)
+            return
+        outer = future.result()
+        if outer.error_code != ErrorCode.NONE or outer.response_data is None:
+            self._envelope_refused(outer.error_code)
+            return
+        try:
+            _, response = decode_response(self.key, self.version, outer.response_data)
+        except WireError:
+            logger.exception("the controller's answer to API %d does not parse", self.key)
+            self.deferred.abandon()
+            return
+        self.deferred.answer(response)
 
-def _refusal(key: int, request: Any, code: ErrorCode, message: str) -> Any:
-    return refuse(BROKER[key], request, Refusal(code, message))
+    def _envelope_refused(self, code: int) -> None:
+        if code == ErrorCode.NOT_CONTROLLER:
+            self._refuse(ErrorCode.NOT_CONTROLLER, "The controller has moved: try again.")
+        elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            # The brokers' own principal lacks a permission: no fault of the client's.
+            why = "This broker may not forward requests to the controller."
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        else:
+            logger.error("the controller refused an Envelope with error %d", code)
+            self.deferred.abandon()
+
+    def _refuse(self, code: ErrorCode, why: str) -> None:
+        self.deferred.answer(refuse(BROKER[self.key], self.request, Refusal(code, why)))
 
 
 def _address(host: str) -> bytes:

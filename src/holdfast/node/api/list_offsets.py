@@ -10,13 +10,13 @@ Rules: fetch.md#special-timestamps, fetch.md#latest-after-an-election, fetch.md#
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast.log.errors import StorageError
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
-from holdfast.runtime.sliced_work import Effort, Steps
+from holdfast.runtime.sliced_work import REST, Effort, Steps
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import list_offsets as wire
 from holdfast.wire.well_known import (
@@ -39,6 +39,8 @@ SINCE = {
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
+ASKED_EFFORT: Final = 1 / 500  # at least, of each partition that is named
+
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 Answer = wire.ListOffsetsPartitionResponse
@@ -54,7 +56,7 @@ def handle(
         wanted = next(steps)
     except StopIteration:
         return response
-    deferred = context.defer()
+    deferred = context.defer(partitions=sum(len(topic.partitions) for topic in request.topics))
     deferred.lost = broker.sliced_work.begin(
         steps, wanted, done=lambda _: deferred.answer(response), failed=deferred.abandon
     )
@@ -91,6 +93,10 @@ def _fill(
             if context.version < FIRST_VERSION_WITH_EPOCHS:
                 answer.leader_epoch = -1  # there is no place for it
             answers.append(answer)
+            effort.spent += ASKED_EFFORT
+            if effort.is_over:
+                yield REST
+                effort.spent = 0
 
 
 class Asking(NamedTuple):

@@ -9,14 +9,14 @@ Rules: topics.md#metadata-answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from holdfast.core.metadata.image import Partition, Topic
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
 from holdfast.node.api.auto_creation import AutoCreation
 from holdfast.node.api.describe_cluster import cluster_operations, controller_id
-from holdfast.node.api.metadata_answer import Maker
+from holdfast.node.api.metadata_answer import Entry, Maker, Operations
 from holdfast.node.api.partition_view import Reachable, reachable
 from holdfast.node.broker.broker import Broker
 from holdfast.node.door.request_context import (
@@ -27,6 +27,7 @@ from holdfast.node.door.request_context import (
     authorized_operations,
     refusal,
 )
+from holdfast.runtime.sliced_work import REST, Steps
 from holdfast.wire.codec import decode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
@@ -41,6 +42,8 @@ from holdfast.wire.uuids import NULL_UUID
 EMPTY_MEANS_NONE_SINCE: Final = 1
 LISTENER_NOT_FOUND_SINCE: Final = 6
 TWO_BOOLEANS_SINCE: Final = 11
+BYTES_A_TURN: Final = 4 * 1024  # some 100 partitions, two milliseconds
+ROUNDS_MAX: Final = 4  # over all topics, where much changes while pieces are made
 ALL_TOPICS_QUIRK: Final = bytes(4)  # null, false, false, no tagged fields
 
 
@@ -56,44 +59,91 @@ def decode_request(version: int, frame: memoryview | bytes, offset: int) -> Meta
     return decode(MetadataRequest, version, frame, offset)
 
 
-def handle(
-    broker: Broker, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Deferred:
-    if _asks_for_all(context, request) and not request.include_topic_authorized_operations:
-        return _everything(broker, context, request)
-    return _answer(broker, context, request, list(_topics(broker, context, request)))
-
-
 def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
     none_means_all = context.version < EMPTY_MEANS_NONE_SINCE
     return request.topics is None or (none_means_all and not request.topics)
 
 
-def _everything(broker: Broker, context: RequestContext, request: MetadataRequest) -> Deferred:
-    """Answer with all topics, put together of pieces that are kept while nothing changes.
+def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> Deferred:
+    """Answer by joining pieces that are kept while nothing changes.
+
+    At once if little is missing, else by turns with other such answers: after a change thousands of
+    clients ask, and all that is made for one of them the others find.
+    """
+    deferred = context.defer_encoded(context.version >= MetadataResponse.FLEXIBLE)
+    steps = _make(broker, context, request)
+    try:
+        wanted = next(steps)
+    except StopIteration as end:
+        deferred.answer(end.value)
+        return deferred
+    deferred.lost = broker.metadata_work.begin(
+        steps, wanted, done=deferred.answer, failed=deferred.abandon
+    )
+    return deferred
+
+
+def _make(broker: Broker, context: RequestContext, request: MetadataRequest) -> Steps[bytes]:
+    """Make what is missing, and again what has changed meanwhile; return the answer.
 
     All of it is as the image is in the turn in which it is put together.
     """
-    deferred = context.defer_encoded(context.version >= MetadataResponse.FLEXIBLE)
+    asked = entries = list(_entries(broker, context, request))
+    operations = _operations(context, request)
+    maker = _maker(broker, context, operations)
+    for _ in range(ROUNDS_MAX):
+        made, at_once = 0, True
+        for size in maker.missing([each for each in entries if isinstance(each, Topic)]):
+            made += size
+            if made >= BYTES_A_TURN:
+                yield REST
+                made, at_once = 0, False
+        if at_once:
+            break
+        # Of the same pieces, which the last one has held until now, unless brokers have changed.
+        maker = _maker(broker, context, operations)
+        entries = _as_they_are(broker, context, request, asked)
+    return maker.join(_answer(broker, context, request, []), entries)
 
-    def maker() -> Maker:
-        views = _views(broker, context)
-        return Maker(
-            broker.topic_pieces.view(context.client.listener, context.version),
-            context.version,
-            lambda topic, partitions: _known(context, request, topic, partitions, views),
-        )
 
-    def join() -> None:
-        image = broker.image
-        seen = [each for each in image.topics.values() if refusal(context, each.name) is None]
-        deferred.answer(maker().join(_answer(broker, context, request, []), seen))
+def _maker(broker: Broker, context: RequestContext, operations: Operations | None) -> Maker:
+    views = _views(broker, context)
 
-    # One that is deleted meanwhile leaves no piece behind.
+    def find(topic_id: bytes) -> Topic | None:
+        return broker.image.topics_by_id.get(topic_id)  # another dict after a snapshot
+
+    return Maker(
+        broker.topic_pieces.view(context.client.listener, context.version),
+        context.version,
+        lambda topic, partitions: _known(topic, partitions, views),
+        find,
+        operations,
+    )
+
+
+def _as_they_are(
+    broker: Broker, context: RequestContext, request: MetadataRequest, entries: list[Entry]
+) -> list[Entry]:
+    """Return each topic as it is now: its object is another one after a snapshot."""
+    if _asks_for_all(context, request):
+        return list(_all_of_them(broker, context))
     by_id = broker.image.topics_by_id
-    everything = list(broker.image.topics.values())
-    maker().fill((each for each in everything if each.topic_id in by_id), join)
-    return deferred
+    if all(not isinstance(each, Topic) or by_id.get(each.topic_id) is each for each in entries):
+        return entries
+    ids = {bytes(each.topic_id) for each in request.topics or ()}
+    return [
+        by_id.get(each.topic_id) or _gone(each, by_id=each.topic_id in ids)
+        if isinstance(each, Topic)
+        else each
+        for each in entries
+    ]
+
+
+def _gone(topic: Topic, *, by_id: bool) -> Entry:
+    """What is said of a topic that was deleted while the answer was made."""
+    if by_id:
+        return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
+    return _unknown(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name)
 
 
 def _views(broker: Broker, context: RequestContext) -> Reachable:
@@ -122,35 +172,37 @@ def _answer(
     )
 
 
-def _topics(
-    broker: Broker, context: RequestContext, request: MetadataRequest
-) -> Iterable[MetadataResponseTopic]:
-    views = _views(broker, context)
+def _operations(context: RequestContext, request: MetadataRequest) -> Operations | None:
+    if not request.include_topic_authorized_operations:
+        return None
+    return Operations(lambda topic: authorized_operations(context, ResourceType.TOPIC, topic.name))
+
+
+def _entries(broker: Broker, context: RequestContext, request: MetadataRequest) -> Iterator[Entry]:
+    """Yield each topic that is to be told of, and what is said of what is none."""
     if _asks_for_all(context, request):
-        for topic in broker.image.topics.values():
-            if refusal(context, topic.name) is None:
-                yield _known(context, request, topic, topic.partitions, views)
+        yield from _all_of_them(broker, context)
         return
     asked = request.topics or ()
     creation = AutoCreation(broker, context)
     # Rules: connections.md#what-is-named-twice.
     for each in {(bytes(each.topic_id), each.name): each for each in asked}.values():
         if bytes(each.topic_id) != NULL_UUID:
-            yield _by_id(broker, context, request, bytes(each.topic_id), views)
+            yield _by_id(broker, context, bytes(each.topic_id))
         elif each.name is None:
             yield _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None)
         else:
-            yield _by_name(broker, context, request, each.name, views, creation)
+            yield _by_name(broker, context, request, each.name, creation)
     creation.send()
 
 
-def _by_id(
-    broker: Broker,
-    context: RequestContext,
-    request: MetadataRequest,
-    topic_id: bytes,
-    views: Reachable,
-) -> MetadataResponseTopic:
+def _all_of_them(broker: Broker, context: RequestContext) -> Iterator[Topic]:
+    for topic in broker.image.topics.values():
+        if refusal(context, topic.name) is None:
+            yield topic
+
+
+def _by_id(broker: Broker, context: RequestContext, topic_id: bytes) -> Entry:
     topic = broker.image.topics_by_id.get(topic_id)
     if topic is None:
         return _unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
@@ -158,7 +210,7 @@ def _by_id(
     if refused is not None:
         # As Apache Kafka has it, an id is no secret, but the name that it stands for is.
         return _unknown(refused.code, None, topic_id)
-    return _known(context, request, topic, topic.partitions, views)
+    return topic
 
 
 def _by_name(
@@ -166,15 +218,14 @@ def _by_name(
     context: RequestContext,
     request: MetadataRequest,
     name: str,
-    views: Reachable,
     creation: AutoCreation,
-) -> MetadataResponseTopic:
+) -> Entry:
     refused = refusal(context, name)
     if refused is not None:
         return _unknown(refused.code, name)
     topic = broker.image.topics.get(name)
     if topic is not None:
-        return _known(context, request, topic, topic.partitions, views)
+        return topic
     if refuse_name(name) is not None:
         return _unknown(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
@@ -183,11 +234,7 @@ def _by_name(
 
 
 def _known(
-    context: RequestContext,
-    request: MetadataRequest,
-    topic: Topic,
-    partitions: Iterable[Partition],
-    views: Reachable,
+    topic: Topic, partitions: Iterable[Partition], views: Reachable
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
@@ -205,11 +252,7 @@ def _known(
             )
             for partition, error, leader, offline in map(views.view, partitions)
         ],
-        topic_authorized_operations=(
-            authorized_operations(context, ResourceType.TOPIC, topic.name)
-            if request.include_topic_authorized_operations
-            else NOT_REQUESTED
-        ),
+        topic_authorized_operations=NOT_REQUESTED,
     )
 
 

@@ -27,12 +27,12 @@ from holdfast.node.door.request_bounds import check_produce
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.wire import hot
-from holdfast.wire.batch_header import assign_log_append_time
+from holdfast.wire.batch_header import Codec, assign_log_append_time, read_header
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
 
 ADMIN_CLIENT = "__admin_client"
-UNCHECKED_BYTES_MAX = 1024 * 1024  # a smaller request can't be made of too many parts
+UNCHECKED_BYTES_MAX = 256 * 1024  # a smaller request can't be made of too many parts
 
 Answer = wire.PartitionProduceResponse
 Part = tuple[Partition, int, Answer]  # what was appended, and the end that acks=all waits for
@@ -55,11 +55,11 @@ class ProduceWait:
 
     __slots__ = (
         "_broker",
+        "_deadline_ms",
         "_deferred",
         "_listener",
         "_parts",
         "_response",
-        "_step",
         "finished",
     )
 
@@ -77,11 +77,11 @@ class ProduceWait:
         self._response = response
         self._parts = dict(enumerate(parts))
         self._listener = listener
-        self._step = -1
+        self._deadline_ms = -1
 
     def begin(self, timeout_ms: int) -> None:
         """Register with every partition, then look again."""
-        self._step = self._broker.waiting.expire_after(self, timeout_ms)
+        self._deadline_ms = self._broker.waiting.expire_after(self, timeout_ms)
         for number, (partition, required, _) in list(self._parts.items()):
             if not self._is_settled(number):
                 partition.acknowledgements.add(required, self, number)
@@ -108,15 +108,17 @@ class ProduceWait:
             _refuse(answer, error)
         if not self._parts:
             self.finished = True
-            self._broker.waiting.keep(self, self._step)
+            self._broker.waiting.keep(self, self._deadline_ms)
             _name_leaders(self._broker, self._response, self._listener)
             self._deferred.answer(self._response)
+            del self._deferred  # a partition that stands still lets go of this a while later
 
     def _give_up(self) -> None:
         """Nobody is there to be answered. What was appended stays."""
         self.finished = True
         self._parts.clear()
-        self._broker.waiting.keep(self, self._step)
+        self._broker.waiting.keep(self, self._deadline_ms)
+        del self._deferred
 
     def expire(self) -> None:
         """The request's own time-out: what is not committed yet has an unknown outcome."""
@@ -130,6 +132,7 @@ def handle(
     """Append what may be appended; answer now, or when it is replicated."""
     parts: list[Part] = []
     unread: list[Unread] = []
+    behind: set[tuple[str, int]] | None = None  # their partitions
     response = wire.ProduceResponse()
     for topic in request.topic_data:
         answers = []
@@ -140,9 +143,13 @@ def handle(
             if refusal is not None:
                 _refuse(answer, refusal)
             else:
-                part = _append(broker, context, request.acks, topic.name, data, answer)
+                # What is behind a batch that is not appended yet waits for that.
+                acks = None if behind and (topic.name, data.index) in behind else request.acks
+                part = _append(broker, context, acks, topic.name, data, answer)
                 if isinstance(part, Unread):
                     unread.append(part)
+                    behind = behind or set()
+                    behind.add((topic.name, data.index))
                 elif part is not None:
                     parts.append(part)
         response.responses.append(
@@ -152,7 +159,7 @@ def handle(
     if unread:
         return _read(Served(broker, listener, request, response, parts), context, unread)
     if request.acks == -1 and parts:
-        deferred = context.defer()
+        deferred = context.defer(partitions=len(parts))
         ProduceWait(broker, deferred, response, parts, listener).begin(request.timeout_ms)
         return deferred
     return _answer_now(broker, listener, request.acks, response)
@@ -192,12 +199,15 @@ def _topic_refusal(
 def _append(
     broker: Broker,
     context: RequestContext,
-    acks: int,
+    acks: int | None,
     topic: str,
     data: wire.PartitionProduceData,
     answer: Answer,
 ) -> Part | Unread | None:
-    """Append one batch, unless its records are to be looked at before; None: it was refused."""
+    """Append one batch, unless its records are to be looked at before; None: it was refused.
+
+    Without `acks` it has to wait for another one, and is looked at, too.
+    """
     partition = broker.partitions.find(topic, data.index)
     if not isinstance(partition, Partition):
         _refuse(answer, partition)
@@ -209,7 +219,9 @@ def _append(
     now_ms = broker.runtime.clock.wall_ms()
     batch = check_and_prepare(data.records, partition.settings, context.version, now_ms)
     if isinstance(batch, memoryview):
-        return _append_to(partition, leading, batch, acks, answer, now_ms)
+        if acks is not None:
+            return _append_to(partition, leading, batch, acks, answer, now_ms)
+        batch = Unopened(batch, Codec(read_header(batch).codec), partition.settings, now_ms)
     if isinstance(batch, Unopened):
         return Unread(partition, answer, batch)
     answer.error_code = batch.code
@@ -287,10 +299,11 @@ def _read(
         waits = served.request.acks == -1 and bool(served.parts)
         return served.answer(context.defer() if waits else None)
     rest = [each for each in unread if each.outcome is None]
+    size = sum(len(each.batch.batch) for each in rest)
     for each in rest:
         each.batch = each.batch._replace(batch=memoryview(bytearray(each.batch.batch)))
     served.request.topic_data = []
-    deferred = context.defer_effect()
+    deferred = context.defer_effect(size)
     effort.spent = 1  # others have their turn before it goes on
     steps = _outcomes(rest, effort)
 

@@ -6,7 +6,7 @@ Owns the checks before a request reaches the state machine, and where a leader l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.core.quorum.voter_events import Answer
 from holdfast.wire.errors import ErrorCode
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from holdfast.node.controller.controller import Controller
 
 ANYBODY = -1
+EPOCH_LEAP_MAX: Final = 1_000_000
+"""So far ahead an epoch may be. Elections take months to get there, and a voter that was away for
+longer learns of the epoch from its own fetch; the last epoch of all would end all elections."""
 
 EpochResponse = TypeVar("EpochResponse", bound=QuorumEpochResponse)
 
@@ -45,6 +48,11 @@ def is_meant(controller: Controller, voter_id: int, directory_id: bytes) -> bool
     """Whether the sender means this replica, and not another one that had this address."""
     key = controller.quorum.key
     return voter_id in (ANYBODY, key.node_id) and directory_id in (NULL_UUID, key.directory_id)
+
+
+def is_epoch(controller: Controller, epoch: int) -> bool:
+    """Whether this may be an epoch of our quorum."""
+    return 0 <= epoch <= controller.quorum.epoch + EPOCH_LEAP_MAX
 
 
 def epoch_response(

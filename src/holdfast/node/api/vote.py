@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast.core.quorum.voter_events import Answer, LogEnd
 from holdfast.core.quorum.voter_set import ReplicaKey
-from holdfast.node.api.quorum_requests import is_meant, leader_endpoints, misdirected
+from holdfast.node.api.quorum_requests import is_epoch, is_meant, leader_endpoints, misdirected
 from holdfast.node.controller.controller import Controller
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
@@ -25,7 +25,8 @@ def handle_on_controller(
         return wire.VoteResponse(error_code=refusal)
     asked = request.topics[0].partitions[0]
     log_end = LogEnd(asked.last_offset_epoch, asked.last_offset)
-    if asked.replica_id < 0 or asked.replica_epoch < 0 or min(log_end) < 0:
+    is_sound = asked.replica_id >= 0 and is_epoch(controller, asked.replica_epoch)
+    if not is_sound or min(log_end) < 0:
         return _response(controller, Answer(0, -1, -1, ErrorCode.INVALID_REQUEST))
     if not is_meant(controller, request.voter_id, bytes(asked.voter_directory_id)):
         return _response(controller, Answer(0, -1, -1, ErrorCode.INVALID_VOTER_KEY))

@@ -120,6 +120,16 @@ class ApartFetcher:
         self._pauses.add(following, pause_ms)
         self._wake()
 
+    def bring_back(self, following: Following) -> None:
+        """Ask for one that was put off or looked up: alone if it was set aside before that.
+
+        Whether it is well shows when an answer about it has been applied, and not before.
+        """
+        if following.trouble:
+            self.suspect([following])
+        else:
+            self._others.arrive(following)
+
     async def close(self) -> None:
         """Stop fetching."""
         self._pauses.close()
@@ -134,9 +144,18 @@ class ApartFetcher:
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(self._shared.ended)
 
+    def _assigned(self, members: list[Following]) -> list[Following]:
+        """Return those that are still to be fetched from there; the others are forgotten."""
+        assigned = []
+        for each in members:
+            if self._others.is_assigned(each):
+                assigned.append(each)
+            else:
+                self._aside.pop(each, None)
+        return assigned
+
     def _due(self, following: Following) -> None:
-        if not self._others.is_assigned(following):
-            self._aside.pop(following, None)
+        if not self._assigned([following]):
             return
         if following.state is State.LOOKING:
             self.look_up(following)
@@ -151,7 +170,7 @@ class ApartFetcher:
                 await self._look_up(looking)
             elif self._groups:
                 group = self._groups.popleft()
-                members = [each for each in group.members if self._others.is_assigned(each)]
+                members = self._assigned(group.members)
                 if members:
                     await self._ask(Group(members, group.answers))
             else:
@@ -205,6 +224,7 @@ class ApartFetcher:
     ) -> None:
         size = len(data.records or b"")
         if not self._others.apply(following, asked_at, data):
+            self._assigned([following])
             return  # it has been put off, set aside again, or is over
         if size > records_max:
             # Others of its size may follow: let them come along with the rest.
@@ -227,7 +247,7 @@ class ApartFetcher:
 
         Rules: replication.md#refused-fetches.
         """
-        looking = [each for each in looking if self._others.is_assigned(each)]
+        looking = self._assigned(looking)
         node = self._shared.registration.node
         try:
             await self._lane.connect()
@@ -240,10 +260,9 @@ class ApartFetcher:
             for following in looking:
                 self._put_off(following, str(error))
             return
-        for following in looking:
+        # Meanwhile one may follow another, or its topic be deleted and its log closed.
+        for following in self._assigned(looking):
             name = (following.replica.held.topic, following.replica.held.index)
-            if not self._others.is_assigned(following):
-                continue  # meanwhile it follows another, or its topic is deleted and its log closed
             if name not in starts or name not in latest:
                 self._put_off(following, "the leader did not say where its log begins and ends")
             else:
@@ -264,7 +283,7 @@ class ApartFetcher:
             self._others.fail(following, error)
             return
         following.state = State.FETCHING
-        self._others.arrive(following)
+        self.bring_back(following)
 
     def _put_off(self, following: Following, why: str) -> None:
         logger.info("fetching %s from broker %d: %s", following, self._source, why)

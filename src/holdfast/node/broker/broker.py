@@ -75,6 +75,9 @@ class Broker:
         self.follower_quota = Quota(settings.follower_replication_throttled_rate)
         self.waiting = WaitingRoom(asyncio.get_running_loop(), runtime.clock, runtime.provoke)
         self.sliced_work = SlicedWork(asyncio.get_running_loop(), runtime.worker)
+        # Its own: clients that need Metadata to find anything don't wait behind long look-ups.
+        # What is made for one is there for all who ask, so it may have every other turn.
+        self.metadata_work = SlicedWork(asyncio.get_running_loop(), runtime.worker, rests=False)
         self.fetch_sessions = SessionCache(
             settings.max_incremental_fetch_session_cache_slots, runtime.random.below
         )
@@ -167,7 +170,7 @@ class Broker:
         self.lifecycle.start(self._tell_directories, self._loop_ended)
         await self.observer.applied(epoch)
         self._current = True
-        self.partitions.start()
+        await self.partitions.start()
         self._tell_directories()
         await self.lifecycle.ready()
         self.server.release()
@@ -186,6 +189,7 @@ class Broker:
         await self.partitions.close()
         self.waiting.close()
         self.sliced_work.close()
+        self.metadata_work.close()
         self.server.close()
         await self.observer.close()
         await self._heartbeats.close()

@@ -125,6 +125,8 @@ class ControllerChannel:
         self.known = known or KnownLeader()
         self.known.channels.append(self)
         self._connection: Connection | None = None
+        # To those that answered and don't lead: they are asked again over the same connection.
+        self._followers: dict[ControllerAddress, Connection] = {}
         self._epoch = -1  # in which the other end of the connection leads
         self._moved: asyncio.Future[None] | None = None  # done: look for the controller again
         self._waiting: deque[_Waiting] = deque()
@@ -146,6 +148,7 @@ class ControllerChannel:
         if self._connection is not None:
             self._connection.close()
         await cancelled(self._task)
+        self._leave_followers()
         while self._waiting:
             _fail(self._waiting.popleft().answer, "this node is shutting down")
 
@@ -266,7 +269,8 @@ class ControllerChannel:
                 rounds += 1
                 for address in [*self._addresses, *self.known.addresses.values()]:
                     if address not in pending:
-                        pending[address] = loop.create_task(self._look_at(address, tell))
+                        known = self._followers.get(address)
+                        pending[address] = loop.create_task(self._look_at(address, tell, known))
                 tell = False
                 again = loop.time() + self._pause_ms(rounds, answered=True) / 1000
                 while pending and leader is None and not (answered and loop.time() >= again):
@@ -274,35 +278,36 @@ class ControllerChannel:
                     await asyncio.wait(
                         pending.values(), timeout=patience, return_when=asyncio.FIRST_COMPLETED
                     )
-                    for found in _taken(pending):
+                    for address, found in _taken(pending):
                         answered = True
                         if leader is None and found.leads and found.epoch >= self.known.epoch:
                             leader = found
+                            self._followers.pop(address, None)
                         else:
-                            found.connection.close()
+                            self._followers[address] = found.connection
                 if not pending:
                     break
         finally:
             for task in pending.values():
                 _abandon(task)
+            if leader is not None:
+                self._leave_followers()
         return leader, answered
 
-    async def _look_at(self, address: ControllerAddress, tell: bool) -> _Found | None:
-        """Connect to one address and ask who leads; None: it can't be had."""
+    async def _look_at(
+        self, address: ControllerAddress, tell: bool, known: Connection | None = None
+    ) -> _Found | None:
+        """Ask one address who leads, over a new connection if none is `known` that is open.
+
+        None: it can't be had.
+        """
         try:
-            connection = await dial(
-                self._runtime,
-                address.host,
-                address.port,
-                self._client_id,
-                timeout_ms=self._connect_timeout_ms,
-            )
+            connection = known if known is not None and known.is_open else await self._dial(address)
         except OSError as error:
             # Once is enough to know of; a controller that starts later is no news.
             level = logging.INFO if tell else logging.DEBUG
             logger.log(level, "no controller at %s:%d: %s", address.host, address.port, error)
             return None
-        connection.frame_bytes_max = ANY_FRAME_BYTES  # no batch of its log can be left out
         try:
             response = await connection.send(_PROBE, timeout_ms=self._connect_timeout_ms)
         except UnsupportedApiError:
@@ -324,6 +329,23 @@ class ControllerChannel:
             leads=partitions[0].error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER,
             epoch=leader.leader_epoch,
         )
+
+    def _leave_followers(self) -> None:
+        """Nobody but the leader has to be asked any more."""
+        for connection in self._followers.values():
+            connection.close()
+        self._followers.clear()
+
+    async def _dial(self, address: ControllerAddress) -> Connection:
+        connection = await dial(
+            self._runtime,
+            address.host,
+            address.port,
+            self._client_id,
+            timeout_ms=self._connect_timeout_ms,
+        )
+        connection.frame_bytes_max = ANY_FRAME_BYTES  # no batch of its log can be left out
+        return connection
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -350,10 +372,12 @@ _PROBE: Final = FetchRequest(
 )
 
 
-def _taken(pending: dict[ControllerAddress, asyncio.Task[_Found | None]]) -> list[_Found]:
+def _taken(
+    pending: dict[ControllerAddress, asyncio.Task[_Found | None]],
+) -> list[tuple[ControllerAddress, _Found]]:
     """Take what has come out of those that have been asked."""
     done = [address for address, task in pending.items() if task.done()]
-    return [found for each in done if (found := pending.pop(each).result()) is not None]
+    return [(each, found) for each in done if (found := pending.pop(each).result()) is not None]
 
 
 def _abandon(task: asyncio.Task[_Found | None]) -> None:

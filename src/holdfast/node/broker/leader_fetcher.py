@@ -147,7 +147,7 @@ class LeaderFetcher:
 
     def _due(self, following: Following) -> None:
         if self.is_assigned(following):
-            self.arrive(following)
+            self._apart.bring_back(following)
 
     def _position(self, key: PartitionKey) -> Position | None:
         """What a request has to say of a partition; None: it is not to be asked for now."""

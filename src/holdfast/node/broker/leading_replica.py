@@ -86,14 +86,17 @@ class LeadingReplica:
         self._surroundings = surroundings
         self._clock = surroundings.clock
         self._waiting = surroundings.waiting
-        logger.info(
-            "%s: leads in epoch %d from offset %d, high watermark %d, ISR %s",
-            held, decided.leader_epoch, log.end, log.high_watermark,
-            ",".join(map(str, decided.isr)),
-        )  # fmt: skip
 
     def __repr__(self) -> str:
         return repr(self._held)
+
+    def describe(self) -> str:
+        """Say how it leads, for people to read."""
+        state = self.state
+        return (
+            f"leads in epoch {state.epoch} from offset {state.epoch_start}, high watermark "
+            f"{self.log.high_watermark}, ISR {','.join(map(str, state.isr))}"
+        )
 
     @property
     def is_current(self) -> bool:
@@ -172,8 +175,13 @@ class LeadingReplica:
         """A follower has fetched, and was not told to truncate: it holds all before its offset."""
         leader, now_ms = self.state, self._clock.monotonic_ms()
         wake, committed_key = self._waiting.wake, self._held.committed_key
-        if log_start != leader.followers[node].log_start:
+        follower = leader.followers[node]
+        if log_start != follower.log_start:
             wake(committed_key)  # who deletes records waits for this
+        if follower.session is not session and follower.session.is_open:
+            # A request that came late, of another connection, say: what it tells may be of before.
+            # The session in which this partition is left out has to look at it once more.
+            wake(self._held.key)
         if leader.fetched(node, offset, log_start, broker_epoch, now_ms, session):
             self._high_watermark_moved()
             wake(committed_key)

@@ -5,7 +5,7 @@ with the controller, and whom it registers with has the log; so a copy would be 
 can be damaged, and would save one read of a log that is small. Who is behind the log's start, as
 every broker that starts once the log's prefix is gone, loads the newest snapshot instead. The image
 changes only here, one batch per turn of the loop or a snapshot as a whole, so that every handler
-sees whole batches and no batch holds others up.
+sees whole batches; a long one is decoded in several turns before that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.node.metadata.metadata_fetch import (
     metadata_fetch,
     only_partition,
 )
-from holdfast.node.metadata.metadata_log import CommittedBatch, MetadataLogError, decode_batches
+from holdfast.node.metadata.metadata_log import CommittedBatch, MetadataLogError, decode_in_turns
 from holdfast.node.metadata.snapshot_format import SnapshotError
 from holdfast.runtime.tasks import Ended, cancelled, report_bug
 from holdfast.wire.errors import ErrorCode, WireError, error_code
@@ -189,7 +189,10 @@ class Observer:
     async def _apply(self, found: PartitionData) -> None:
         first = True
         try:
-            for batch in decode_batches(found.records or b""):
+            for batch in decode_in_turns(found.records or b""):
+                if batch is None:
+                    await asyncio.sleep(0)
+                    continue
                 if batch.last_offset <= self.image.offset:
                     continue  # a batch that began before the offset asked for
                 if not first:

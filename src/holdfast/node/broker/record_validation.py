@@ -31,7 +31,7 @@ from holdfast.wire.errors import ErrorCode, InflatedError, WireError
 from holdfast.wire.walker.record_walker import (
     NOTHING,
     PROBLEMS,
-    RECORDS_A_SLICE,
+    STEPS_A_SLICE,
     Walked,
     walk_on,
 )
@@ -68,8 +68,10 @@ def opened(unopened: Unopened, effort: Effort) -> Steps[Outcome]:
     if refusal is not None:
         return refusal
     if codec != header.codec:
-        rebuilt = yield from _recompressed(header, bytes(body), codec, walked.largest, effort)
-        return too_large(len(rebuilt), settings) or rebuilt
+        packed = yield from _packed(body, codec, effort)
+        # It is copied and counted through on the loop, so not before its size is known to be right.
+        refused = too_large(HEADER_SIZE + len(packed), settings)
+        return refused or _rebuilt(header, packed, codec, walked.largest)
     if walked.largest != header.max_timestamp:
         assign_max_timestamp(batch, walked.largest)
     return batch
@@ -84,10 +86,8 @@ def _walked(header: BatchHeader, body: Buffer, effort: Effort) -> Steps[Walked |
         if effort.is_over:
             yield HOLD
             effort.spent = 0
-        before = walked.records
-        most = min(count - before, RECORDS_A_SLICE)
-        walked = walk_on(body, walked, header.base_timestamp, most)
-        effort.spent += (walked.records - before) / RECORDS_A_SLICE
+        walked = walk_on(body, walked, header.base_timestamp, count - walked.records)
+        effort.spent += walked.steps / STEPS_A_SLICE
     problem = ""
     if walked.problem:
         problem = f"Record {walked.records} of the batch can't be read: {PROBLEMS[walked.problem]}."
@@ -126,17 +126,20 @@ def _judge_records(walked: Walked, settings: TopicSettings, now_ms: int) -> Reco
     return RecordRefusal(code, f"Some records are refused. {texts}", tuple(named.items()))
 
 
-def _recompressed(
-    header: BatchHeader, body: bytes, codec: Codec, largest: int, effort: Effort
-) -> Steps[memoryview]:
-    """Return the same batch in the codec that compression.type asks for."""
-    packed = body
-    if codec and len(body) <= COMPRESSED_INLINE_MAX and not effort.is_over:
+def _packed(body: Buffer, codec: Codec, effort: Effort) -> Steps[Buffer]:
+    """Return the records in the codec that compression.type asks for."""
+    if not codec:
+        return body
+    if len(body) <= COMPRESSED_INLINE_MAX and not effort.is_over:
         effort.spent += len(body) / BYTES_A_SLICE
-        packed = compress(codec, body)
-    elif codec:
-        packed = yield partial(compress, codec, body)
-        effort.spent = 0
+        return compress(codec, body)
+    packed: Buffer = yield partial(compress, codec, body)
+    effort.spent = 0
+    return packed
+
+
+def _rebuilt(header: BatchHeader, packed: Buffer, codec: Codec, largest: int) -> memoryview:
+    """Return the same batch with its records in another codec."""
     fields = header._replace(
         batch_length=HEADER_SIZE - LENGTH_END + len(packed),
         attributes=header.attributes & ~CODEC_MASK | codec,

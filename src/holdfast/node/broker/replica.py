@@ -63,6 +63,13 @@ class Partition:
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
 
+    def describe(self) -> str:
+        """Say which role it has, for people to read."""
+        if self.leading is not None:
+            return f"{self} {self.leading.describe()}"
+        leader = "nobody" if self.leader_id == image.NO_LEADER else str(self.leader_id)
+        return f"{self} follows {leader} in epoch {self.leader_epoch}"
+
     # -- role ----------------------------------------------------------------------------------
 
     def lead(self, decided: image.Partition, brokers: Mapping[int, image.Broker]) -> None:
@@ -86,8 +93,6 @@ class Partition:
 
         None: its directory is offline.
         """
-        if leader_epoch != self.leader_epoch:
-            logger.info("%s: follows %d in epoch %d", self, leader_id, leader_epoch)
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._leave_role()

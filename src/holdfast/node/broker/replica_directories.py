@@ -26,6 +26,7 @@ from holdfast.node.broker.controller_channel import ControllerChannel
 from holdfast.node.broker.registration import Asking, Registration
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import assign_replicas_to_dirs as wire
+from holdfast.wire.uuids import NULL_UUID
 
 if TYPE_CHECKING:
     from holdfast.log.directories import LogDirectories
@@ -88,7 +89,7 @@ class Assignments(Asking):
 
     def _lies_in(self, decided: Partition, recorded: bytes) -> bytes:
         log = self._directories.get(decided.topic, decided.index)
-        if log is not None:
+        if log is not None and log.topic_id in (decided.topic_id, NULL_UUID):  # not a namesake's
             if not log.offline and self._may_have_copy(log, recorded):
                 try:
                     self._directories.claim(log)

@@ -29,7 +29,8 @@ from holdfast.wire.well_known import METADATA_TOPIC
 
 logger = logging.getLogger("holdfast.partitions")
 
-SLICE = 50  # replicas taken up in one turn of the loop
+SLICE = 50  # replicas taken up in one turn of the loop, at most,
+SLICE_MS = 5  # and for so long: where files are slow to make, one replica takes a millisecond
 TOLD_MAX = 20  # of those set aside: a figure is a line
 SLICE_TOLD = 200  # replicas that are looked at, or told of brokers, in one turn
 
@@ -61,9 +62,14 @@ class Partitions:
         )  # once for all partitions of a topic; of the image as it is
         self._taken_up = taken_up
         # Not yet as the image wants them, in the order of the first change; True: not ours before.
+        # What this broker is to lead goes first, for who follows it asks in vain until then.
+        self._due_to_lead: dict[PartitionKey, bool] = {}
         self._due: dict[PartitionKey, bool] = {}
+        # By name: partitions of deleted topics whose logs are there still; True: they were held.
+        self._gone: dict[tuple[str, int], tuple[image.Partition, bool]] = {}
         self._told_of_brokers: Iterator[Partition] = iter(())  # who has yet to be told of a change
         self._slice: asyncio.Handle | None = None
+        self._started: asyncio.Future[None] | None = None  # done once all is as it was at `start`
         self._sweep: asyncio.TimerHandle | None = None
 
     def __iter__(self) -> Iterator[Partition]:
@@ -99,55 +105,95 @@ class Partitions:
 
     # -- the metadata has changed --------------------------------------------------------------
 
-    def start(self) -> None:
-        """Take up everything that the image assigns to this broker: it has caught up."""
+    async def start(self) -> None:
+        """Take up everything that the image assigns to this broker: it has caught up.
+
+        `apply` may be called meanwhile.
+        """
+        assert self._started is None, "started twice"
         self._settings.cache_clear()
         self._set_strays_aside()
-        brokers = self._metadata.brokers
-        for decided in list(self._metadata.partitions()):
+        self._due_to_lead.clear()
+        self._due.clear()
+        for decided in self._metadata.partitions():
             if self._node in decided.replicas:
-                self._take_up(decided, brokers)
+                self._is_due(decided.key, decided.leader, is_new=False)
+        self._started = asyncio.get_running_loop().create_future()
+        self._take_up_some()
+        await self._started
         self._schedule_sweep()
 
     def apply(self, delta: ImageDelta) -> None:
         """Act on what has changed in the image, which holds it already.
 
         Making a replica takes a millisecond, and a request may make thousands: so all but the first
-        of them are taken up a few in each turn of the loop, each as the image is by then. Settings
-        go before: a leader must never commit by an older min.insync.replicas than its ISR.
+        of them are taken up a few in each turn of the loop, each as the image is by then. Those of
+        deleted topics serve no more at once; their logs go in turns, too. Settings go before: a
+        leader must never commit by an older min.insync.replicas than its ISR.
         """
         self._settings.cache_clear()
         for topic in delta.topics_deleted:
             for gone in topic.partitions:
-                self._due.pop(gone.key, None)
-                self._give_up(gone.key)
+                self._take_due(gone.key)
+                was_held = self._let_go(gone)
+                self._gone.setdefault((gone.topic, gone.index), (gone, was_held))
         if delta.brokers_changed:
             self._told_of_brokers = iter(list(self.held.values()))
         if delta.configs_changed:
             self._configure(delta)
         for key, before in delta.partitions_changed.items():
             is_new = before is None or self._node not in before.replicas
-            self._due[key] = is_new or self._due.get(key, False)
+            decided = self._metadata.partition_by_id(*key)
+            self._is_due(key, image.NO_LEADER if decided is None else decided.leader, is_new=is_new)
         if self._slice is None:
             self._take_up_some()
+
+    def _is_due(self, key: PartitionKey, leader: int, *, is_new: bool) -> None:
+        """Take a replica up in its turn."""
+        is_new = self._take_due(key) or is_new
+        due = self._due_to_lead if leader == self._node else self._due
+        due[key] = is_new
+
+    def _take_due(self, key: PartitionKey) -> bool:
+        """It is due no longer. Return whether it was, and not ours before."""
+        return self._due_to_lead.pop(key, False) or self._due.pop(key, False)
 
     def _take_up_some(self) -> None:
         self._slice = None
         brokers = self._metadata.brokers
         more = self._tell_of_brokers()
         done: list[PartitionKey] = []
-        while self._due and len(done) < SLICE:
-            key = next(iter(self._due))
-            is_new = self._due.pop(key)
+        roles: list[Partition] = []
+        clock = self._surroundings.clock
+        ends_ms = clock.monotonic_ms() + SLICE_MS
+        for name in list(islice(self._gone, SLICE)):
+            if clock.monotonic_ms() > ends_ms:
+                break
+            self._delete_gone(name)
+        while len(done) < SLICE and clock.monotonic_ms() <= ends_ms:
+            due = self._due_to_lead or self._due
+            if not due:
+                break
+            key = next(iter(due))
+            if self._gone and key not in self.held:
+                # It may be a namesake's. Each that is made over what was deleted since the last one
+                # has all checkpoints written and synced, here on the loop: once is enough.
+                break
+            is_new = due.pop(key)
             decided = self._metadata.partition_by_id(*key)
             if decided is not None and self._node in decided.replicas:
-                self._take_up(decided, brokers, is_new=is_new)
-            else:
-                self._give_up(key)
+                if self._take_up(decided, brokers, is_new=is_new):
+                    roles.append(self.held[key])
+            elif decided is not None:
+                self._give_up(decided)
             done.append(key)
         self._taken_up(done)
-        if self._due or more:
+        if roles:  # one line for all of them: a line of their own costs as much as the change
+            logger.info("%s", "; ".join(map(Partition.describe, roles)))
+        if self._gone or self._due_to_lead or self._due or more:
             self._slice = asyncio.get_running_loop().call_later(0, self._take_up_some)
+        elif self._started is not None and not self._started.done():
+            self._started.set_result(None)
 
     def _tell_of_brokers(self) -> bool:
         """Tell some leaders which brokers are alive, as the image has it by now; True: not yet all.
@@ -164,24 +210,40 @@ class Partitions:
         return looked_at == SLICE_TOLD
 
     def _configure(self, delta: ImageDelta) -> None:
-        everything = any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed)
-        topics = {name for kind, name in delta.configs_changed if kind == ResourceType.TOPIC}
-        for partition in self.held.values():
-            if everything or partition.topic in topics:
-                settings = self._settings(partition.topic)
-                partition.configure(settings)
-                for fetcher in self._fetchers.values():
-                    fetcher.allow(settings.max_message_bytes)
+        """Hand changed settings to whom they concern; a change of one topic costs no other."""
+        resources = delta.configs_changed
+        if any(kind == ResourceType.BROKER for kind, _ in resources):
+            topics: Iterable[str] = self._metadata.topics
+        else:
+            topics = (name for kind, name in resources if kind == ResourceType.TOPIC)
+        for name in topics:
+            self._configure_topic(name)
+
+    def _configure_topic(self, name: str) -> None:
+        topic = self._metadata.topics.get(name)
+        held = [] if topic is None else [self.held.get(each.key) for each in topic.partitions]
+        ours = [each for each in held if each is not None]
+        if not ours:
+            return
+        settings = self._settings(name)
+        for partition in ours:
+            partition.configure(settings)
+        for fetcher in self._fetchers.values():
+            fetcher.allow(settings.max_message_bytes)
 
     def _take_up(
         self,
         decided: image.Partition,
         brokers: Mapping[int, image.Broker],
         *,
-        is_new: bool = False,
-    ) -> None:
-        """`is_new`: it was not ours before, so that nothing it needs lies on a lost disk."""
+        is_new: bool,
+    ) -> bool:
+        """Return whether its leader epoch is another one now.
+
+        `is_new`: it was not ours before, so that nothing it needs lies on a lost disk.
+        """
         partition = self.held.get(decided.key) or self._hold(decided, is_new=is_new)
+        epoch = partition.leader_epoch
         try:
             if decided.leader == self._node:
                 self._stop_fetching(partition.key)
@@ -191,6 +253,7 @@ class Partitions:
         except StorageError as error:
             logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's
             partition.fail()
+        return partition.leader_epoch != epoch
 
     def _follow(self, partition: Partition, decided: image.Partition) -> None:
         if partition.leading is None and partition.leader_epoch == decided.leader_epoch:
@@ -218,6 +281,7 @@ class Partitions:
 
     def _open_log(self, decided: image.Partition, *, is_new: bool) -> Log | None:
         settings = self._settings(decided.topic)
+        assert (decided.topic, decided.index) not in self._gone, "a namesake's log is there still"
         log = self._directories.get(decided.topic, decided.index)
         try:
             if log is None:
@@ -243,22 +307,36 @@ class Partitions:
         log.settings = settings
         return log
 
-    def _give_up(self, key: PartitionKey) -> None:
-        """This broker holds the partition no longer: the topic is gone, or it moved away."""
-        partition = self.held.pop(key, None)
+    def _give_up(self, decided: image.Partition) -> None:
+        """This broker holds the partition no longer: it moved away."""
+        self._delete(decided, was_held=self._let_go(decided))
+
+    def _let_go(self, decided: image.Partition) -> bool:
+        """Serve a partition no more; return whether it was taken up."""
+        partition = self.held.pop(decided.key, None)
         if partition is None:
-            return
-        logger.info("%s: not held any more, deleting it", partition)
+            return False
         self._stop_fetching(partition.key)
         partition.stop()
         if self.by_name.get((partition.topic, partition.index)) is partition:
             del self.by_name[partition.topic, partition.index]
+        return True
+
+    def _delete_gone(self, name: tuple[str, int]) -> None:
+        decided, was_held = self._gone.pop(name)
+        self._delete(decided, was_held=was_held)
+
+    def _delete(self, decided: image.Partition, *, was_held: bool) -> None:
+        """Delete the log, which may be there although the partition was not taken up yet."""
         # Also when its disk is lost: a topic of the same name must not find this log.
+        log = self._directories.get(decided.topic, decided.index)
+        if log is None or (not was_held and log.topic_id not in (decided.topic_id, NULL_UUID)):
+            return
+        logger.info("%s-%d: not held any more, deleting it", decided.topic, decided.index)
         try:
-            if self._directories.get(partition.topic, partition.index) is not None:
-                self._directories.delete(partition.topic, partition.index)
+            self._directories.delete(decided.topic, decided.index)
         except StorageError as error:
-            logger.error("%s: %s", partition, error)  # noqa: TRY400 - the disk's reason
+            logger.error("%s-%d: %s", decided.topic, decided.index, error)  # noqa: TRY400 - as above
 
     def _set_strays_aside(self) -> None:
         """Move what the image does not give to this broker out of the way; never delete it.
@@ -337,6 +415,9 @@ class Partitions:
         for timer in (self._sweep, self._slice):
             if timer is not None:
                 timer.cancel()
+        while self._gone:  # the next start would not know why they are there, and keep them
+            self._delete_gone(next(iter(self._gone)))
+        self._due_to_lead.clear()
         self._due.clear()
         for fetcher in self._fetchers.values():
             await fetcher.close()

@@ -8,6 +8,7 @@ Rules: connections.md#how-many.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +20,10 @@ from holdfast.node.door.seldom import Seldom
 
 logger = logging.getLogger("holdfast.admission")
 
-LOOKED_AT: Final = 64  # of those who may have to go, for each newcomer
+LOOKED_AT: Final = 64  # of those who may have to go, for each who has to
+FAR_MORE: Final = 4  # times what another address has, and
+LARGE_PART: Final = 8  # more than the so-manieth part of all: whatever it waits for, it goes first
+CLOSED_AT_ONCE: Final = 50  # in one turn of the loop, when fewer are allowed than there are
 UNLIMITED: Final = 2_147_483_647
 
 
@@ -66,7 +70,7 @@ class Admission:
 
     def __init__(self, descriptors: int = UNLIMITED, limits: Limits = Limits()) -> None:  # noqa: B008 - immutable
         """`descriptors` is how many connections the system allows."""
-        self.limits = limits  # replace it to change the configuration
+        self._limits = limits
         self.refused = 0  # newcomers turned away, and guests closed on for them (a metric)
         self._descriptors = descriptors
         self._guests: dict[Guest, None] = {}  # those that were looked at last stand last
@@ -76,6 +80,33 @@ class Admission:
 
     def __len__(self) -> int:
         return len(self._guests)
+
+    @property
+    def limits(self) -> Limits:
+        """How many there may be; if that becomes less than there are of the node, some have to go.
+
+        Of an address that may have fewer than it has nobody goes, but nobody is let in either.
+        """
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        is_less = limits.node < self._limits.node
+        self._limits = limits
+        if is_less:
+            self._close_some()
+
+    @property
+    def _most(self) -> int:
+        return min(self._limits.node, self._descriptors)
+
+    def _close_some(self) -> None:
+        """Close whoever there are too many of, a few in each turn of the loop."""
+        for _ in range(min(CLOSED_AT_ONCE, len(self._guests) - self._most)):
+            self.refused += 1
+            self._make_room()
+        if len(self._guests) > self._most:
+            asyncio.get_running_loop().call_soon(self._close_some)
 
     def admit(self, newcomer: Guest) -> bool:
         """Give a newcomer a place; False: its address has too many, close it."""
@@ -89,7 +120,7 @@ class Admission:
                 allowed,
             )
             return False
-        most = min(self.limits.node, self._descriptors)
+        most = self._most
         if len(self._guests) >= most:
             self.refused += 1
             self._full.warning(
@@ -120,9 +151,15 @@ class Admission:
         candidates = list(islice(self._guests, LOOKED_AT))
         for each in candidates:
             self._guests[each] = self._guests.pop(each)
+        # Who waits for an answer stays, but may not for that keep all places: anybody can wait.
+        held = self._by_address
+        fair = FAR_MORE * min(held[each.host] for each in candidates)
+        fair = max(fair, len(self._guests) // LARGE_PART)
         going = min(
             candidates,
-            key=lambda each: (each.is_owed, -self._by_address[each.host], each.active_at),
-        )
+            key=lambda each: (
+                held[each.host] <= fair, each.is_owed, -held[each.host], each.active_at
+            ),
+        )  # fmt: skip
         going.abort()
         self.leave(going)

@@ -1,4 +1,5 @@
-"""What clients may make a node hold for them: answers that wait or are not taken, and requests.
+"""What clients may make a node hold for them: answers that wait or are not taken, and requests,
+as they come in and while they wait.
 
 Owns the bounds of a connection, and which connections share what is held. Near its bound a
 connection is not read and answers become short; past it, who has the most is closed on (`ledger`).
@@ -32,7 +33,7 @@ class Budget:
 
     bounds: Bounds = Bounds()  # noqa: RUF009 - immutable
     answers: Ledger = field(default_factory=partial(Ledger, ANSWERS))  # not taken by their clients
-    requests: Ledger = field(default_factory=partial(Ledger, REQUESTS))  # received, not yet whole
+    requests: Ledger = field(default_factory=partial(Ledger, REQUESTS))  # not whole, or waiting
 
     @classmethod
     def of(cls, settings: NodeSettings) -> Budget:

@@ -13,12 +13,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from struct import Struct
 from typing import cast
 
 from holdfast.node.door.admission import Admission
 from holdfast.node.door.budget import LIGHT_BYTES, Budget
-from holdfast.node.door.request_bounds import SMALL_BYTES_MAX, frame_bytes_max
+from holdfast.node.door.line import DEAR_BYTES, DEAR_S, PIECE_REST_S, REST_S, SLICE_S, Line
+from holdfast.node.door.request_bounds import (
+    HOT,
+    PRODUCE,
+    SMALL_BYTES_MAX,
+    frame_bytes_max,
+)
 from holdfast.node.door.request_context import ANONYMOUS, Buffers, Client, Deferred
 from holdfast.wire.errors import WireError
 from holdfast.wire.messages import api_name
@@ -31,6 +38,9 @@ BUFFER_GROWTH = 4
 BUFFER_KEPT_BYTES = 2 * 1024 * 1024  # a larger one is given back once its frame is handled
 BUFFER_SILENT_S = 5.0  # and any other one of who says nothing for so long
 JOINED_BYTES_MAX = 32 * 1024  # answers up to this go out in one write
+FLOOD_REQUESTS = 16  # received and not looked at yet; clients have five on their way, as a rule
+PIECE_BYTES = 1024  # a frame that comes in smaller ones than this
+PIECES_MAX = 4  # and in more of them than so many has to wait between them
 REFUSALS_LOGGED_MAX = 100  # in one stretch of so many seconds: a scanner must not fill the log
 REFUSALS_STRETCH_S = 60.0
 
@@ -53,8 +63,11 @@ class Connections:
         frame_bytes_max: int,
         admission: Admission | None = None,
         budget: Budget | None = None,
+        dear_s: float = DEAR_S,
     ) -> None:
+        """`dear_s` is how long a request may take before its connection has to let others go."""
         self.listener = listener
+        self.dear_s = dear_s
         self.handle = handle
         self.frame_bytes_max = frame_bytes_max
         self.admission = Admission() if admission is None else admission
@@ -64,9 +77,17 @@ class Connections:
         self.open: dict[Connection, None] = {}
         self.buffered: dict[Connection, None] = {}  # those of them that have a receive buffer
         self.refused = 0  # connections closed on because they don't speak the protocol (a metric)
+        self.hot = Line()  # those that have more records to move than a slice of the loop allows
+        self.many = Line()  # those that ask much else at once, or send it byte by byte
+        self.dear = Line()  # those that ask what takes long
         self._stretch_began = float("-inf")  # loop time, seconds
         self._logged = 0  # in this stretch
         self._silent = 0
+
+    @property
+    def rests(self) -> bool:
+        """Whether who asks much has to let others have the loop for longer than it had it."""
+        return self.dear_s < inf
 
     def accept(self) -> Connection:
         """Make the protocol of one accepted connection."""
@@ -130,6 +151,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held_partitions = 0  # that they wait for
         self._ready_bytes = 0  # what those of them have that wait for their turn only
         self._is_debtor = False
+        self._kept_bytes = 0  # of requests that wait
+        self._kept_told = 0  # of them, as the node was told last
         self.active_at = 0.0
         self._muted = 0  # reasons why nothing is looked at: requests that wait, throttles
         self._loop = asyncio.get_running_loop()
@@ -137,6 +160,8 @@ class Connection(asyncio.BufferedProtocol):
         self._clogged = False  # the peer has not taken all that was sent
         self._reading = True
         self._parsing = False
+        self._in_line = False  # others go first; nothing is read meanwhile
+        self._pieces = 0  # small ones that a frame has come in
         self._buffer = NO_BUFFER
         self._view = memoryview(NO_BUFFER)
         self._filled = 0
@@ -187,6 +212,16 @@ class Connection(asyncio.BufferedProtocol):
         self._parse()
         if is_full and size == len(self._buffer) < BUFFER_FULL_BYTES:
             self._resize(BUFFER_GROWTH * size)
+        elif self._filled and nbytes < PIECE_BYTES:
+            self._count_piece()
+
+    def _count_piece(self) -> None:
+        """Let a frame that comes byte by byte wait, so that more of it comes together."""
+        self._pieces += 1
+        if self._pieces > PIECES_MAX and self._may_read and self.group.rests:
+            self.group.many.rest_after(0.0, PIECE_REST_S)
+            self._stand_in(self.group.many)
+            self._settle_reading()
 
     def pause_writing(self) -> None:
         self._clogged = True
@@ -205,6 +240,7 @@ class Connection(asyncio.BufferedProtocol):
         bounds = self.group.bounds
         return (
             not self._muted
+            and not self._in_line
             and not self.group.held
             and len(self.slots) < bounds.requests
             and self._held_bytes <= bounds.answer_bytes
@@ -234,11 +270,12 @@ class Connection(asyncio.BufferedProtocol):
             self.group.budget.answers.note(self, size if is_debtor else 0)
 
     def _parse(self) -> None:
-        """Handle every whole frame in the buffer, as far as the bounds allow."""
+        """Handle every whole frame in the buffer, as far as the bounds and a slice's time allow."""
         if self._parsing:
             return  # an answer inside of a handler has made room: the loop below goes on
         self._parsing = True
         position = 0
+        now = slice_began = self._loop.time()
         try:
             while self._transport is not None and self._may_read:
                 available = self._filled - position
@@ -248,23 +285,29 @@ class Connection(asyncio.BufferedProtocol):
                 if not 8 <= length <= self.group.frame_bytes_max:
                     self._refuse(f"a frame of {length} bytes")
                     break
-                if length > SMALL_BYTES_MAX:
+                if length > DEAR_BYTES:
                     if available < 6:
                         break  # what it asks is not known yet
                     (key,) = _KEY.unpack_from(self._buffer, position + 4)
-                    if length > frame_bytes_max(key, self.group.frame_bytes_max):
-                        self._refuse(
-                            f"a request of {length} bytes to {api_name(key)}: without records it "
-                            f"may have {SMALL_BYTES_MAX}; ask for less at a time"
-                        )
+                    if self._is_too_large(length, key):
                         break
                 if available < 4 + length:
                     self._make_room(position, 4 + length)
                     position = 0
                     break
+                if length > DEAR_BYTES and key not in HOT and self.group.dear.is_resting:
+                    self._stand_in(self.group.dear)
+                    break
+                if position and now >= slice_began + SLICE_S:
+                    self._give_way(position, length, now - slice_began)
+                    break
                 frame = self._view[position + 4 : position + 4 + length]
                 position += 4 + length
                 self._handle(frame)
+                began, now = now, self._loop.time()
+                if now - began > self.group.dear_s and self._was_dear(position - length, length):
+                    self.group.dear.rest_after(now - began, REST_S * (length > DEAR_BYTES))
+                    self._stand_in(self.group.dear)
         except BaseException:
             # A mistake of ours. Whoever called us may not close: then the next bytes would have
             # all these frames handled again, and what they append would be there twice.
@@ -274,6 +317,47 @@ class Connection(asyncio.BufferedProtocol):
             self._parsing = False
         self._keep_from(position)
         self._settle_reading()
+
+    def _give_way(self, position: int, length: int, took: float) -> None:
+        """It has had its slice: others go first, and have the loop for longer than that.
+
+        But whoever moves records goes on as fast as turns come: who produces, as librdkafka does,
+        by a request for each partition, hundreds at once; and who fetches, unless it asks for so
+        many things that they can't be large.
+        """
+        (key,) = _KEY.unpack_from(self._buffer, position + 4)
+        is_flood = key != PRODUCE and self._filled - position >= FLOOD_REQUESTS * (4 + length)
+        if key in HOT and not is_flood:
+            self._stand_in(self.group.hot)
+        else:
+            if self.group.rests:
+                self.group.many.rest_after(took)
+            self._stand_in(self.group.many)
+
+    def _is_too_large(self, length: int, key: int) -> bool:
+        """Close on a peer whose request is larger than what it asks may need."""
+        if length <= frame_bytes_max(key, self.group.frame_bytes_max):
+            return False
+        self._refuse(
+            f"a request of {length} bytes to {api_name(key)}: without records it "
+            f"may have {SMALL_BYTES_MAX}; ask for less at a time"
+        )
+        return True
+
+    def _was_dear(self, start: int, length: int) -> bool:
+        """Whether a request that took long is to blame for it; else something else had the CPU."""
+        (key,) = _KEY.unpack_from(self._buffer, start)
+        return length > DEAR_BYTES or key not in HOT
+
+    def _stand_in(self, line: Line) -> None:
+        """Let others go first; what is received meanwhile stays where it is."""
+        self._in_line = True
+        line.add(self)
+
+    def take_turn(self) -> None:
+        """It is this one's turn again."""
+        self._in_line = False
+        self.resume()
 
     def _handle(self, frame: memoryview) -> None:
         try:
@@ -294,6 +378,9 @@ class Connection(asyncio.BufferedProtocol):
                 self.mute()
                 answer.proceed = self.unmute
             self._send_ready()
+            if not answer.is_answered:
+                answer.counted = answer.kept
+                self._keep(answer.kept)
         elif self.slots:
             held = Deferred.answered(answer)
             self._hold(held)
@@ -324,13 +411,25 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = buffer
         self._view = memoryview(buffer)
         if size > LIGHT_BYTES or before > LIGHT_BYTES:
-            self.group.budget.requests.note(self, size if size > LIGHT_BYTES else 0)
+            self._tell_kept()
+
+    def _keep(self, more: int) -> None:
+        """Take note of what requests that wait keep; the node hears of more than a little."""
+        kept = self._kept_bytes = self._kept_bytes + more
+        told = self._kept_told
+        if abs(kept - told) > LIGHT_BYTES or (told and not kept):
+            self._tell_kept()
+
+    def _tell_kept(self) -> None:
+        """Tell the node how much is kept of this peer's requests: received, or waiting."""
+        size = len(self._buffer)
+        self._kept_told = self._kept_bytes
+        received = size if size > LIGHT_BYTES else 0
+        self.group.budget.requests.note(self, received + self._kept_bytes)
 
     def _keep_from(self, position: int) -> None:
         """Move what is not handled yet to the front; give an unusually large buffer back."""
         self._to_front(position)
-        if self._filled and position:
-            self.active_at = self._loop.time()  # another frame has begun
         size = len(self._buffer)
         if size > BUFFER_FULL_BYTES and self._filled <= BUFFER_BYTES:
             requests = self.group.budget.requests
@@ -349,6 +448,9 @@ class Connection(asyncio.BufferedProtocol):
             if rest:
                 self._buffer[:rest] = self._buffer[position : self._filled]
             self._filled = rest
+            self._pieces = 0
+            if rest:
+                self.active_at = self._loop.time()  # another frame has begun
 
     def give_buffer_back(self) -> None:
         """Free the receive buffer, if there is nothing in it."""
@@ -369,6 +471,8 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse("a request that has no answer")
             return
         self._held_bytes -= answer.reserved
+        if answer.counted and self._transport is not None:
+            self._keep(-answer.counted)
         slots = self.slots
         if not slots or slots[0] is not answer:
             self._hold(answer)
@@ -471,7 +575,7 @@ class Connection(asyncio.BufferedProtocol):
     def _forget(self) -> None:
         """Nobody is there any more for whom anything should wait."""
         slots, self.slots = self.slots, deque()
-        self._ready_bytes = 0
+        self._ready_bytes = self._kept_bytes = 0
         self._owe()
         self.group.budget.requests.note(self, 0)
         for answer in slots:

@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 
 ANSWERS: Final = Kind("has not taken its answers", "answer.bytes.max")
-REQUESTS: Final = Kind("has sent a part of a large request", "request.bytes.max")
+REQUESTS: Final = Kind("has sent requests that wait or are not whole", "request.bytes.max")
 
 
 class Ledger:

@@ -3,7 +3,7 @@
 Owns the bounds on frames below socket.request.max.bytes. Records stay where they are, but structs
 become objects of up to 40 times their bytes, made on the loop while everybody waits. So a request
 without records is held to what clients of the largest clusters send, and a produce request to so
-many parts (rules: connections.md#frames).
+many parts (rules: connections.md#frames). The decoder counts elements, which may be tiny.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from holdfast.wire.messages import FLEXIBLE_SINCE
 from holdfast.wire.primitives import read_uvarint, skip_tagged_fields
 
 PRODUCE: Final = 0
+FETCH: Final = 1
 ENVELOPE: Final = 58
+HOT: Final = frozenset((PRODUCE, FETCH))
+"""What data comes and goes by: however large, it is not held back for what others ask."""
 
 SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A Fetch of 100,000 partitions has 3.3 MB. This much of the worst takes a second and 120 MB."""
+"""A Fetch of 100,000 partitions has 3.3 MB. The worst of so many elements takes a second."""
 
 _ENVELOPE_BYTES_MAX: Final = SMALL_BYTES_MAX + 64 * 1024  # around what a client may have sent
 

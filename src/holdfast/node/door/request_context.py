@@ -28,6 +28,9 @@ Buffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
 
 ANONYMOUS = "User:ANONYMOUS"
 
+WAITING_BYTES: Final = 2048  # in memory, of a request that waits
+PARTITION_BYTES: Final = 512  # and of each partition that it waits for
+
 
 class Operation(IntEnum):
     """Kafka's ACL operations, by their numbers on the wire."""
@@ -119,11 +122,13 @@ class Deferred:
     __slots__ = (
         "_deliver",
         "_encode",
+        "_put_away",
         "buffers",
         "closes",
+        "counted",
         "is_answered",
         "is_before_effect",
-        "lost",
+        "kept",
         "partitions",
         "proceed",
         "reserved",
@@ -136,15 +141,17 @@ class Deferred:
         reserved: int = 0,
         partitions: int = 0,
         *,
+        kept: int = 0,
         is_before_effect: bool = False,
     ) -> None:
         self.buffers: Buffers = ()
+        self.kept = kept  # bytes in memory until it is answered
+        self.counted = 0  # of these, by its connection
         self.partitions = partitions  # that it waits for, if they may be many
         self.reserved = reserved  # bytes that the answer may come to have, if they are many
         self.is_answered = False
         self.closes = False  # the connection ends instead of an answer
-        # Called when the connection ends first: what waits for this answer's sake need not.
-        self.lost: Callable[[], None] = _nothing
+        self._put_away: Callable[[], None] = _nothing
         # What the request does is not done yet, and nothing behind it may be done before it. Who
         # has done it calls `proceed`, once.
         self.is_before_effect = is_before_effect
@@ -159,6 +166,20 @@ class Deferred:
         deferred.buffers = buffers
         deferred.is_answered = True
         return deferred
+
+    @property
+    def lost(self) -> Callable[[], None]:
+        """Called when the connection ends first: what waits for this answer's sake need not.
+
+        It is let go of then, and with an answer: it refers to whoever has this promise, and a
+        circle would keep the connection and all that it received until a collector comes by.
+        """
+        put_away, self._put_away = self._put_away, _nothing
+        return put_away
+
+    @lost.setter
+    def lost(self, put_away: Callable[[], None]) -> None:
+        self._put_away = put_away
 
     @property
     def size(self) -> int:
@@ -179,21 +200,21 @@ class Deferred:
             self.abandon()
             return
         self.is_answered = True
-        self.lost = _nothing
+        self._put_away = _nothing
         self._deliver(self)
 
     def answer_nothing(self) -> None:
         """There is no answer to this request (acks=0): those behind it may go."""
         assert not self.is_answered, "a request is answered once"
         self.is_answered = True
-        self.lost = _nothing
+        self._put_away = _nothing
         self._deliver(self)
 
     def abandon(self) -> None:
         """Close the connection instead of answering: there is no error that would fit."""
         assert not self.is_answered, "a request is answered once"
         self.is_answered = self.closes = True
-        self.lost = _nothing
+        self._put_away = _nothing
         self._deliver(self)
 
 
@@ -253,16 +274,24 @@ class RequestContext:
         One that may be large says how large, and for how many partitions it waits: while so much is
         promised, its client is not read.
         """
-        return Deferred(self.encode, self._deliver, reserved, partitions)
+        kept = self._kept(PARTITION_BYTES * partitions)
+        return Deferred(self.encode, self._deliver, reserved, partitions, kept=kept)
+
+    def _kept(self, more: int) -> int:
+        return WAITING_BYTES + len(self.header.client_id or "") + more
 
     def defer_encoded(self, is_flexible: bool) -> Deferred:
         """Promise an answer that its handler gives as bytes: a response's body, encoded."""
         frame = partial(_frame, self.header.correlation_id, is_flexible)
-        return Deferred(frame, self._deliver)
+        return Deferred(frame, self._deliver, kept=self._kept(0))
 
-    def defer_effect(self) -> Deferred:
-        """Promise an answer, and that what the request does is done later: see `proceed`."""
-        return Deferred(self.encode, self._deliver, is_before_effect=True)
+    def defer_effect(self, size: int) -> Deferred:
+        """Promise an answer, and that what the request does is done later: see `proceed`.
+
+        Until then so many bytes of it are kept.
+        """
+        kept = self._kept(size)
+        return Deferred(self.encode, self._deliver, kept=kept, is_before_effect=True)
 
     def encode(self, answer: object) -> Buffers:
         """Encode a response struct for the request's version."""

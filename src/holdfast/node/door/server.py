@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 from holdfast.config.listeners import Listener
@@ -16,6 +17,7 @@ from holdfast.node.door.admission import Admission
 from holdfast.node.door.budget import Budgets
 from holdfast.node.door.connection import BUFFER_SILENT_S, Connections
 from holdfast.node.door.dispatch import Dispatcher
+from holdfast.node.door.line import DEAR_S
 from holdfast.runtime import ports
 
 logger = logging.getLogger("holdfast.server")
@@ -55,6 +57,7 @@ class Server:
 
     async def listen(self, listeners: Iterable[Listener]) -> None:
         """Bind. Connections are accepted, but read only after `release`."""
+        own = self._settings.controller_listener_names
         for listener in listeners:
             group = Connections(
                 listener=listener.name,
@@ -62,6 +65,8 @@ class Server:
                 frame_bytes_max=self._settings.socket_request_max_bytes,
                 admission=self._shared.admission,
                 budget=self._shared.budgets.of(listener.name),
+                # What brokers ask of a controller about thousands of partitions is its very work.
+                dear_s=inf if listener.name in own else DEAR_S,
             )
             host = listener.host  # "": any address
             try:

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
+from holdfast.node.door.line import SLICE_S
 from holdfast.runtime.ports import Clock, never
 
 DEADLINE_STEP_MS = 50  # acks=all deadlines are rounded up to this, and share one timer a step
+# Steps are longer for who waits longer: what was answered in time leaves its step there until then,
+# and some clients allow weeks.
+DEADLINE_STEPS_MAX = 1024
 
 
 class Watcher(Protocol):
@@ -108,11 +114,16 @@ class _Parked:
             self.forget()
 
     def expire(self) -> None:
+        wait = self.wait
         self.forget()
-        self.wait.expire()
+        wait.expire()
 
     def forget(self) -> None:
+        """End it; it lets go of the wait, which has what forgets it."""
+        if self.is_over:
+            return
         self.is_over = True
+        del self.wait
         if self.timer is not None:
             self.timer.cancel()
         self.room.forget(self)
@@ -138,8 +149,9 @@ class WaitingRoom:
         self._parked: dict[_Parked, None] = {}
         self._woken: dict[Hashable, None] = {}
         self._due: dict[Watcher, None] = {}  # to be asked
+        self._behind: OrderedDict[Watcher, None] = OrderedDict()  # to be asked when there is time
         self._is_scheduled = False
-        self._deadlines: dict[int, dict[OffsetWait, None]] = {}
+        self._deadlines: dict[int, dict[OffsetWait, None]] = {}  # by their time, milliseconds
 
     @property
     def parked(self) -> int:
@@ -194,7 +206,7 @@ class WaitingRoom:
             if self._provoke("waits.in-reverse"):
                 woken = dict(reversed(woken.items()))
             for key in woken:
-                for watcher in self._watchers.get(key, ()):
+                for watcher in list(self._watchers.get(key, ())):  # one may leave by it
                     if watcher.touched(key):
                         self._due[watcher] = None
 
@@ -203,45 +215,65 @@ class WaitingRoom:
         self._loop.call_soon(self._ask_due)
 
     def _ask_due(self) -> None:
+        """Ask those that were woken, and then those that were left behind, for a slice in all.
+
+        A client may have hundreds woken at once that each read a megabyte: whoever is woken
+        meanwhile does not stand behind them.
+        """
         self._is_scheduled = False
         self.tell()
         due, self._due = self._due, {}
+        for watcher in due:
+            self._behind.pop(watcher, None)
+        until = self._loop.time() + SLICE_S
         asked = 0
         try:
             for watcher in due:
                 asked += 1
                 watcher.ask()
+                if self._loop.time() >= until:
+                    break
+            self._ask_behind(until)
         finally:
             # A mistake in one of them must not cost the others their turn.
             if asked < len(due):
-                self._due.update(dict.fromkeys(list(due)[asked:]))
-                if not self._is_scheduled:
-                    self._schedule()
+                self._behind.update(dict.fromkeys(islice(due, asked, None)))
+            if self._behind and not self._is_scheduled:
+                self._schedule()
+
+    def _ask_behind(self, until: float) -> None:
+        """Ask one at least, or there would be no end where others are woken all the time."""
+        while self._behind:
+            watcher, _ = self._behind.popitem(last=False)
+            watcher.ask()
+            if self._loop.time() >= until:
+                break
 
     # -- deadlines of acks=all: many, coarse, nearly all met ------------------------------------
 
     def expire_after(self, wait: OffsetWait, timeout_ms: int) -> int:
-        """Call `wait.expire()` after `timeout_ms`, at most a step late. Returns the step."""
+        """Call `wait.expire()` after `timeout_ms`, at most a step late. Returns the deadline."""
         if self._provoke("acks.expire-early"):
             timeout_ms = 0
-        step = (self._clock.monotonic_ms() + timeout_ms) // DEADLINE_STEP_MS + 1
-        waits = self._deadlines.get(step)
+        step_ms = DEADLINE_STEP_MS
+        while step_ms * DEADLINE_STEPS_MAX < timeout_ms:
+            step_ms *= 2
+        deadline_ms = ((self._clock.monotonic_ms() + timeout_ms) // step_ms + 1) * step_ms
+        waits = self._deadlines.get(deadline_ms)
         if waits is None:
-            waits = self._deadlines[step] = {}
+            waits = self._deadlines[deadline_ms] = {}
             self._loop.call_later(
-                (step * DEADLINE_STEP_MS - self._clock.monotonic_ms()) / 1000,
-                self._expire_step,
-                step,
+                (deadline_ms - self._clock.monotonic_ms()) / 1000, self._expire_step, deadline_ms
             )
         waits[wait] = None
-        return step
+        return deadline_ms
 
-    def keep(self, wait: OffsetWait, step: int) -> None:
+    def keep(self, wait: OffsetWait, deadline_ms: int) -> None:
         """The wait was answered in time: forget its deadline."""
-        self._deadlines.get(step, {}).pop(wait, None)
+        self._deadlines.get(deadline_ms, {}).pop(wait, None)
 
-    def _expire_step(self, step: int) -> None:
-        for wait in self._deadlines.pop(step, {}):
+    def _expire_step(self, deadline_ms: int) -> None:
+        for wait in self._deadlines.pop(deadline_ms, {}):
             if not wait.finished:
                 wait.expire()
 
@@ -249,5 +281,5 @@ class WaitingRoom:
         """Answer everything that waits with what there is: the node stops."""
         while self._parked:
             next(iter(self._parked)).expire()
-        for step in list(self._deadlines):
-            self._expire_step(step)
+        for deadline_ms in list(self._deadlines):
+            self._expire_step(deadline_ms)

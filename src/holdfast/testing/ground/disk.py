@@ -347,6 +347,16 @@ class MemoryDisk:
             at = below
         return is_new
 
+    def link(self, source: str, target: str) -> None:
+        self.check("make", target)
+        found, (directory, name) = self._find(source), self._parent(target)
+        if name in directory.entries or isinstance(found, _Directory):
+            _fail(errno.EEXIST if name in directory.entries else errno.EPERM, target)
+        self._take_quota(target, NAME_BYTES)
+        self.take_room(target, len(found.data))  # as if it were one more file: what goes gives back
+        directory.change({name: found})
+        self.fold("link", source, target)
+
     def rename(self, source: str, target: str) -> None:
         self.check("rename", source)
         found = self._find(source)

@@ -438,6 +438,9 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
     used = loop or VirtualLoop()
     thresholds = gc.get_threshold()
     gc.set_threshold(_YOUNG_OBJECTS, *thresholds[1:])
+    freezes = not gc.get_freeze_count()  # else somebody has done so before
+    if freezes:  # what was there before, modules above all, is not looked at again and again
+        gc.freeze()
     try:
         try:
             result = used.run_until_complete(main())
@@ -452,6 +455,8 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
             used.meter.stop()
             gc.enable()
         used.close()
+        if freezes:
+            gc.unfreeze()
         gc.set_threshold(*thresholds)
     used.complain()
     return result

@@ -206,7 +206,7 @@ class _Attempt:
             self._in,
             listener.context.copy(),
             self._names(self._there, self._port, self._here, self._local_port),
-            self._fabric.fold,
+            self._fabric,
         )
         self._fabric.enter(self._server, self._there, self._here, self._in)
         self._server.open()
@@ -228,7 +228,7 @@ class _Attempt:
             self._out,
             self._context,
             self._names(self._here, self._local_port, self._there, self._port),
-            self._fabric.fold,
+            self._fabric,
         )
         self._fabric.enter(client, self._here, self._there, self._out)
         client.open(lambda: self._finish(client))
@@ -283,6 +283,7 @@ class Fabric:
         self._next_port: dict[str, int] = {}
         self._dark: set[str] = set()  # without power; asked for members only
         self._ends: dict[MemoryTransport, tuple[str, str, _Pipe]] = {}
+        self.over: list[MemoryTransport] = []  # ends at which nothing can arrive any more
         self._loop: VirtualLoop | None = None
 
     def host(self, name: str) -> HostNetwork:
@@ -416,8 +417,9 @@ class Fabric:
 
     def enter(self, end: MemoryTransport, here: str, there: str, pipe: _Pipe) -> None:
         """Remember an end of a connection, and forget those that are over."""
-        for old in [old for old in self._ends if old.is_over]:
-            del self._ends[old]
+        for old in self.over:
+            self._ends.pop(old, None)
+        self.over.clear()
         self._ends[end] = (here, there, pipe)
 
     def link(self, source: str, target: str) -> Link:

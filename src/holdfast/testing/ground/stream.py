@@ -38,6 +38,16 @@ class Wire(Protocol):
         """Carry a reset, which overtakes what the other end has not read."""
 
 
+class Registry(Protocol):
+    """Who knows all ends: it is told of what happens at one, and of its end."""
+
+    @property
+    def fold(self) -> Callable[..., None]: ...
+
+    @property
+    def over(self) -> list[MemoryTransport]: ...
+
+
 class MemoryTransport(asyncio.Transport):
     """One end. The wire calls `arrive`, `arrive_end`, `arrive_reset`; the protocol the rest."""
 
@@ -47,7 +57,7 @@ class MemoryTransport(asyncio.Transport):
         wire: Wire,
         context: contextvars.Context,
         extra: dict[str, Any],
-        fold: Callable[..., None],
+        registry: Registry,
     ) -> None:
         super().__init__(extra)
         self._loop = VirtualLoop.running()
@@ -55,7 +65,8 @@ class MemoryTransport(asyncio.Transport):
         self._protocol = asyncio.BaseProtocol()  # until its process makes the real one
         self._wire = wire
         self._context = context
-        self._fold = fold
+        self._fold = registry.fold
+        self._over = registry.over
         here, there = extra["sockname"], extra["peername"]
         self._names = f"{here[0]}:{here[1]}", f"{there[0]}:{there[1]}"
         self._window = WINDOW_BYTES
@@ -141,11 +152,6 @@ class MemoryTransport(asyncio.Transport):
 
     # The wire's side. It calls nothing of these on an end that has vanished.
 
-    @property
-    def is_over(self) -> bool:
-        """True when nothing can arrive any more."""
-        return self._lost or self.vanished
-
     def arrive(self, data: bytes) -> None:
         if self._lost:
             self._wire.reset()  # the socket is closed: nobody will read this
@@ -183,6 +189,7 @@ class MemoryTransport(asyncio.Transport):
     def vanish(self) -> bool:
         """Its process is dead. True if unread bytes lay here, which makes a kernel reset."""
         self.vanished = True
+        self._over.append(self)
         self._unsent.clear()
         self._unsent_bytes = 0
         unread = bool(self._unread)
@@ -230,6 +237,7 @@ class MemoryTransport(asyncio.Transport):
         if self._closing:
             self._wire.finish()
             self._lost = True
+            self._over.append(self)
             self._soon(self._tell_lost, None)
         elif self._eof_written:
             self._wire.finish()
@@ -333,6 +341,7 @@ class MemoryTransport(asyncio.Transport):
             return
         self._closing = True
         self._lost = True
+        self._over.append(self)
         self._unsent.clear()
         self._unsent_bytes = 0
         self._unread.clear()

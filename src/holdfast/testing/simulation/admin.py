@@ -33,6 +33,7 @@ _TIMEOUT_S = 12.0
 _REQUEST_MS = 3000
 _ROLLS_S = 0.12
 _ROLLS_SOON: Final = {"segment.ms": "100"}
+_THROTTLES: Final = ("leader.replication.throttled", "follower.replication.throttled")
 _SLOW_US: Final = (100_000, 900_000)  # of a job
 
 
@@ -219,16 +220,47 @@ async def _set_min_isr(hand: Conductor, event: Event) -> bool:
 async def _throttle(hand: Conductor, event: Event) -> bool:
     """What is not in sync catches up slowly for a while (KIP-73)."""
     rate = str(20_000 + int(event.amount) % 100_000)
-    names = ("leader.replication.throttled", "follower.replication.throttled")
     done = True
-    for name in names:
+    hand.throttled[event.target] += 1
+    for name in _THROTTLES:
         done &= await _set(hand, event, event.target, f"{name}.replicas", "*")
         done &= await _set(hand, event, "", f"{name}.rate", rate, ResourceType.BROKER)
     await asyncio.sleep(event.seconds)
-    for name in names:
-        await _set(hand, event, "", f"{name}.rate", None, ResourceType.BROKER)
-        await _set(hand, event, event.target, f"{name}.replicas", None)
+    lifted = True
+    for asked in _lifting(event.target):
+        lifted &= await _ask(hand, event, asked, "lift a throttle")
+    if lifted:
+        hand.throttled[event.target] -= 1
     return done
+
+
+def _lifting(topic: str) -> list[AdminRequest[None]]:
+    """What takes a throttle back."""
+    return [
+        asked
+        for name in _THROTTLES
+        for asked in (
+            alter_configs(ResourceType.BROKER, "", {f"{name}.rate": None}),
+            alter_configs(ResourceType.TOPIC, topic, {f"{name}.replicas": None}),
+        )
+    ]
+
+
+async def lift_throttles(hand: Conductor) -> None:
+    """Take back what no event could: with a throttle on, who is behind may stay there for ever.
+
+    Those in sync are never held back, and what they fetch counts (KIP-73).
+    """
+    left = [topic for topic, events in hand.throttled.items() if events]
+    if not left:
+        return
+    client = hand.cluster.client("operator")
+    for topic in left:
+        for asked in _lifting(topic):
+            await client.until(partial(client.perform, asked, "lift a throttle"))
+        hand.counts["throttles lifted by an operator"] += 1
+    hand.throttled.clear()
+    client.close()
 
 
 async def elect(client: ClusterClient, topic: str, partition: int, kind: Election) -> None:

@@ -262,7 +262,9 @@ class SimulatedProducer:
     def _acknowledged(self, batch: Batch, base: int | None, leader: int) -> None:
         plan, history, names, sent = self._plan, self._history, batch.sends, batch.sent
         self._sequence = (batch.sequence + len(names)) % _SEQUENCES
-        self._oracle.counts["sequences that started over"] += self._sequence < batch.sequence
+        counts = self._oracle.counts
+        counts["sequences that started over"] += self._sequence < batch.sequence
+        counts[f"batches stamped {plan.stamps}"] += 1
         truth = self._oracle.named(plan.topic, plan.partition)
         epoch = None
         place = base

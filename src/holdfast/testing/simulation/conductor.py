@@ -66,6 +66,7 @@ class Conductor:
         self.held: dict[int, str] = {}  # node -> the event that keeps it down, or is at it
         self.links: Counter[tuple[str, str]] = Counter()  # how many events have a link cut
         self.topics: dict[str, int] = {}  # made by events: name -> partitions
+        self.throttled: Counter[str] = Counter()  # by topic, events that lifted no throttle yet
         self.replaced: dict[int, None] = {}  # nodes whose disks were replaced by empty ones
         self._tasks: list[asyncio.Task[None]] = []
         self._snapshots: dict[int, object] = {}  # node -> the newest that it had
@@ -149,6 +150,7 @@ class Conductor:
             machine = self.cluster.machine(node)
             machine.resume()
             machine.disk.heal()
+            self.oracle.faults.healed(node, up=self.cluster.is_up(node))
             machine.disk.capacity_bytes = None
             machine.slow_disk()
             machine.drift_clock(0)

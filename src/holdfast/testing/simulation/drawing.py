@@ -15,7 +15,8 @@ from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPl
 
 FIRST_S: Final = 4.0  # the workload has begun by then
 FAULTS_MIN: Final = 3
-_COSTLY: Final = 0.0  # how often calls take time: counting them takes as long as the run
+_IN_SESSIONS: Final = 0.35  # how often a reader reads in fetch sessions
+_SLOTS: Final = "max.incremental.fetch.session.cache.slots"
 SMALL_BYTES: Final = 700  # what a batch of usual values fits into
 CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
@@ -28,11 +29,13 @@ class Scale:
     pause_ms: tuple[int, int]  # of a producer, on average
     partitions_max: int
     dynamic: float = 0.0  # how often voters come and go
-    wide: float = 0.0  # how often there are 200 to 2,000 partitions more
+    costly: float = 0.0  # how often calls take time: to count them takes as long as the run
+    wide: float = 0.0  # how often there are 200 to 2,000 partitions more, and calls take time
 
 
-FULL: Final = Scale(112.0, (80, 900), 3, 0.3, 0.0)
-LIGHT: Final = Scale(25.0, (150, 900), 2)  # for continuous integration
+FULL: Final = Scale(112.0, (80, 900), 3, dynamic=0.3, costly=0.12, wide=0.02)
+WIDE: Final = replace(FULL, wide=1.0)  # for finding work that grows with what there is
+LIGHT: Final = Scale(25.0, (150, 900), 2, costly=0.04)  # for continuous integration
 
 
 def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
@@ -70,18 +73,55 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         # Of voters that come and go any one may be needed.
         broken=_draw_broken(draw, brokers, 1 if dynamic else controllers, combined=combined),
     )
-    if draw.random() < _COSTLY:
+    if draw.random() < scale.costly:
         plan = replace(plan, call_us=1.0)
     if draw.random() < scale.wide:
         plan = _widen(draw, plan)
-    return replace(plan, events=draw_events(draw, plan))
+    events = [*draw_events(draw, plan), *_draw_false_records(plan)]
+    return replace(_with_sessions(plan), events=tuple(sorted(events, key=lambda event: event.at)))
+
+
+def _draw_false_records(plan: Plan) -> Iterator[Event]:
+    """Where records are looked at, somebody sends such as must not be taken.
+
+    By chances of its own, so that a seed's other draws are what they were.
+    """
+    draw = random.Random(f"false records/{plan.seed}")
+    for topic in plan.topics:
+        if topic.configs.get("record.validation") != "deep":
+            continue
+        for detail in ("garbage", "count"):
+            yield Event(
+                at=round(draw.uniform(FIRST_S, plan.seconds - 1), 3),
+                kind="hostile_records",
+                target=f"leader:{topic.name}/{draw.randrange(topic.partitions)}",
+                detail=detail,
+                seconds=0.5,
+                amount=float(draw.randrange(1 << 20)),
+            )
+
+
+def _with_sessions(plan: Plan) -> Plan:
+    """Some readers read in sessions, where there may be room for few: followers come first.
+
+    By chances of their own, so that a seed's other draws are what they were.
+    """
+    draw = random.Random(f"sessions/{plan.seed}")
+    readers = tuple(
+        replace(one, in_sessions=True, rack="") if draw.random() < _IN_SESSIONS else one
+        for one in plan.readers
+    )
+    slots = draw.choice(("1", "2", "3", "4", "6", "1000"))
+    config = plan.config if readers == plan.readers else {**plan.config, _SLOTS: slots}
+    return replace(plan, readers=readers, config=config)
 
 
 def _widen(draw: random.Random, plan: Plan) -> Plan:
     """So many partitions that what grows with their number shows, and less time."""
+    speed = random.Random(f"speed/{plan.seed}")  # of machines that are not all fast, or have others
     return replace(
         plan,
-        call_us=1.0,
+        call_us=speed.choice((1.0, 2.0, 4.0)),
         wide=int(200 * 10 ** draw.random()),
         seconds=min(plan.seconds, 30.0),
         broken=(),

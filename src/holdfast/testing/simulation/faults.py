@@ -282,10 +282,10 @@ async def _disk_error(hand: Conductor, event: Event) -> bool:
     failing = DiskFault(
         operations=[cast("Operation", event.detail)], prefix=event.other or "/", rate=event.amount
     )
-    hand.oracle.faulty.add(node)
     fault = hand.cluster.machine(node).disk.inject(failing)
+    hand.oracle.faults.laid_in(node, fault)
     await asyncio.sleep(event.seconds)
-    hand.cluster.machine(node).disk.heal()
+    _heal(hand, node)
     if event.other and fault.struck and hand.cluster.is_up(node):
         hand.counts["log directories lost by a broker that serves on"] += 1
         await asyncio.sleep(event.seconds)
@@ -293,6 +293,11 @@ async def _disk_error(hand: Conductor, event: Event) -> bool:
     if fault.struck:
         await _start_anew(hand, event, node)
     return True
+
+
+def _heal(hand: Conductor, node: int) -> None:
+    hand.cluster.machine(node).disk.heal()
+    hand.oracle.faults.healed(node, up=hand.cluster.is_up(node))
 
 
 async def _start_anew(hand: Conductor, event: Event, node: int) -> None:
@@ -321,7 +326,7 @@ async def _full_disk(hand: Conductor, event: Event) -> bool:
     if room.struck and event.amount < 1:
         await _start_anew(hand, event, node)
         await asyncio.sleep(event.seconds)
-    hand.cluster.machine(node).disk.heal()
+    _heal(hand, node)
     hand.counts["writes that a full disk refused"] += room.struck
     if room.struck:
         await _start_anew(hand, event, node)
@@ -338,12 +343,12 @@ async def _sync_error(hand: Conductor, event: Event) -> bool:
     node = hand.take(event.target, event, unless=Conductor.is_voter)
     if node is None:
         return False
-    hand.oracle.faulty.add(node)
     fault = hand.cluster.machine(node).disk.inject(
         DiskFault(operations=["sync"], rate=event.amount)
     )
+    hand.oracle.faults.laid_in(node, fault)
     await asyncio.sleep(event.seconds)
-    hand.cluster.machine(node).disk.heal()
+    _heal(hand, node)
     hand.counts["disk operations that failed"] += fault.struck
     if fault.struck:
         hand.wipe(node)

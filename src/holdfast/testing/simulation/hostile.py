@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
@@ -18,8 +19,10 @@ from holdfast.testing.simulated_cluster import BROKER_PORT
 from holdfast.testing.simulation.conductor import Conductor, Perform
 from holdfast.testing.simulation.metadata import Key
 from holdfast.testing.simulation.plan import Event
+from holdfast.wire.batch import Record, build_batch
+from holdfast.wire.checksum import crc32c
 from holdfast.wire.frame import encode_request
-from holdfast.wire.messages import fetch, list_offsets
+from holdfast.wire.messages import fetch, list_offsets, produce
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.schema import Request
 from holdfast.wire.well_known import LATEST
@@ -36,6 +39,8 @@ _METADATA_VERSION: Final = 12
 _FOR_EVER_MS: Final = 30_000
 _SIP_S: Final = 0.3  # a slow client reads once in so long
 _LARGE: Final = (1 << 31) - 1
+_PRODUCE_VERSION: Final = 9
+_CRC_AT, _LAST_OFFSET_DELTA_AT, _COUNT_AT = 17, 23, 57  # in a batch
 
 
 class _Peer(asyncio.Protocol):
@@ -151,6 +156,29 @@ async def _slow(hand: Conductor, event: Event, peers: list[_Peer], _draw: random
                 peer.transport.pause_reading()
 
 
+async def _records(hand: Conductor, event: Event, peers: list[_Peer], draw: random.Random) -> None:
+    """Batches under a right CRC whose records are not what their headers say."""
+    topic, _, partition = event.target.partition(":")[2].partition("/")
+    for peer in peers:
+        batch = build_batch([Record(value=draw.randbytes(20), timestamp=0) for _ in range(3)])
+        if event.detail == "garbage":
+            batch[-50:] = draw.randbytes(50)
+        else:  # one record more is announced than there is, of which the last offset knows
+            struct.pack_into(">i", batch, _LAST_OFFSET_DELTA_AT, 3)
+            struct.pack_into(">i", batch, _COUNT_AT, 4)
+        struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_AT + 4 :]))
+        data = produce.PartitionProduceData(index=int(partition), records=bytes(batch))
+        named = produce.TopicProduceData(name=topic, partition_data=[data])
+        asked = produce.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[named])
+        peer.transport.write(_frame(asked, _PRODUCE_VERSION))
+        hand.counts["batches of false records sent"] += 1
+    await asyncio.sleep(event.seconds)
+    key = hand.oracle.metadata.find(topic, int(partition))
+    state = None if key is None else hand.oracle.metadata.partitions.get(key)
+    if state is not None and state.leader == hand.resolve(event.target):
+        hand.counts["answers about false records"] += sum(peer.received > 0 for peer in peers)
+
+
 # -- requests ------------------------------------------------------------------------------------
 
 
@@ -201,5 +229,6 @@ HOSTILE: Final[dict[str, Perform]] = {
     "hostile_frames": _hostile(_frames),
     "hostile_names": _hostile(_names),
     "hostile_parked": _hostile(_parked),
+    "hostile_records": _hostile(_records),
     "slow_client": _hostile(_slow),
 }

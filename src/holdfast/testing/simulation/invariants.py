@@ -20,6 +20,7 @@ class Invariant(StrEnum):
     LOGS_MATCH = "logs that share a batch are the same before it"
     WATERMARK_IN_LOG = "the high watermark never passes the log end"
     WATERMARK_RISES = "the high watermark never falls"
+    RECORDS_AS_CLAIMED = "where records are looked at, a batch holds what its header says"
     TIMESTAMP_OF_RECORDS = "a batch's largest timestamp is its records'"
     SURVIVES_PROCESS = "what was written survives the process"
     SURVIVES_POWER_CUT = "what was synced survives a power cut"
@@ -55,6 +56,10 @@ class Invariant(StrEnum):
     END_AS_COMMITTED = "LATEST is not before what was committed, nor behind the log's end"
     BEGIN_AS_STARTED = "EARLIEST is where a log begins"
     READABLE_BY_TIMESTAMP = "a record is found by its timestamp"
+    REFUSED_RIGHTLY = "nobody is refused what may be written"
+    SERVED_AGAIN = "who writes is served again once all is well"
+    SESSION_TELLS_ALL = "an answer in a session leaves out nothing that there is to read"
+    SESSION_IS_HELD = "a session takes no request that is not its next one"
 
     # The run as a whole.
     NODES_LIVE = "a node does not fail by itself"

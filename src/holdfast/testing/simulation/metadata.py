@@ -79,7 +79,7 @@ class Metadata:
     deletions_open: Counter[tuple[str, int]] = field(default_factory=Counter)
     policies: dict[bytes, Policy] = field(default_factory=dict)  # the least that was ever kept
     cleared: dict[Key, None] = field(default_factory=dict)  # whose ELR a change has emptied
-    fenced: list[int] = field(default_factory=list)  # each time, whose session had ended
+    was_fenced: Callable[[int], None] = lambda _node: None  # its session has ended
     end: int = 0
     _changed_keys: dict[Key, None] = field(default_factory=dict)
     _joined: list[tuple[Key, int]] = field(default_factory=list)
@@ -338,7 +338,7 @@ class Metadata:
         self._count_fenced(record.id)
 
     def _count_fenced(self, node: int) -> None:
-        self.fenced.append(node)
+        self.was_fenced(node)
         self.counts["brokers fenced"] += 1
 
     def _unfenced(self, record: Any) -> None:

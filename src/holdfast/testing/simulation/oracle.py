@@ -17,6 +17,7 @@ from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry, Name
 from holdfast.testing.simulation.deletions import Policy
+from holdfast.testing.simulation.disk_faults import DiskFaults
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Key, Metadata
 from holdfast.testing.simulation.truth import DISK_FAULT, WIPED, PartitionTruth, Replica
@@ -54,8 +55,7 @@ class Oracle:
         self.metadata = Metadata(self.fail, self.counts, static, self._elected)
         self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
         self._running: dict[int, None] = {}  # nodes that have opened all that they found
-        # Nodes whose disks have failed at some time: what they lose since is not their fault.
-        self.faulty: set[int] = set()
+        self.faults = DiskFaults()
         # Deleted replicas with a job under way, by node, topic and partition.
         self.flushing: dict[tuple[int, str, int], object] = {}
         self._payloads: dict[Name, bytes] = {}  # of metadata batches that are not committed yet
@@ -88,6 +88,7 @@ class Oracle:
         """A node's process is dead. `cause`: what may have taken some of its logs as well."""
         for truth in self._truths.values():
             truth.died(node)
+        self.faults.died(node, replaced=cause == WIPED)
         self._running.pop(node, None)
         if cause or node not in self._causes:
             self._causes[node] = cause
@@ -113,7 +114,7 @@ class Oracle:
 
     def _cause(self, node: int) -> str:
         cause = self._causes.get(node, "")
-        return DISK_FAULT if node in self.faulty and cause != WIPED else cause
+        return DISK_FAULT if self.faults.excuses(node) and cause != WIPED else cause
 
     def loaded(self, node: int) -> None:
         """A node has opened all logs that it found; what it does not have now, it has lost."""
@@ -121,6 +122,7 @@ class Oracle:
         for truth in self._truths.values():
             truth.missed(node, cause)
         self._causes.pop(node, None)
+        self.faults.recovered(node)
         self._running[node] = None
 
     # -- metadata ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.testing.simulated_client import AnswerError, ClusterClient
@@ -60,20 +60,34 @@ class Pipeline:
         self.stopping = False
 
     async def run(self) -> None:
-        while not self.stopping:
-            held = self._take()
-            try:
-                while held := await self._attempt(held):
-                    await asyncio.sleep(PAUSE_S)
-                    self._client.forget()
-            finally:
-                for lane in self._lanes:
+        held: list[_Held] = []
+        loop = asyncio.get_running_loop()
+        due = 0.0
+        while held or not self.stopping:
+            if loop.time() >= due and not self.stopping:
+                held += self._take({each.lane for each in held})
+                due = loop.time() + self._plan.pause_ms / 1000 * 2 * self._draw.random()
+            doubts = self._doubts
+            held = await self._attempt(held)
+            if held or self._doubts != doubts:
+                self._client.forget()  # somebody else may lead
+            waiting = {each.lane for each in held}
+            for lane in self._lanes:
+                if lane not in waiting:
                     lane.waits_since = None
-            await asyncio.sleep(self._plan.pause_ms / 1000 * 2 * self._draw.random())
+            if held:
+                await asyncio.sleep(PAUSE_S)
+            else:
+                await asyncio.sleep(max(0.0, due - loop.time()))
 
-    def _take(self) -> list[_Held]:
-        """Some batches, of partitions as chance has them."""
-        lanes = [self._draw.choice(self._lanes) for _ in range(_BATCHES)]
+    @property
+    def _doubts(self) -> int:
+        return sum(lane.generation for lane in self._lanes)
+
+    def _take(self, waiting: Collection[SimulatedProducer]) -> list[_Held]:
+        """Some batches, of partitions as chance has them; not of those that have one waiting."""
+        free = [lane for lane in self._lanes if lane not in waiting]
+        lanes = [self._draw.choice(free) for _ in range(_BATCHES if free else 0)]
         return [_Held(lane, lane.draw_batch()) for lane in lanes]
 
     async def _attempt(self, held: list[_Held]) -> list[_Held]:
@@ -85,6 +99,8 @@ class Pipeline:
             except OSError as failure:
                 failed += [(each, failure) for each, _ in built.pop(leader)]
         requests = self._share_out(built)
+        in_flight = len(requests) > len(built)
+        self._oracle.counts["producers with several requests in flight"] += in_flight
         answers = await asyncio.gather(
             *(self._send(leader, parts) for leader, parts in requests), return_exceptions=True
         )
@@ -106,7 +122,7 @@ class Pipeline:
     ) -> list[_Held]:
         """Take in what became of a partition's batches; return those to be sent again, in order."""
         left: list[_Held] = []
-        doubtful = False
+        doubtful = refused = False
         for each in held:
             leader, outcome = outcomes[id(each.batch)]
             if doubtful:  # it begins anew, under another name
@@ -115,11 +131,16 @@ class Pipeline:
             before = lane.generation
             if not lane.settle(each.batch, leader, outcome):
                 left.append(each)
+                # It may be in a log under its number, and would be sent again under that of the
+                # batch that was refused.
+                doubtful = refused and self._plan.idempotent
             elif lane.generation != before:
                 doubtful = self._plan.acks != 0
             elif left and self._plan.idempotent and is_there(outcome):
                 # A log that did not know this producer has taken what comes behind first.
                 doubtful = True
+            else:
+                refused = refused or (isinstance(outcome, AnswerError) and not is_there(outcome))
             if doubtful:
                 for one in left:
                     lane.doubt(one.batch, "beside a batch in doubt")

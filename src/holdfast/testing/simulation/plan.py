@@ -16,7 +16,7 @@ from holdfast.wire.batch_header import NO_TIMESTAMP
 
 VERSION: Final = 1
 _DAY_MS: Final = 86_400_000
-_AHEAD_MS: Final = 3_000_000  # less than message.timestamp.after.max.ms
+AHEAD_MS: Final = 3_000_000  # less than message.timestamp.after.max.ms
 _SIZE_MAX: Final = 64  # of a value
 
 # What a producer's record says of the time at which it was made. None: the moment at which its
@@ -25,7 +25,7 @@ STAMPS: Final[Mapping[str, Callable[[random.Random, int], int | None]]] = {
     "now": lambda _draw, _now_ms: None,
     "none": lambda _draw, _now_ms: NO_TIMESTAMP,
     "past": lambda draw, now_ms: now_ms - draw.choice((3_000, 20_000, 9 * _DAY_MS)),
-    "future": lambda draw, now_ms: now_ms + draw.randrange(_AHEAD_MS),
+    "future": lambda draw, now_ms: now_ms + draw.randrange(AHEAD_MS),
     # What no client means, and some send: the beginning of time, before it, and long after. No 0:
     # beside what is negative a header with 0 says that there is none (`largest_timestamp`).
     "wild": lambda draw, now_ms: draw.choice(
@@ -99,6 +99,7 @@ class ReaderPlan:
     topic: str
     rack: str = ""
     pause_ms: int = 300
+    in_sessions: bool = False  # names what has changed, and is told what has (KIP-227)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +153,11 @@ class Plan:
                 f" stamped {one.stamps}, codec {one.codec}, values up to {one.size_max}"
                 f"{', wraps' if one.wraps else ''}{', pipelined' if one.pipelined else ''}"
                 for one in self.producers
+            ),
+            *(
+                f"reader of {one.topic} every {one.pause_ms} ms, rack {one.rack or 'none'}"
+                f"{', in fetch sessions' if one.in_sessions else ''}"
+                for one in self.readers
             ),
             *([f"broken to the end: {', '.join(self.broken)}"] if self.broken else ()),
             *map(str, self.events),

@@ -29,12 +29,13 @@ from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import ReaderPlan
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 _SEEN_MAX = 40
 _LOOKS_BACK = 0.05  # how often a reader does, of its reads
 _ASKS_ENDS = 0.1  # how often it asks where the log begins and ends
-_FETCH_BYTES = 4096  # of a partition
+FETCH_BYTES: Final = 4096  # of a partition
 
 
 class SimulatedReader:
@@ -64,17 +65,21 @@ class SimulatedReader:
 
     async def run(self) -> None:
         while not self.stopping:
-            for partition in self._next:
-                try:
-                    await self._read(partition)
-                    if self._seen[partition] and self._draw.random() < _LOOKS_BACK:
-                        await self._look_back(partition)
-                    if self._draw.random() < _ASKS_ENDS:
-                        await self._ask_ends(partition)
-                except (OSError, AnswerError):
-                    self._nearest.pop(partition, None)
-                    self._client.forget()
+            await self._turn()
             await asyncio.sleep(self._plan.pause_ms / 1000)
+
+    async def _turn(self) -> None:
+        """Read some of each partition."""
+        for partition in self._next:
+            try:
+                await self._read(partition)
+                if self._seen[partition] and self._draw.random() < _LOOKS_BACK:
+                    await self._look_back(partition)
+                if self._draw.random() < _ASKS_ENDS:
+                    await self._ask_ends(partition)
+            except (OSError, AnswerError):
+                self._nearest.pop(partition, None)
+                self._client.forget()
 
     async def _read(self, partition: int) -> None:
         topic, client = self._plan.topic, self._client
@@ -84,7 +89,7 @@ class SimulatedReader:
         try:
             data = await client.fetch(
                 topic, partition, at,
-                node=node, rack=self._plan.rack, wait_ms=100, partition_bytes=_FETCH_BYTES,
+                node=node, rack=self._plan.rack, wait_ms=100, partition_bytes=FETCH_BYTES,
             )  # fmt: skip
         except AnswerError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -94,10 +99,15 @@ class SimulatedReader:
         if data.preferred_read_replica >= 0:
             self._nearest[partition] = data.preferred_read_replica
             return
-        stored = records_of(data.records or b"", at)
-        self.from_followers += len(stored) if node != leader else 0
+        stored = self.take(partition, data)
+        self.from_followers += stored if node != leader else 0
+
+    def take(self, partition: int, data: PartitionData) -> int:
+        """Write down what an answer has for a partition; return how many records."""
+        topic = self._plan.topic
+        stored = records_of(data.records or b"", self._next[partition])
         self._oracle.counts["batches larger than a fetch's limit"] += (
-            len(data.records or b"") > _FETCH_BYTES
+            len(data.records or b"") > FETCH_BYTES
         )
         if stored:
             truth = self._oracle.named(topic, partition)
@@ -107,6 +117,7 @@ class SimulatedReader:
             deliver(self._history, self._process, topic, partition, stored, data.high_watermark)
             self._next[partition] = stored[-1].offset + 1
             self._seen[partition].append(stored[0])
+        return len(stored)
 
     async def _look_back(self, partition: int) -> None:
         """Look up a record by its timestamp, and read on from the answer: what indexes are for."""

@@ -17,6 +17,7 @@ from holdfast.testing.simulation.allowances import Allowances
 from holdfast.testing.simulation.clients import History
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Plan, ProducerPlan
+from holdfast.testing.simulation.refusals import wrong_refusals
 
 
 def forbidden(producer: ProducerPlan) -> frozenset[Anomaly]:
@@ -30,7 +31,7 @@ def forbidden(producer: ProducerPlan) -> frozenset[Anomaly]:
 
 
 def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement, list[Finding]]:
-    """Judge the history; return what nothing excuses."""
+    """Judge the history; return what nothing excuses. The oracle is told of wrong refusals."""
     # All with their evidence: what is allowed must not hide what comes behind it.
     judgement = judge(history.events, findings_max=len(history.events)).judgement
     rules = {(one.topic, one.partition): one for one in plan.producers}
@@ -46,6 +47,9 @@ def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement,
             finding, allowances, history, producer
         ):
             found.append(finding)
+    if not found:  # what is lost is told first
+        for invariant, text in wrong_refusals(plan, history, oracle):
+            oracle.fail(invariant, text)
     return judgement, found
 
 

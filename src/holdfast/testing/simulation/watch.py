@@ -14,7 +14,7 @@ from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
 from holdfast.testing.simulation.truth import PartitionTruth, Replica
 from holdfast.wire.batch import read_records
 from holdfast.wire.batch_header import batches, crc_matches
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.uuids import NULL_UUID
 from holdfast.wire.well_known import METADATA_TOPIC
 
@@ -142,15 +142,37 @@ class WatchedLog(Log):
         if self._is_metadata:
             self._keep(bytes(records))
         elif leads:
+            if self.settings.record_validation == "deep":
+                self._read_claims(records)  # before who believes them
             self._read_stamps(records)
             if self._is_rewritten:
                 self._read_contents(records)
         for entry in entries_of(records):
             self._told.appended(self._replica, entry, leads=leads)
 
+    def _read_claims(self, records: memoryview) -> None:
+        """What a client claims of its records is true in the log, or nobody has looked."""
+        for position, header in batches(records):
+            self._oracle.counts["deep batches judged"] += 1
+            try:
+                found = [one.offset for one in read_records(records[position:])]
+            except WireError as error:
+                found, why = [], str(error)
+            else:
+                why = f"offsets {found}"
+            if found != list(range(header.base_offset, header.last_offset + 1)):
+                self._oracle.fail(
+                    Invariant.RECORDS_AS_CLAIMED,
+                    f"{self!r}, node {self._replica.node}: {header}: {why}",
+                )
+
     def _read_contents(self, records: memoryview) -> None:
         """What is written otherwise than it was sent is known again by what it says."""
-        self._oracle.counts["batches written otherwise than sent"] += 1
+        settings, counts = self.settings, self._oracle.counts
+        counts["batches in the codec of their topic"] += settings.compression_type != "producer"
+        counts["batches stamped by their leader"] += (
+            settings.message_timestamp_type == "LogAppendTime"
+        )
         for position, header in batches(records):
             values = [record.value for record in read_records(records[position:])]
             self._told.contents[header.leader_epoch, header.base_offset] = content_of(values)

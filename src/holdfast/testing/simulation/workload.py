@@ -22,6 +22,7 @@ from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.pipelined import Pipeline
 from holdfast.testing.simulation.plan import Plan, ProducerPlan, TopicPlan
 from holdfast.testing.simulation.readers import SimulatedReader, read_whole
+from holdfast.testing.simulation.session_reader import SessionReader
 from holdfast.wire.batch import batches
 
 WIDE: Final = "wide"
@@ -67,7 +68,7 @@ class Workload:
             for one in plan.producers
         ]
         self.readers += [
-            SimulatedReader(
+            (SessionReader if one.in_sessions else SimulatedReader)(
                 number, one, partitions[one.topic], cluster.client(f"reader-{number}"), *seen
             )
             for number, one in enumerate(plan.readers)

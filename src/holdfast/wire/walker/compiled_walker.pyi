@@ -1,14 +1,14 @@
-from holdfast.wire.walker.python_walker import Buffer
+from holdfast.wire.walker.python_walker import Buffer, Place
 
 def walk(
-    body: Buffer, position: int, index: int, most: int, base_timestamp: int, /
+    body: Buffer, place: Place, most: int, steps: int, base_timestamp: int, /
 ) -> tuple[int, ...]: ...
 def seek(
     body: Buffer,
-    position: int,
+    place: Place,
     most: int,
+    steps: int,
     base_timestamp: int,
-    since: int,
-    deltas: tuple[int, int],
+    wanted: tuple[int, int, int],
     /,
 ) -> tuple[int, ...]: ...

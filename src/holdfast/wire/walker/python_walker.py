@@ -12,8 +12,11 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-_Data: TypeAlias = bytes | bytearray
-Span: TypeAlias = tuple[int, int, int, bool]  # behind it, timestamp, offset delta, has a key
+# Behind it, timestamp, offset delta, has a key; where its headers begin, how many there are.
+Span: TypeAlias = tuple[int, int, int, bool, int, int]
+# Where a record begins and its number; where its next header begins, 0: not in its headers, and
+# how many are left there.
+Place: TypeAlias = tuple[int, int, int, int]
 
 # What is wrong with a record; `record_walker` has the words.
 SOUND: Final = 0
@@ -26,6 +29,8 @@ HEADER_COUNT: Final = 6
 HEADER_KEY: Final = 7
 LEFT_OVER: Final = 8
 
+STEPS_OF_RECORD: Final = 8  # as long as so many headers take; a header is one step
+
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 _UINT64_MASK: Final = 2**64 - 1
@@ -34,30 +39,32 @@ _LOW: Final = 0x7F
 _NO_TIMESTAMP: Final = -1
 _SHIFT_OF_INT: Final = 28  # of the last byte that a number of 32 bits has
 _SHIFT_OF_LONG: Final = 63
+_COPIED_BYTES_MAX: Final = 1 << 20
+_NOTHING_READ: Final = (0, 0, 0, False, 0, 0)
 
 
 class _UnsoundError(Exception):
     """A record can't be read; its argument is what is wrong."""
 
 
-def walk(
-    body: Buffer, position: int, index: int, most: int, base_timestamp: int
-) -> tuple[int, ...]:
-    """Walk at most `most` records from `position` on, of which the first is number `index`.
+def walk(body: Buffer, place: Place, most: int, steps: int, base_timestamp: int) -> tuple[int, ...]:
+    """Walk at most `most` records from `place` on, and for so many steps, which headers take, too.
 
     See `record_walker.Walked` for what is returned.
     """
-    data = _bytes(body, position)
-    size, end = len(data), index + most
+    position, index, inside, headers = place
+    data = _bytes(body, place)
+    size, end, left = len(data), index + most, steps
     least, least_at, largest, largest_at = INT64_MAX, -1, _NO_TIMESTAMP, -1
     uncounted_at = keyless_at = -1
     problem = SOUND
-    while index < end and position < size:
-        try:
-            following, timestamp, delta, has_key = _read(data, position, base_timestamp)
-        except _UnsoundError as unsound:
-            problem = unsound.args[0]
+    while index < end and position < size and left > 0:
+        span, inside, headers, left, problem = _next(
+            data, position, base_timestamp, inside, headers, left
+        )
+        if problem or inside:
             break
+        following, timestamp, delta, has_key, _, _ = span
         if timestamp < least and timestamp != _NO_TIMESTAMP:
             least, least_at = timestamp, index
         if timestamp > largest:
@@ -70,45 +77,77 @@ def walk(
         index += 1
     return (
         index, position, least, least_at, largest, largest_at, uncounted_at, keyless_at, problem,
+        inside, headers, steps - left,
     )  # fmt: skip
 
 
 def seek(
     body: Buffer,
-    position: int,
+    place: Place,
     most: int,
+    steps: int,
     base_timestamp: int,
-    since: int,
-    deltas: tuple[int, int],
-) -> tuple[int, int, int, int]:
-    """Look through at most `most` records for the first that is stamped `since` or later.
+    wanted: tuple[int, int, int],
+) -> tuple[int, ...]:
+    """Look through at most `most` records for the first that is stamped so or later.
 
-    And whose offset delta lies between the two of `deltas`. See `record_walker.Sought`.
+    What is wanted are that timestamp, and the two between which its offset delta lies. See
+    `record_walker.Sought` for what is returned.
     """
-    data = _bytes(body, position)
-    size = len(data)
-    low, high = deltas
-    while most > 0 and position < size:
-        try:
-            following, timestamp, delta, _ = _read(data, position, base_timestamp)
-        except _UnsoundError as unsound:
-            return position, -1, _NO_TIMESTAMP, unsound.args[0]
+    position, index, inside, headers = place
+    data = _bytes(body, place)
+    size, end, left = len(data), index + most, steps
+    since, low, high = wanted
+    found, stamp, problem = -1, _NO_TIMESTAMP, SOUND
+    while index < end and position < size and left > 0:
+        span, inside, headers, left, problem = _next(
+            data, position, base_timestamp, inside, headers, left
+        )
+        if problem or inside:
+            break
+        following, timestamp, delta, _, _, _ = span
         if timestamp >= since and low <= delta <= high:
-            return position, delta, timestamp, SOUND
+            found, stamp = delta, timestamp
+            break
         position = following
-        most -= 1
-    return position, -1, _NO_TIMESTAMP, SOUND
+        index += 1
+    return index, position, found, stamp, problem, inside, headers, steps - left
 
 
-def _bytes(body: Buffer, position: int) -> _Data:
-    if not 0 <= position <= len(body):
-        raise ValueError("a position outside of the records")
-    # A view's items are read half as fast.
-    return bytes(body) if isinstance(body, memoryview) else body
+def _bytes(body: Buffer, place: Place) -> Buffer:
+    position, _, inside, headers = place
+    if not (0 <= position <= len(body) and 0 <= inside <= len(body) and headers >= 0):
+        raise ValueError("a place outside of the records")
+    # A view's items are read half as fast, but to copy what is large takes longer than a slice.
+    is_copied = isinstance(body, memoryview) and len(body) <= _COPIED_BYTES_MAX
+    return bytes(body) if is_copied else body
 
 
-def _read(data: _Data, position: int, base_timestamp: int) -> Span:
-    """Read one record. _UnsoundError: it is none."""
+def _next(
+    data: Buffer, position: int, base_timestamp: int, inside: int, headers: int, left: int
+) -> tuple[Span, int, int, int, int]:
+    """Read the record at `position`, from inside its headers on if a walk stopped there.
+
+    Returns it, where to go on in its headers and how many are left (0 and 0: it is all read), how
+    many steps are left, and what is wrong with it.
+    """
+    span = _NOTHING_READ
+    try:
+        span = end, _, _, _, at, count = _read(data, position, base_timestamp)
+        if inside:
+            at, count = inside, headers
+        else:
+            left -= STEPS_OF_RECORD
+        if not count and at == end:
+            return span, 0, 0, left, SOUND
+        inside, headers, left = _skip_headers(data, count, at, end, left)
+    except _UnsoundError as unsound:
+        return span, 0, 0, left, unsound.args[0]
+    return span, inside, headers, left, SOUND
+
+
+def _read(data: Buffer, position: int, base_timestamp: int) -> Span:
+    """Read one record up to its headers. _UnsoundError: it is none."""
     length, at = _number(data, position, len(data), _SHIFT_OF_INT, CUT_LENGTH)
     end = at + length
     if length < 0 or end > len(data):
@@ -126,24 +165,29 @@ def _read(data: _Data, position: int, base_timestamp: int) -> Span:
     value_size, at = _number(data, at, end)
     at = _skip(at, value_size, end)
     headers, at = _number(data, at, end)
-    if headers:
-        at = _skip_headers(data, headers, at, end)
-    if at != end:
-        raise _UnsoundError(LEFT_OVER)
-    return end, timestamp, delta, key_size >= 0
-
-
-def _skip_headers(data: _Data, count: int, at: int, end: int) -> int:
-    if not 0 <= count <= end - at:
+    if not 0 <= headers <= end - at:
         raise _UnsoundError(HEADER_COUNT)
-    for _ in range(count):
+    return end, timestamp, delta, key_size >= 0, at, headers
+
+
+def _skip_headers(data: Buffer, count: int, at: int, end: int, left: int) -> tuple[int, int, int]:
+    """Skip headers, up to the record's end if there are steps enough for all of them.
+
+    Returns where to go on and how many headers are left there, or 0 and 0, and how many steps are.
+    """
+    steps = min(count, max(left, 0))
+    for _ in range(steps):
         size, at = _number(data, at, end)
         if size < 0:
             raise _UnsoundError(HEADER_KEY)
         at = _skip(at, size, end)
         size, at = _number(data, at, end)
         at = _skip(at, size, end)
-    return at
+    if steps < count:
+        return at, count - steps, left - steps
+    if at != end:
+        raise _UnsoundError(LEFT_OVER)
+    return 0, 0, left - steps
 
 
 def _skip(at: int, size: int, end: int) -> int:
@@ -156,7 +200,7 @@ def _skip(at: int, size: int, end: int) -> int:
 
 
 def _number(
-    data: bytes | bytearray,
+    data: Buffer,
     at: int,
     end: int,
     last_shift: int = _SHIFT_OF_INT,

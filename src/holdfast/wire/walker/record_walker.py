@@ -1,8 +1,9 @@
 """Walks a batch's records, as they lie there inflated, and makes no object of any.
 
 Owns the choice between the two walkers, which differ in speed only, and the words for what is wrong
-with a record. Whoever walks on the loop walks `RECORDS_A_SLICE` records in one go at most, and then
-goes on from where the walker stopped. Imported when a record is first looked at, not before.
+with a record. Whoever walks on the loop makes `STEPS_A_SLICE` steps in one go at most, and then
+goes on from where the walker stopped, which may be in the middle of a record's headers: one record
+may have millions of them. Imported when a record is first looked at, not before.
 
 Rules: batches.md#the-record-walker.
 """
@@ -14,7 +15,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from holdfast.wire.walker import python_walker
-from holdfast.wire.walker.python_walker import INT64_MAX, INT64_MIN, Buffer
+from holdfast.wire.walker.python_walker import (
+    INT64_MAX,
+    INT64_MIN,
+    STEPS_OF_RECORD,
+    Buffer,
+    Place,
+)
 
 FORCED_BY: Final = "HOLDFAST_RECORD_WALKER"
 """An environment variable: "python" keeps the compiled one from being used, for tests."""
@@ -35,15 +42,25 @@ class Walked(NamedTuple):
     uncounted_at: int  # the first record whose offset delta is not its number
     keyless_at: int  # the first record without a key
     problem: int  # with record number `records`; `PROBLEMS` has the words
+    inside: int  # where the next header of that record begins; 0: none of them was looked at
+    headers: int  # how many are left there
+    steps: int  # that the last go made
 
 
 class Sought(NamedTuple):
-    """Where a look for one record ended: at that record, or behind what was looked through."""
+    """Where a look for one record ended: at that record, or behind what was looked through.
 
+    What begins it is `NOWHERE`.
+    """
+
+    records: int  # all that were looked through until now
     position: int
     offset_delta: int  # of what was found; -1: nothing yet
     timestamp: int
     problem: int  # with the record at `position`
+    inside: int  # see `Walked`
+    headers: int
+    steps: int
 
 
 PROBLEMS: Final = (
@@ -57,10 +74,11 @@ PROBLEMS: Final = (
     "a header has no key",
     "a record is longer than its fields",
 )
-NOTHING: Final = Walked(0, 0, INT64_MAX, -1, -1, -1, -1, -1, 0)
+NOTHING: Final = Walked(0, 0, INT64_MAX, -1, -1, -1, -1, -1, 0, 0, 0, 0)
+NOWHERE: Final = Sought(0, 0, -1, -1, 0, 0, 0, 0)
 
-_Walk = Callable[[Buffer, int, int, int, int], tuple[int, ...]]
-_Seek = Callable[[Buffer, int, int, int, int, tuple[int, int]], tuple[int, ...]]
+_Walk = Callable[[Buffer, Place, int, int, int], tuple[int, ...]]
+_Seek = Callable[[Buffer, Place, int, int, int, tuple[int, int, int]], tuple[int, ...]]
 
 
 def _load() -> tuple[str, int, _Walk, _Seek]:
@@ -78,12 +96,18 @@ def _load() -> tuple[str, int, _Walk, _Seek]:
 WALKER, RECORDS_A_SLICE, _walk, _seek = _load()
 """Which one runs here, as `holdfast --version` says, and what it may do in one go on the loop."""
 
+STEPS_A_SLICE: Final = RECORDS_A_SLICE * STEPS_OF_RECORD
+
 
 def walk_on(
-    body: Buffer, walked: Walked, base_timestamp: int, most: int = RECORDS_A_SLICE
+    body: Buffer, walked: Walked, base_timestamp: int, most: int, steps: int = STEPS_A_SLICE
 ) -> Walked:
-    """Walk at most `most` records further; at the end of `body`, or at a problem, it stops."""
-    here = Walked._make(_walk(body, walked.position, walked.records, most, base_timestamp))
+    """Walk at most `most` records further, and for so many steps.
+
+    At the end of `body`, or at a problem, it stops.
+    """
+    place = walked.position, walked.records, walked.inside, walked.headers
+    here = Walked._make(_walk(body, place, most, steps, base_timestamp))
     if not walked.records:
         return here
     least = walked if walked.least <= here.least else here
@@ -99,11 +123,18 @@ def walk_on(
 
 
 def seek_on(
-    body: Buffer, position: int, most: int, base_timestamp: int, since: int, deltas: tuple[int, int]
+    body: Buffer,
+    sought: Sought,
+    base_timestamp: int,
+    wanted: tuple[int, int, int],
+    most: int,
+    steps: int = STEPS_A_SLICE,
 ) -> Sought:
-    """Look through at most `most` records from `position` on for the first that is wanted.
+    """Look through at most `most` records more, and for so many steps, for the first wanted one.
 
-    It is stamped `since` or later, and its offset delta lies between the two of `deltas`.
+    It is stamped so or later, and its offset delta lies between two others: that is `wanted`.
     """
+    since, low, high = wanted
     since = min(max(since, INT64_MIN), INT64_MAX)
-    return Sought._make(_seek(body, position, most, base_timestamp, since, deltas))
+    place = sought.position, sought.records, sought.inside, sought.headers
+    return Sought._make(_seek(body, place, most, steps, base_timestamp, (since, low, high)))

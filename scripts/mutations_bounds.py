@@ -1,0 +1,557 @@
+"""Bugs in what clients may owe, and in what waits, as a sceptic would put them.
+
+Owns the list for the tests that each names: boundaries, what is not given back, who has to go, a
+wait that is over and still registered.
+"""
+
+from __future__ import annotations
+
+from mutation import Mutation, one
+
+FETCH = "node/api/fetch.py"
+CONNECTION = "node/door/connection.py"
+LEDGER = "node/door/ledger.py"
+BUDGET = "node/door/budget.py"
+ADMISSION = "node/door/admission.py"
+ROOM = "node/door/waiting_room.py"
+PRODUCE = "node/api/produce.py"
+SLICED = "runtime/sliced_work.py"
+
+
+BOUNDS: tuple[Mutation, ...] = (
+    # -- budgets --------------------------------------------------------------------------------
+    one(
+        "one request more than may be unanswered",
+        "holdfast.connection.requests.max",
+        CONNECTION,
+        "            and len(self.slots) < bounds.requests\n",
+        "            and len(self.slots) <= bounds.requests\n",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_at_the_bound_of_unanswered_requests",
+        ),
+    ),
+    one(
+        "answers that wait for an earlier one are not held against the connection",
+        "finding 4: sixty answers of 20 MB behind one that waits",
+        CONNECTION,
+        "        self._held_bytes += size\n        self._ready_bytes += size\n",
+        "        self._ready_bytes += size\n",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_at_the_bound_of_answers_that_wait_for_an_earlier_one",
+        ),
+    ),
+    one(
+        "what was answered is held against the connection for ever",
+        "a connection that is read no more",
+        CONNECTION,
+        "        self._held_bytes -= answer.reserved\n",
+        "",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_while_large_answers_are_promised",
+        ),
+    ),
+    one(
+        "an answer that may become large is counted once it is",
+        "finding 4: 500 woken waits on one connection",
+        CONNECTION,
+        "            self._held_bytes += answer.reserved\n",
+        "            answer.reserved = 0\n",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_while_large_answers_are_promised",
+        ),
+    ),
+    one(
+        "a fetch that waits says nothing of how large its answer may be",
+        "finding 4: 500 woken waits on one connection",
+        FETCH,
+        "            max(0, min(session.bytes_max, most)), 0 if"
+        " session.session_id else session.size\n",
+        "            0, 0 if session.session_id else session.size\n",
+        tests=(
+            "tests/node/test_fetch_sessions.py::test_a_fetch_that_waits_says_how_large_it_may_become",
+        ),
+    ),
+    one(
+        "a fetch that waits says nothing of how many partitions it waits for",
+        "holdfast.connection.partitions.max",
+        FETCH,
+        "            max(0, min(session.bytes_max, most)), 0 if"
+        " session.session_id else session.size\n",
+        "            max(0, min(session.bytes_max, most)), 0\n",
+        tests=(
+            "tests/node/test_fetch_sessions.py::test_a_fetch_that_waits_says_how_large_it_may_become",
+        ),
+    ),
+    one(
+        "any number of partitions is waited for on a connection",
+        "holdfast.connection.partitions.max",
+        CONNECTION,
+        "            and self._held_partitions <= bounds.partitions\n",
+        "",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_while_very_many_partitions_are_waited_for",
+        ),
+    ),
+    one(
+        "partitions that were waited for count for ever",
+        "a connection that is read no more",
+        CONNECTION,
+        "            slots.popleft()\n            self._held_partitions -= answer.partitions\n",
+        "            slots.popleft()\n",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_while_very_many_partitions_are_waited_for",
+        ),
+    ),
+    one(
+        "what a connection owed is owed when it is gone",
+        "a ledger that is not given back",
+        CONNECTION,
+        "        self._ready_bytes = self._kept_bytes = 0\n        self._owe()\n",
+        "        self._kept_bytes = 0\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_takes_nothing_is_closed_on_when_the_node_holds_too_much",
+        ),
+    ),
+    one(
+        "what was received of a request is counted when its connection is gone",
+        "a ledger that is not given back",
+        CONNECTION,
+        "        self.group.budget.requests.note(self, 0)\n",
+        "",
+        tests=(
+            "tests/node/test_connection.py::test_who_leaves_the_largest_request_unfinished_is_closed_on_when_all_are_too_large",
+        ),
+    ),
+    one(
+        "a connection that is gone has its place still",
+        "the count of an address is not given back",
+        CONNECTION,
+        "        self.group.admission.leave(self)\n",
+        "",
+        tests=("tests/node/test_connection.py::test_a_place_is_taken_by_who_is_there_alone",),
+    ),
+    one(
+        "who owes much is read on",
+        "finding 4: unread answers",
+        CONNECTION,
+        "            and not ((self._clogged or self._is_debtor) and self._owes_too_much)\n",
+        "",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_while_the_node_holds_much_for_those_who_owe_much",
+        ),
+    ),
+    one(
+        "who owes nothing is not read while others owe much",
+        "one client's debt holds all others up",
+        CONNECTION,
+        "            and not ((self._clogged or self._is_debtor) and self._owes_too_much)\n",
+        "            and not self._owes_too_much\n",
+        tests=(
+            "tests/node/test_connection.py::test_reading_stops_while_the_node_holds_much_for_those_who_owe_much",
+        ),
+    ),
+    one(
+        "a reader is given much while the node holds much",
+        "finding 4: unread answers",
+        "node/api/fetch_readers.py",
+        "        return self._broker.budgets.of(client.listener).answers.room(client.host)\n",
+        "        return UNLIMITED if client.host else 0\n",
+        tests=(
+            "tests/node/test_fetch_sessions.py::test_an_answer_is_one_batch_where_the_node_holds_much",
+        ),
+    ),
+    one(
+        "who holds the least is closed on",
+        "the one with the least pays for the one with the most",
+        LEDGER,
+        "worst = max((each",
+        "worst = min((each",
+        tests=("tests/node/test_budget.py::test_who_holds_the_most_is_closed_on",),
+    ),
+    one(
+        "the address that holds the least is closed on",
+        "one address's connections pay for another's",
+        LEDGER,
+        "greediest = max(self._by_address",
+        "greediest = min(self._by_address",
+        tests=("tests/node/test_budget.py::test_who_holds_the_most_is_closed_on",),
+    ),
+    one(
+        "an address has no bound of its own",
+        "holdfast.address.answer.bytes.max",
+        LEDGER,
+        "        while self._by_address.get(host, 0) > self._address_most:\n",
+        "        while self._by_address.get(host, 0) > UNLIMITED:\n",
+        tests=("tests/node/test_budget.py::test_who_holds_the_most_is_closed_on",),
+    ),
+    one(
+        "a node closes on who has just as much as all may have",
+        "a boundary",
+        LEDGER,
+        "        while self.held > self._most:\n",
+        "        while self.held >= self._most:\n",
+        tests=("tests/node/test_budget.py::test_who_holds_the_most_is_closed_on",),
+    ),
+    one(
+        "an address is closed on at its bound",
+        "a boundary",
+        LEDGER,
+        "        while self._by_address.get(host, 0) > self._address_most:\n",
+        "        while self._by_address.get(host, 0) >= self._address_most:\n",
+        tests=(
+            "tests/node/test_budget.py::test_an_address_that_holds_much_leaves_others_their_room",
+        ),
+    ),
+    one(
+        "one address's room is everybody's",
+        "what one address left unread made all answers short",
+        LEDGER,
+        "        return max(0, min(self._most // 2 - self.held, of_address))\n",
+        "        return max(0, self._address_most // 2 - self.held)\n",
+        tests=(
+            "tests/node/test_budget.py::test_an_address_that_holds_much_leaves_others_their_room",
+        ),
+    ),
+    one(
+        "the cluster's own listeners share the clients' budget",
+        "what clients leave unread holds replication up",
+        BUDGET,
+        "        return self._own.get(listener, self._clients)\n",
+        "        return self._clients if listener else self._own[listener]\n",
+        tests=(
+            "tests/node/test_budget.py::test_what_clients_hold_stops_neither_replication_nor_a_quorum",
+        ),
+    ),
+    one(
+        "the largest request has no room where the bound is smaller",
+        "holdfast.request.bytes.max",
+        BUDGET,
+        "                max(largest, settings.holdfast_request_bytes_max),\n",
+        "                settings.holdfast_request_bytes_max,\n",
+        tests=(
+            "tests/node/test_budget.py::test_what_clients_hold_stops_neither_replication_nor_a_quorum",
+        ),
+    ),
+    one(
+        "two bounds of a connection have each other's keys",
+        "holdfast.connection.partitions.max",
+        BUDGET,
+        "                settings.holdfast_connection_requests_max,\n"
+        "                settings.holdfast_connection_partitions_max,\n",
+        "                settings.holdfast_connection_partitions_max,\n"
+        "                settings.holdfast_connection_requests_max,\n",
+        tests=("tests/node/test_budget.py::test_a_connection_has_the_bounds_of_its_keys",),
+    ),
+    one(
+        "who waits for an answer has to go first",
+        "a flood closes on those who work",
+        ADMISSION,
+        "held[each.host] <= fair, each.is_owed, -held[each.host], each.active_at",
+        "held[each.host] <= fair, not each.is_owed, -held[each.host], each.active_at",
+        tests=(
+            "tests/node/test_admission.py::test_a_newcomer_takes_the_place_of_who_is_missed_least",
+        ),
+    ),
+    one(
+        "an address that has many is as good as one that has few",
+        "a flood closes on strangers",
+        ADMISSION,
+        "held[each.host] <= fair, each.is_owed, -held[each.host], each.active_at",
+        "held[each.host] <= fair, each.is_owed, each.active_at",
+        tests=(
+            "tests/node/test_admission.py::test_a_newcomer_takes_the_place_of_who_is_missed_least",
+        ),
+    ),
+    one(
+        "a flood that waits for answers stays",
+        "a flood of parked fetches closes on those who are silent for a moment",
+        ADMISSION,
+        "held[each.host] <= fair, each.is_owed, -held[each.host], each.active_at",
+        "each.is_owed, -held[each.host], each.active_at",
+        tests=(
+            "tests/node/test_admission.py::test_a_flood_that_waits_for_answers_makes_room_for_who_does_not",
+        ),
+    ),
+    one(
+        "who goes for a newcomer is counted still",
+        "a node that is full for ever",
+        ADMISSION,
+        "        going.abort()\n        self.leave(going)\n",
+        "        going.abort()\n",
+        tests=(
+            "tests/node/test_admission.py::test_a_newcomer_takes_the_place_of_who_is_missed_least",
+        ),
+    ),
+    one(
+        "a connection whose end is told twice gives two places back",
+        "more connections than an address may have",
+        ADMISSION,
+        "        if guest in self._guests:\n            del self._guests[guest]\n",
+        "        if self._by_address[guest.host]:\n            self._guests.pop(guest, None)\n",
+        tests=("tests/node/test_admission.py::test_an_address_has_as_many_as_it_may",),
+    ),
+    one(
+        "any number of pieces of work is in the middle of something",
+        "memory of many long look-ups",
+        SLICED,
+        "        if self._waiting and self._holding < HOLDING_MAX:\n            self._active",
+        "        if self._waiting:\n            self._active",
+        tests=("tests/runtime/test_sliced_work.py::test_few_are_in_the_middle_of_something",),
+    ),
+    one(
+        "a piece that rests keeps its place",
+        "four look-ups that rest stop all others",
+        SLICED,
+        "        elif piece.wanted is REST:\n            self._holding -= 1\n",
+        "        elif piece.wanted is REST:\n",
+        tests=(
+            "tests/runtime/test_sliced_work.py::test_slices_take_turns_and_the_loop_gets_back_between_them",
+        ),
+    ),
+    one(
+        "long work goes on as soon as the loop is free",
+        "others have a third of the loop",
+        SLICED,
+        "            pause = max(PAUSE_S, _PAUSE_FACTOR * (ended - began))\n",
+        "            pause = PAUSE_S\n",
+        tests=("tests/runtime/test_sliced_work.py::test_others_have_the_loop_for_twice_as_long",),
+    ),
+    # -- waits ----------------------------------------------------------------------------------
+    one(
+        "what happened before a wait was registered is not seen",
+        "a lost wake-up",
+        ROOM,
+        "            parked.ask()\n        if not parked.is_over:\n",
+        "            pass\n        if not parked.is_over:\n",
+        tests=("tests/node/test_waiting.py::test_what_has_happened_before_is_seen_at_once",),
+    ),
+    one(
+        "a wait has no deadline",
+        "a deadline that is lost",
+        ROOM,
+        "            parked.timer = self._loop.call_later(timeout_ms / 1000, parked.expire)\n",
+        "",
+        tests=("tests/node/test_waiting.py::test_a_deadline_answers_with_what_there_is",),
+    ),
+    one(
+        "a wait that is over is registered still",
+        "cancel without unregistering",
+        ROOM,
+        "        self._parked.pop(parked, None)\n"
+        "        for key in parked.keys:\n            self.unwatch(key, parked)\n",
+        "        self._parked.pop(parked, None)\n",
+        tests=(
+            "tests/node/test_waiting.py::test_what_nobody_waits_for_any_more_is_not_registered",
+        ),
+    ),
+    one(
+        "a key that nobody watches is kept",
+        "cancel without unregistering",
+        ROOM,
+        "            if not watchers:\n                del self._watchers[key]\n",
+        "",
+        tests=(
+            "tests/node/test_waiting.py::test_what_nobody_waits_for_any_more_is_not_registered",
+        ),
+    ),
+    one(
+        "the deadline of a wait that is over comes all the same",
+        "a request that is answered twice",
+        ROOM,
+        "        if self.timer is not None:\n            self.timer.cancel()\n        self.room",
+        "        self.room",
+        tests=("tests/node/test_waiting.py::test_what_is_forgotten_is_neither_asked_nor_answered",),
+    ),
+    one(
+        "a wait that is over is asked again",
+        "a request that is answered twice",
+        ROOM,
+        "        if not self.is_over and self.wait.try_complete():\n",
+        "        if self.wait.try_complete():\n",
+        tests=(
+            "tests/node/test_waiting.py::test_who_is_put_away_by_another_one_s_answer_is_not_asked",
+        ),
+    ),
+    one(
+        "a wait whose deadline has passed waits on",
+        "a request that is answered twice",
+        ROOM,
+        "        self.forget()\n        wait.expire()\n",
+        "        wait.expire()\n",
+        tests=("tests/node/test_waiting.py::test_a_deadline_answers_with_what_there_is",),
+    ),
+    one(
+        "a wait that breaks takes all others of its turn along",
+        "waits that nobody asks again",
+        ROOM,
+        "            if asked < len(due):\n",
+        "            if asked > len(due):\n",
+        tests=("tests/node/test_waiting.py::test_a_wait_that_breaks_costs_the_others_nothing",),
+    ),
+    one(
+        "acks=all waits expire a step too early",
+        "timeout.ms is not kept",
+        ROOM,
+        " // step_ms + 1) * step_ms\n",
+        " // step_ms) * step_ms\n",
+        tests=("tests/node/test_waiting.py::test_a_deadline_comes_in_its_step_and_never_early",),
+    ),
+    one(
+        "a wait for an offset is settled one record later",
+        "a boundary",
+        ROOM,
+        "        while heap and heap[0][0] <= high_watermark:\n",
+        "        while heap and heap[0][0] < high_watermark:\n",
+        tests=(
+            "tests/node/test_waiting.py::test_offsets_are_released_in_their_order_and_not_before",
+        ),
+    ),
+    one(
+        "a wait that has expired is settled",
+        "a request that is answered twice",
+        ROOM,
+        "            _, _, wait, part = heapq.heappop(heap)\n            if not wait.finished:\n",
+        "            _, _, wait, part = heapq.heappop(heap)\n            if wait is not None:\n",
+        tests=("tests/node/test_waiting.py::test_an_expired_wait_is_neither_settled_nor_kept",),
+    ),
+    one(
+        "an answered produce keeps its deadline",
+        "cancel without unregistering",
+        PRODUCE,
+        "            self.finished = True\n           "
+        " self._broker.waiting.keep(self, self._deadline_ms)\n",
+        "            self.finished = True\n",
+        tests=("tests/node/test_lost_connections.py::test_a_deadline_is_over_with_its_request",),
+    ),
+    one(
+        "a stalled partition collects the waits that have expired",
+        "cancel without unregistering",
+        "node/broker/replicas.py",
+        "                partition.acknowledgements.drop_finished()\n",
+        "                pass\n",
+        tests=(
+            "tests/node/test_lost_connections.py::test_a_stalled_partition_does_not_collect_who_has_given_up",
+        ),
+    ),
+    one(
+        "a fetch that was answered watches on",
+        "cancel without unregistering",
+        FETCH,
+        "        if not self._session.session_id:\n            self._session.unwatch()\n",
+        "",
+        tests=("tests/node/test_lost_connections.py::test_nothing_waits_for_who_has_left",),
+    ),
+    one(
+        "a deletion that is over watches on",
+        "cancel without unregistering",
+        "node/api/delete_records.py",
+        "        for key in self._left:\n            self._broker.waiting.unwatch(key, self)\n",
+        "",
+        tests=("tests/node/test_lost_connections.py::test_nothing_waits_for_who_has_left",),
+    ),
+    one(
+        "a fetch waits for as long as a client says",
+        "2^31-1 milliseconds",
+        FETCH,
+        "min(self._request.max_wait_ms, WAIT_MS_MAX)\n",
+        "self._request.max_wait_ms\n",
+        tests=("tests/node/test_fetch_sessions.py::test_no_fetch_waits_for_longer_than_a_minute",),
+    ),
+    one(
+        "a node that stops answers nobody",
+        "requests that wait when a node stops",
+        ROOM,
+        "        while self._parked:\n            next(iter(self._parked)).expire()\n",
+        "",
+        tests=("tests/node/test_waiting.py::test_closing_answers_everybody",),
+    ),
+    one(
+        "who asks many things at once goes on at once",
+        "attack small-requests: a flood of them has the loop",
+        CONNECTION,
+        "                self.group.many.rest_after(took)\n",
+        "                pass\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_asks_many_things_at_once_rests_between_them",
+        ),
+    ),
+    one(
+        "a short rest ends a long one",
+        "a small dear request behind each large one",
+        "node/door/line.py",
+        "        self._rests_until = max(self._rests_until, until)\n",
+        "        self._rests_until = until\n",
+        tests=("tests/node/test_line.py::test_a_short_rest_does_not_end_a_long_one",),
+    ),
+    one(
+        "who moves records rests, too",
+        "a producer that fills its connection has a third of its throughput",
+        CONNECTION,
+        "        if key in HOT and not is_flood:\n",
+        "        if key is None:\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_asks_many_things_at_once_rests_between_them",
+        ),
+    ),
+    one(
+        "whoever fetches never rests",
+        "attack small-fetches: a flood of them has the loop",
+        CONNECTION,
+        "        if key in HOT and not is_flood:\n",
+        "        if key in HOT:\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_asks_many_things_at_once_rests_between_them",
+        ),
+    ),
+    one(
+        "who produces by a request for each partition rests",
+        "librdkafka with 200 partitions: a tenth of its throughput",
+        CONNECTION,
+        "        is_flood = key != PRODUCE and self",
+        "        is_flood = self",
+        tests=(
+            "tests/node/test_connection.py::test_who_asks_many_things_at_once_rests_between_them",
+        ),
+    ),
+    one(
+        "each byte of a request is read by itself",
+        "attack slow-writer: bytes one at a time on a hundred connections",
+        CONNECTION,
+        "            self._count_piece()\n",
+        "            pass\n",
+        tests=(
+            "tests/node/test_connection.py::test_a_frame_that_comes_byte_by_byte_is_read_now_and_then",
+        ),
+    ),
+    one(
+        "pieces of all frames are counted together",
+        "a connection slows down the longer it lives",
+        CONNECTION,
+        "            self._pieces = 0\n            if rest:\n",
+        "            if rest:\n",
+        tests=(
+            "tests/node/test_connection.py::test_a_frame_that_comes_byte_by_byte_is_read_now_and_then",
+        ),
+    ),
+    one(
+        "who has begun the next request is silent",
+        "a busy producer is closed on as idle",
+        CONNECTION,
+        "            if rest:\n"
+        "                self.active_at = self._loop.time()  # another frame has begun\n",
+        "",
+        tests=(
+            "tests/node/test_connection.py::test_who_never_stops_between_two_frames_is_not_silent",
+        ),
+    ),
+    one(
+        "what a failed job held is given back on the loop",
+        "attack gzip-bomb: 16 MB for each",
+        "runtime/tasks.py",
+        "        traceback.clear_frames(error.__traceback__)\n",
+        "",
+        tests=(
+            "tests/runtime/test_real.py::test_what_a_job_held_that_fails_is_given_back_where_it_ran",
+        ),
+    ),
+)
