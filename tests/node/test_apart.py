@@ -46,6 +46,14 @@ def troubles(made: Side) -> list[int]:
     return [each.replica.key[1] for each in made.fetcher.set_aside]
 
 
+async def spoil(made: Side) -> None:
+    """Have one partition be unreadable at its leader, until it is set aside."""
+    made.led(BAD).wrong = Wrong.UNREADABLE
+    made.led(BAD).append()
+    made.leader.changed()
+    await made.until(lambda: troubles(made) == [BAD])
+
+
 def words(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
     return [each.getMessage() for each in caplog.records if text in each.getMessage()]
 
@@ -85,10 +93,7 @@ def test_it_is_found_by_halves() -> None:
     """Not by asking for each: thirty-two partitions are five halvings."""
 
     async def story(made: Side) -> None:
-        made.led(BAD).wrong = Wrong.UNREADABLE
-        made.led(BAD).append()
-        made.leader.changed()
-        await made.until(lambda: troubles(made) == [BAD])
+        await spoil(made)
         assert len(made.leader.named("fetcher-apart")) <= 2 * 5
 
     play(story)
@@ -96,10 +101,7 @@ def test_it_is_found_by_halves() -> None:
 
 def test_pauses_grow() -> None:
     async def story(made: Side) -> None:
-        made.led(BAD).wrong = Wrong.UNREADABLE
-        made.led(BAD).append()
-        made.leader.changed()
-        await made.until(lambda: troubles(made) == [BAD])
+        await spoil(made)
         before = len(made.leader.named("fetcher-apart"))
         await asyncio.sleep(200)
         assert 200 / 30 <= len(made.leader.named("fetcher-apart")) - before <= 200 / 30 + 6
@@ -232,10 +234,7 @@ def test_it_follows_again_once_its_bad_batch_is_deleted(caplog: pytest.LogCaptur
 
     async def story(made: Side) -> None:
         led = made.led(BAD)
-        led.wrong = Wrong.UNREADABLE
-        led.append()
-        made.leader.changed()
-        await made.until(lambda: troubles(made) == [BAD])
+        await spoil(made)
         led.append()
         led.start, led.wrong = 1, None
         await made.until_all(BAD)
@@ -251,10 +250,7 @@ def test_what_its_leader_refuses_for_a_while_is_not_asked_for_along_with_the_oth
 
     async def story(made: Side) -> None:
         led = made.led(BAD)
-        led.wrong = Wrong.UNREADABLE
-        led.append()
-        made.leader.changed()
-        await made.until(lambda: troubles(made) == [BAD])
+        await spoil(made)
         before = len(made.leader.requests)
         led.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         await asyncio.sleep(40)
@@ -278,10 +274,7 @@ def test_who_is_followed_no_longer_is_forgotten_also_while_it_is_asked_for() -> 
     """Seen to fail: an assignment that ended while it was in a group was kept for good."""
 
     async def story(made: Side) -> None:
-        made.led(BAD).wrong = Wrong.UNREADABLE
-        made.led(BAD).append()
-        made.leader.changed()
-        await made.until(lambda: troubles(made) == [BAD])
+        await spoil(made)
         apart = made.fetcher._apart
         (following,) = apart.aside
         apart._pauses.close()  # it is due

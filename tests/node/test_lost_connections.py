@@ -17,6 +17,7 @@ from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.replica import Partition
 from holdfast.node.door.request_context import RequestContext
 from holdfast.runtime.dial import dial
+from holdfast.testing.simulated_client import ClusterClient
 from holdfast.testing.simulated_cluster import (
     BROKER_PORT,
     CONTROLLER,
@@ -63,6 +64,18 @@ def a_deletion(_topic_id: bytes) -> Request:
     return DeleteRecordsRequest(topics=[topic], timeout_ms=FOREVER_MS)
 
 
+async def a_replicated_topic(
+    cluster: SimulatedCluster, client: ClusterClient | None = None
+) -> Broker:
+    """Return the leader of a topic's one partition, which has a record that its follower has."""
+    client = client or cluster.client()
+    await client.create_topic("t", assignments=[[0, FOLLOWER]])
+    await client.until(lambda: client.produce("t", 0, [b"first"], acks=-1, node=0))
+    broker = cluster.nodes[0].broker
+    assert broker is not None
+    return broker
+
+
 def waits(broker: Broker) -> int:
     """All that waits: for something to change, and for the high watermark."""
     return broker.waiting.parked + sum(map(len, broker.waiting._deadlines.values()))
@@ -95,11 +108,7 @@ def _uncollected() -> Iterator[None]:
 @pytest.mark.parametrize("make", [a_produce, a_fetch, a_deletion])
 def test_nothing_waits_for_who_has_left(make: Callable[[bytes], Request]) -> None:
     async def story(cluster: SimulatedCluster) -> None:
-        client = cluster.client()
-        await client.create_topic("t", assignments=[[0, FOLLOWER]])
-        await client.until(lambda: client.produce("t", 0, [b"first"], acks=-1, node=0))
-        broker = cluster.nodes[0].broker
-        assert broker is not None
+        broker = await a_replicated_topic(cluster)
         cluster.crash(FOLLOWER)  # so nothing more is committed for now, or deleted everywhere
         await cluster.until(lambda: waits(broker) == 0, "the follower's fetch is gone, too")
         watched = watchers(broker)
@@ -129,11 +138,7 @@ def test_who_was_answered_is_not_remembered(make: Callable[[bytes], Request]) ->
     """
 
     async def story(cluster: SimulatedCluster) -> None:
-        client = cluster.client()
-        await client.create_topic("t", assignments=[[0, FOLLOWER]])
-        await client.until(lambda: client.produce("t", 0, [b"first"], acks=-1, node=0))
-        broker = cluster.nodes[0].broker
-        assert broker is not None
+        await a_replicated_topic(cluster)
         cluster.crash(FOLLOWER)
         runtime = cluster.world.machine("visitor").boot()
         connection = await dial(runtime, "broker-0", BROKER_PORT, "visitor")
@@ -194,10 +199,7 @@ def test_a_deadline_is_over_with_its_request() -> None:
 def test_a_stalled_partition_does_not_collect_who_has_given_up() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         client = cluster.client()
-        await client.create_topic("t", assignments=[[0, FOLLOWER]])
-        await client.until(lambda: client.produce("t", 0, [b"first"], acks=-1, node=0))
-        broker = cluster.nodes[0].broker
-        assert broker is not None
+        broker = await a_replicated_topic(cluster, client)
         partition = broker.partitions.find("t", 0)
         assert isinstance(partition, Partition)
         cluster.crash(FOLLOWER)
