@@ -12,8 +12,8 @@ import gc
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from holdfast.testing.ground.cost import Meter
@@ -436,27 +436,37 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, loop: VirtualLoop | None 
     SimulationError's kinds: it can't end, or something was raised that nobody handled.
     """
     used = loop or VirtualLoop()
+    with _collected_seldom():
+        try:
+            try:
+                result = used.run_until_complete(main())
+            finally:
+                used.finish()
+        except BaseException as error:
+            for failure in used.failures:
+                error.add_note(failure)  # most often the reason
+            raise
+        finally:
+            if used.meter is not None:
+                used.meter.stop()
+                gc.enable()
+            used.close()
+    used.complain()
+    return result
+
+
+@contextmanager
+def _collected_seldom() -> Iterator[None]:
+    """Have the collector look at what this run makes alone, and not often."""
     thresholds = gc.get_threshold()
     gc.set_threshold(_YOUNG_OBJECTS, *thresholds[1:])
     freezes = not gc.get_freeze_count()  # else somebody has done so before
-    if freezes:  # what was there before, modules above all, is not looked at again and again
+    if freezes:
+        gc.collect()  # or what the run before left would be set aside, too, run after run
         gc.freeze()
     try:
-        try:
-            result = used.run_until_complete(main())
-        finally:
-            used.finish()
-    except BaseException as error:
-        for failure in used.failures:
-            error.add_note(failure)  # most often the reason
-        raise
+        yield
     finally:
-        if used.meter is not None:
-            used.meter.stop()
-            gc.enable()
-        used.close()
         if freezes:
             gc.unfreeze()
         gc.set_threshold(*thresholds)
-    used.complain()
-    return result
