@@ -17,7 +17,6 @@ import json
 import secrets
 import select
 import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -27,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import (
     Consumer,
@@ -40,27 +39,18 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from fuzz_cases import KNOWN, NEIGHBOUR, Case, Known, drawn
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.processes import State
 from holdfast.lab.background import NODE, Results, ResultsError
-from holdfast.node.api.forward import encode_principal
-from holdfast.node.door.api_table import BROKER, CONTROLLER, Api, Role
-from holdfast.wire.batch import Codec, Record, build_batch
-from holdfast.wire.checksum import crc32c
-from holdfast.wire.errors import EncodeError
+from holdfast.node.door.api_table import BROKER, CONTROLLER, Api
 from holdfast.wire.frame import encode_request
-from holdfast.wire.messages import request_class
 from holdfast.wire.messages.api_versions import ApiVersionsRequest
 from holdfast.wire.uuids import parse_uuid
-from random_messages import make_struct
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CORPUS: Final = ROOT / "tests" / "node" / "fuzz_corpus.jsonl"
 RESULTS: Final = ROOT / "docs" / "design" / "fuzz" / "hours.jsonl"
-NEIGHBOUR: Final = "neighbour"
-KNOWN: Final = "t"
-TOPICS: Final = (NEIGHBOUR, KNOWN, "nowhere", "", "x" * 249, "a/b", "__cluster_metadata")
-GIANT: Final = (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80" * 5)
 WARM_UP_S: Final = 20.0
 ROUND_S: Final = 20.0
 ANSWER_S: Final = 0.3  # a case that waits longer is left: many of them ask to wait for ever
@@ -71,148 +61,13 @@ PEAK_BYTES_MAX: Final = 400_000_000  # above rest: what one request may take, an
 CASE_BYTES_MAX: Final = 400  # in the corpus
 # What a member of the quorum may rightly say: believed, it ends the service that is watched here.
 SPOKEN_BY_MEMBERS: Final = (52, 53, 54, 56, 62, 63, 64, 67, 73, 80, 81, 82)
-# So does what a client may rightly ask for.
-ENDS_THE_NEIGHBOUR: Final = (20, 21, 33, 44, 45, 57)
-ENVELOPE: Final = 58
 APART: Final = 2  # the number of the controller of another cluster
-FORWARDED: Final = tuple(key for key, api in BROKER.items() if Role.FORWARDING in api.role)
 URL_SAFE: Final = str.maketrans("+/", "-_")  # the client shows ids in the other alphabet
 API_VERSIONS: Final = encode_request(ApiVersionsRequest(), 0, 1, "fuzz")
 
 
 class FuzzError(Exception):
     """A node did what no client may bring it to do."""
-
-
-class Known(NamedTuple):
-    """What is true of a cluster: who says it is believed, and gets further."""
-
-    cluster_id: str  # "": what a member may rightly say is not to be believed here
-    nodes: tuple[int, ...]
-    topic_id: bytes
-
-
-class Case(NamedTuple):
-    """What goes over one connection, and how it was made."""
-
-    kind: str
-    key: int
-    version: int
-    data: bytes
-
-
-def drawn(random: Random, apis: dict[int, Api], known: Known, *, careful: bool) -> Case:
-    """Draw a case. With `careful` nothing is asked that would rightly end the neighbour's topic."""
-    if random.random() < 0.03:
-        return Case("noise", -1, -1, random.randbytes(random.randrange(1, 200)))
-    api = random.choice(list(apis.values()))
-    low, high = api.versions
-    cls = request_class(api.key)
-    version = random.randint(max(low, cls.MIN_VERSION), high)
-    while True:
-        message = make_struct(random, cls, version)
-        _make_plausible(random, message, careful=careful and api.key in ENDS_THE_NEIGHBOUR)
-        _make_known(random, message, known)
-        if api.key == ENVELOPE and random.random() < 0.7:
-            _fill_envelope(random, message, apis, known, careful=careful)
-        try:
-            frame = encode_request(message, version, random.randrange(1 << 31), "fuzz")
-            break
-        except EncodeError:
-            continue
-    if random.random() < 0.03:
-        frame = frame[:6] + struct.pack(">h", random.randint(-3, 99)) + frame[8:]
-    kind = random.choice(("whole", "whole", "changed", "changed", "giant", "cut", "short", "many"))
-    return Case(kind, api.key, version, _spoilt(random, kind, frame))
-
-
-def _fill_envelope(
-    random: Random, message: Any, apis: dict[int, Api], known: Known, *, careful: bool
-) -> None:
-    """Put a request of any API into it, and mostly a principal that there may be."""
-    inner = random.choice([each for each in (*apis, *FORWARDED) if each != ENVELOPE])
-    api = apis.get(inner) or BROKER[inner]
-    message.request_data = drawn(random, {inner: api}, known, careful=careful).data[4:]
-    if random.random() < 0.8:
-        message.request_principal = encode_principal("User:ANONYMOUS")
-        message.client_host_address = bytes((127, 0, 0, 1))
-
-
-def _make_plausible(random: Random, message: Any, *, careful: bool) -> None:
-    """Give some of it what the node knows: names, indexes, records, so that it gets further."""
-    for field in type(message).FIELDS:
-        value = getattr(message, field.name)
-        if field.kind == "records" and random.random() < 0.7:
-            setattr(message, field.name, _records(random))
-        elif "name" in field.name and isinstance(value, str) and random.random() < 0.6:
-            names = TOPICS[1:] if careful else TOPICS
-            setattr(message, field.name, random.choice(names))
-        elif field.name.startswith("partition") and isinstance(value, int):
-            setattr(message, field.name, random.choice((0, 0, 1, value)))
-        elif field.name.endswith("_ms") and isinstance(value, int) and random.random() < 0.8:
-            setattr(message, field.name, random.choice((0, 1, 50)))
-        elif field.name in {"num_partitions", "count"} and isinstance(value, int):
-            setattr(message, field.name, random.choice((1, 3, value)))
-        parts = value if isinstance(value, list) else [value]
-        for part in parts:
-            if hasattr(type(part), "FIELDS"):
-                _make_plausible(random, part, careful=careful)
-
-
-def _make_known(random: Random, message: Any, known: Known) -> None:
-    """Let some of it be true: identities, epochs and ids, behind which the rest is looked at."""
-    for field in type(message).FIELDS:
-        name, value = field.name, getattr(message, field.name)
-        if name == "cluster_id" and known.cluster_id and random.random() < 0.8:
-            setattr(message, name, known.cluster_id)
-        elif name == "topic_id" and random.random() < 0.6:
-            setattr(message, name, known.topic_id)
-        elif name == "acks":
-            setattr(message, name, random.choice((-1, 0, 1, value)))
-        elif name == "transactional_id" and random.random() < 0.7:
-            setattr(message, name, None)
-        elif isinstance(value, int) and "epoch" in name:
-            setattr(message, name, random.choice((-1, 0, 1, random.randrange(4, 9), value)))
-        elif isinstance(value, int) and name.endswith("_id") and known.cluster_id:
-            setattr(message, name, random.choice((*known.nodes, value)))
-        for part in value if isinstance(value, list) else [value]:
-            if hasattr(type(part), "FIELDS"):
-                with suppress(AttributeError):  # a default is shared, and stays what it is
-                    _make_known(random, part, known)
-
-
-def _records(random: Random) -> bytes:
-    """Return a batch that may be appended, or a wrong one, its CRC right or not."""
-    records = [
-        Record(random.choice((None, b"k")), random.randbytes(random.randrange(200)), timestamp)
-        for timestamp in random.choices((-1, 0, int(time.time() * 1000), 1 << 62), k=3)
-    ]
-    codec = random.choice(list(Codec))
-    batch = build_batch(records, codec=codec, producer_id=random.choice((-1, -1, 7)))
-    if random.random() < 0.5:
-        for _ in range(random.randrange(1, 4)):
-            batch[random.randrange(len(batch))] = random.randrange(256)
-        if random.random() < 0.7:
-            struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
-    return bytes(batch)
-
-
-def _spoilt(random: Random, kind: str, frame: bytes) -> bytes:
-    body = bytearray(frame[4:])
-    match kind:
-        case "changed":
-            for _ in range(random.randrange(1, 6)):
-                body[random.randrange(len(body))] = random.randrange(256)
-        case "giant":
-            at = random.randrange(len(body))
-            body[at : at + 4] = random.choice(GIANT)
-        case "cut":
-            del body[random.randrange(len(body)) :]
-        case "short":  # more is announced than comes
-            return frame[: random.randrange(4, len(frame) + 1)]
-        case "many":
-            return frame * random.randrange(2, 12)
-    return struct.pack(">i", len(body)) + bytes(body)
 
 
 class Flight:
@@ -345,16 +200,20 @@ class Neighbour(threading.Thread):
         consumer.close()
 
     def _read(self, consumer: Consumer, value: bytes, until: float) -> None:
+        heard = ""
         while time.monotonic() < until:
             found = consumer.poll(0.5)
-            if found is None or found.error() is not None:
+            if found is None:
+                continue
+            if found.error() is not None:
+                heard = f": {found.error()}"
                 continue
             if not (found.value() or b"").startswith(self.name.encode()):
                 continue  # whoever names this topic may write to it
             if found.value() != value:
                 raise FuzzError(f"read {found.value()!r} where {value!r} was written")
             return
-        raise FuzzError(f"{value!r} was acknowledged and can't be read")
+        raise FuzzError(f"{value!r} was acknowledged and can't be read{heard}")
 
 
 class Run:
@@ -381,7 +240,9 @@ class Run:
         for cluster in self.clusters:
             cluster.start()
         admin = AdminClient({"bootstrap.servers": served.bootstrap_servers})
-        for future in admin.create_topics([NewTopic(NEIGHBOUR, 1, 1)]).values():
+        # Anybody may write to it. What nobody can read would end its reader, and rightly so.
+        validated = {"record.validation": "deep"}
+        for future in admin.create_topics([NewTopic(NEIGHBOUR, 1, 1, config=validated)]).values():
             future.result(PATIENCE_S)
         self._make_known_topic(admin)
         quiet = {key: api for key, api in CONTROLLER.items() if key not in SPOKEN_BY_MEMBERS}
