@@ -93,12 +93,16 @@ class Deletions:
         """When a segment was young: by its records, else by its file."""
         stamps = [self._stamps[entry.name] for entry in entries]
         if gone.first < start:
-            # A process that began later has not seen what was deleted of it by then.
-            seen = {entry.base for entry in entries}
-            stamps += [
-                stamp
-                for (_, base), stamp in self._stamps.items()
+            # A process that began later has not seen what was deleted of it by then. Offsets that
+            # were given out in several epochs held one of several things: it was as old as any.
+            seen = {offset for entry in entries for offset in range(entry.base, entry.last + 1)}
+            unseen = {
+                (epoch, base): stamp
+                for (epoch, base), stamp in self._stamps.items()
                 if gone.first <= base < start and base not in seen
-            ]
+            }
+            if unseen:
+                epochs = {epoch for epoch, _ in unseen}
+                stamps.append(min(unseen.values()) if len(epochs) > 1 else max(unseen.values()))
         newest = max(stamps, default=NO_TIMESTAMP)
         return newest if newest >= 0 else gone.written_ms

@@ -25,6 +25,7 @@ from holdfast.wire.errors import ErrorCode
 # What a batch may meet that is in order, while nodes and links fail.
 PASSING: Final = frozenset(
     {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,  # no controller gives out producers' ids
         ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
