@@ -18,6 +18,7 @@ from tests.log.log_kit import (
     virtual,
 )
 
+from holdfast.log.checkpoints import PARTITION_METADATA
 from holdfast.log.copies import KNOWN_DIRECTORIES
 from holdfast.log.directories import LogDirectories
 from holdfast.log.errors import DirectoryError, StorageError
@@ -266,6 +267,32 @@ def test_one_whose_disk_failed_while_it_was_made_is_none(topic_id: bytes) -> Non
         found = the_replica(directories)
         assert (found.directory, found.end) == (log.directory, 3)
         assert all(each.online for each in directories.directories)
+
+    virtual(body)
+
+
+def test_one_without_a_file_for_records_is_none_though_it_has_its_topics_id() -> None:
+    """The id's file is shared by a topic's replicas: a disk that opens nothing still links it.
+
+    Seen to fail: both disks failed one after the other while one replica was made, both directories
+    had its id and neither had records, and the broker could never be started again.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS[:2])
+        logs = [directories.create("t", each, TOPIC_ID, small_settings()) for each in range(2)]
+        assert {log.home.path for log in logs} == set(PATHS[:2])
+        append(logs[0], 3)
+        memory_disk(runtime).inject(DiskFault(operations={"open"}))
+        with pytest.raises(StorageError):
+            directories.create("t", 2, TOPIC_ID, small_settings())
+        crash(directories)
+        memory_disk(runtime).heal()
+        ids = [runtime.disk.exists(f"{path}/t-2/{PARTITION_METADATA}") for path in PATHS[:2]]
+        assert ids == [True, True]
+        directories = open_directories(runtime, PATHS[:2])
+        assert {log.partition: log.end for log in directories.logs} == {0: 3, 1: 0}
+        append(directories.create("t", 2, TOPIC_ID, small_settings()), 1)
 
     virtual(body)
 

@@ -363,6 +363,7 @@ def test_one_replica_in_two_directories_is_refused() -> None:
         runtime.disk.write_atomic(
             f"/two/t-0/{PARTITION_METADATA}", encode_partition_metadata(TOPIC_ID)
         )
+        runtime.disk.write_atomic(f"/two/t-0/{0:020d}.log", b"")
         with pytest.raises(
             DirectoryError, match=r"t-0 lies in /one \(.* and in /two \(.*move away"
         ):

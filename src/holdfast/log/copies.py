@@ -14,11 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from holdfast.log.checkpoints import (
-    PARTITION_METADATA,
-    decode_properties,
-    read_partition_metadata,
-)
+from holdfast.log.checkpoints import decode_properties, read_partition_metadata
 from holdfast.log.directory import LogDirectory, partition_of
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.segment import LOG_SUFFIX
@@ -86,9 +82,10 @@ class Copies:
                 self._keep_newest(key, list(self._with_files(self._begun(key, copies))))
 
     def _begun(self, key: tuple[str, int], copies: Sequence[Copy]) -> Iterator[Copy]:
-        """Yield those that were ever in use; set aside who has no id yet, and no file for records.
+        """Yield those that were ever in use; set aside who has no file for records, and no list.
 
-        It was being made when its disk failed too, and says nothing about the other one.
+        It was being made when its disk failed too, and says nothing about the other one. Its
+        topic's id may be there: that comes first, and may be a second name of a file.
         """
         for copy in copies:
             try:
@@ -96,8 +93,7 @@ class Copies:
             except OSError as error:
                 copy.directory.fail(error)
                 continue
-            begun = any(n == PARTITION_METADATA or n.endswith(LOG_SUFFIX) for n in names)
-            if begun:
+            if any(name == KNOWN_DIRECTORIES or name.endswith(LOG_SUFFIX) for name in names):
                 yield copy
                 continue
             with suppress(StorageError):  # that disk is offline now
