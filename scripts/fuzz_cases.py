@@ -27,10 +27,6 @@ GIANT: Final = (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff
 # What a client may rightly ask for, and ends the service that is watched.
 ENDS_THE_NEIGHBOUR: Final = (20, 21, 33, 44, 45, 57)
 ENVELOPE: Final = 58
-UNREGISTER_BROKER: Final = 64
-# Near no node's number, and still not when one byte is changed. librdkafka gives up for good where
-# an answer to Metadata names no broker, as while the only one is out (librdkafka issue 5301).
-NOBODY: Final = (-2, 0x010101, (1 << 31) - 1)
 FORWARDED: Final = tuple(key for key, api in BROKER.items() if Role.FORWARDING in api.role)
 
 
@@ -63,8 +59,6 @@ def drawn(random: Random, apis: dict[int, Api], known: Known, *, careful: bool) 
         message = make_struct(random, cls, version)
         _make_plausible(random, message, careful=careful and api.key in ENDS_THE_NEIGHBOUR)
         _make_known(random, message, known)
-        if careful and api.key == UNREGISTER_BROKER:
-            message.broker_id = random.choice(NOBODY)
         if api.key == ENVELOPE and random.random() < 0.7:
             _fill_envelope(random, message, apis, known, careful=careful)
         try:

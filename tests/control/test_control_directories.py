@@ -17,10 +17,16 @@ from holdfast.testing.ground.runtime import World
 from holdfast.testing.simulated_client import ClusterClient
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from holdfast.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 UNCLEAN = 1
+METADATA = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
 
 
 def at(cluster: SimulatedCluster, topic: str = "t", index: int = 0) -> Partition:
@@ -135,6 +141,28 @@ def test_an_unregistered_broker_is_gone_until_it_comes_back() -> None:
         client.forget()
         await produce(client, b"y")
         assert [one.value for one in await client.read("t", 0)] == [b"x", b"y"]
+
+    world = World(1)
+    world.run(main)
+
+
+def test_the_only_broker_that_is_unregistered_still_says_where_it_is() -> None:
+    """Seen to fail: it told of no broker, and librdkafka, once told so, asks nobody any more."""
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, brokers=1)
+        await cluster.start()
+        client = cluster.client()
+        await client.create_topic("t", assignments=[[0]])
+        await client.refresh("t")
+        assert (await client.ask(UnregisterBrokerRequest(broker_id=0), node=0)).error_code == 0
+        told: list[MetadataResponse] = []
+        while not told or told[-1].topics[0].partitions[0].leader_id == 0:
+            told.append(await client.ask(METADATA, node=0))
+        while told[-1].topics[0].partitions[0].leader_id != 0:
+            told.append(await client.ask(METADATA, node=0))
+        address = {(each.node_id, each.host, each.port) for one in told for each in one.brokers}
+        assert {len(one.brokers) for one in told} == {len(address)} == {1}
 
     world = World(1)
     world.run(main)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from holdfast.core.metadata import image
 from holdfast.core.metadata.image import Partition, Topic
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, refuse_name
 from holdfast.node.api.auto_creation import AutoCreation
@@ -163,13 +164,22 @@ def _answer(
             MetadataResponseBroker(
                 node_id=each.broker_id, host=found.host, port=found.port, rack=each.rack
             )
-            for each, found in reachable(broker.image.alive_brokers(), context.client.listener)
+            for each, found in _brokers(broker, context.client.listener)
         ],
         cluster_id=broker.cluster_id,
         controller_id=controller_id(broker),
         topics=topics,
         cluster_authorized_operations=cluster_operations(context, request),
     )
+
+
+def _brokers(broker: Broker, listener: str) -> list[tuple[image.Broker, image.Endpoint]]:
+    """Find the brokers that a client is told of: never none, for this one does answer.
+
+    librdkafka asks nobody any more after an answer without brokers (its issue 5301).
+    """
+    found = list(reachable(broker.image.alive_brokers(), listener))
+    return found or list(reachable([broker.lifecycle.described], listener))
 
 
 def _operations(context: RequestContext, request: MetadataRequest) -> Operations | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.metadata.feature_levels import SUPPORTED
-from holdfast.core.metadata.image import Endpoint
+from holdfast.core.metadata.image import Broker, Endpoint
 from holdfast.log.directories import LogDirectories
 from holdfast.node.broker.controller_channel import ControllerChannel, ControllerUnavailableError
 from holdfast.node.broker.metadata_observer import Observer
@@ -103,6 +103,17 @@ class Lifecycle:
         """Begin this start of the broker, at the endpoints that are advertised and really bound."""
         self._endpoints = endpoints
         self.incarnation_id = self._runtime.random.uuid()
+
+    @property
+    def described(self) -> Broker:
+        """This broker as it registers, whether or not the cluster knows it now."""
+        return Broker(
+            broker_id=self._settings.node_id,
+            epoch=self._registration.epoch,
+            incarnation_id=self.incarnation_id,
+            endpoints=tuple(self._endpoints),
+            rack=self._settings.broker_rack,
+        )
 
     async def register(self) -> int:
         """Register, trying until the controller takes us; return the broker epoch.
