@@ -22,6 +22,8 @@ TEST_DELETION = "tests/log/test_log_deletion.py"
 TEST_DELETE_RECORDS = "tests/replication/test_sim_delete_records.py"
 TEST_UNREADABLE = "tests/control/test_control_unreadable.py"
 TEST_DISK = "tests/log/test_log_disk_failure.py"
+TEST_COPIES = "tests/log/test_log_copies.py"
+TEST_DIRECTORIES = "tests/control/test_control_directories.py"
 TEST_FIGURES = "tests/node/test_figures.py"
 
 RIM_LOGS: tuple[Mutation, ...] = (
@@ -351,6 +353,26 @@ RIM_LOGS: tuple[Mutation, ...] = (
         "                    0, self",
         tests=(
             "tests/log/test_log_directories.py::test_many_new_names_are_made_durable_by_few_syncs",
+        ),
+    ),
+    one(
+        "a replica with an id and no file for records was in use",
+        "found by seed 942507824278",
+        "log/copies.py",
+        "name == KNOWN_DIRECTORIES or name.endswith(LOG_SUFFIX)",
+        'name == "partition.metadata" or name.endswith(LOG_SUFFIX)',
+        tests=(
+            f"{TEST_COPIES}::test_one_without_a_file_for_records_is_none_though_it_has_its_topics_id",
+        ),
+    ),
+    one(
+        "while no broker is up, Metadata names none",
+        "found by make fuzz: librdkafka asks nobody any more",
+        "node/api/metadata.py",
+        "    return found or list(reachable([broker.lifecycle.described], listener))\n",
+        "    return found\n",
+        tests=(
+            f"{TEST_DIRECTORIES}::test_the_only_broker_that_is_unregistered_still_says_where_it_is",
         ),
     ),
 )
