@@ -24,8 +24,8 @@ NEIGHBOUR: Final = "neighbour"
 KNOWN: Final = "t"
 TOPICS: Final = (NEIGHBOUR, KNOWN, "nowhere", "", "x" * 249, "a/b", "__cluster_metadata")
 GIANT: Final = (b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80" * 5)
-# What a client may rightly ask for, and ends the service that is watched.
-ENDS_THE_NEIGHBOUR: Final = (20, 21, 33, 44, 45, 57)
+# What a client may rightly ask for, and ends the service that is watched, or makes it larger.
+ENDS_THE_NEIGHBOUR: Final = (20, 21, 33, 37, 44, 45, 57)
 ENVELOPE: Final = 58
 FORWARDED: Final = tuple(key for key, api in BROKER.items() if Role.FORWARDING in api.role)
 

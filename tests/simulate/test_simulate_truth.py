@@ -209,6 +209,50 @@ def test_an_unclean_election_loses_and_is_forgiven_from_there_on_only() -> None:
     assert world.told == ["what is committed is never cut off"]
 
 
+def chosen_with_nothing(*, leads: bool) -> World:
+    """Node 2 has led until it was out of reach, and node 1 was chosen, which has no records."""
+    world = World(1, 2)
+    world.elect(0, 2, (1, 2))
+    world.write(A, 2)
+    world.write(B, 2)
+    world.commit(3, 2)
+    world.elect(1, 1, (2,), unclean=True, leads=leads)
+    return world
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_an_unclean_leader_never_saw_may_be_committed_late_wherever_it_begins(
+    late: bool,
+) -> None:
+    """One that is cut off goes on in its epoch, from 0, and maybe hears of that one late, too.
+
+    Seen to fail: that epoch was forgiven behind the end of the new leader's log alone.
+    """
+    world = chosen_with_nothing(leads=not late)
+    world.elect(2, 2, (1,), unclean=True)
+    world.write(Entry(3, 3, 2, 61), 2)
+    world.commit(4, 2)
+    if late:
+        world.truth.led(world.replicas[1], 1)
+    world.write(Entry(0, 0, 1, 60), 1)
+    world.commit(1, 1)
+    world.truth.read(0, 1)
+    assert world.told == []
+
+
+def test_what_an_unclean_leader_has_of_an_epoch_it_may_not_lose() -> None:
+    world = chosen_with_nothing(leads=True)
+    world.truth.truncated(world.replicas[2], 0)
+    world.write(Entry(0, 0, 1, 60), 1, 2)
+    world.elect(2, 2, (1,), unclean=True)
+    world.commit(1, 1)
+    assert world.told == []
+    world.truth.truncated(world.replicas[2], 0)
+    assert world.told == []
+    world.truth.truncated(world.replicas[1], 0)
+    assert world.told == ["what is committed is never cut off"]
+
+
 @pytest.mark.parametrize("recovering", [True, False])
 def test_who_was_elected_uncleanly_and_died_is_forgiven_when_it_leads(recovering: bool) -> None:
     """It is the whole ISR by then. Seen to fail: with the last election alone looked at."""

@@ -38,15 +38,16 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Forgiveness:
-    """What earlier epochs wrote from `offset` until `end` may be lost, from `epoch` on."""
+    """What epochs from `since` until `epoch` wrote from `offset` until `end` may be lost."""
 
     epoch: int
     offset: int
     reason: Reason
     end: float = inf
+    since: int = 0
 
     def covers(self, epoch: int, offset: int) -> bool:
-        return epoch < self.epoch and self.offset <= offset < self.end
+        return self.since <= epoch < self.epoch and self.offset <= offset < self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,28 @@ class Allowances:
     """What has been forgiven in one partition."""
 
     given: list[Forgiveness] = field(default_factory=list)
+    _begun: dict[int, int] = field(default_factory=dict)  # by epoch: its leader's log end then
+    _unclean: dict[int, int] = field(default_factory=dict)  # by epoch: the last one in its log
+
+    def began(self, epoch: int, log_end: int) -> None:
+        """A node begins to lead, maybe late, when later epochs have begun."""
+        log_end = self._begun.setdefault(epoch, log_end)
+        for later, latest in self._unclean.items():
+            self._unknown_to(later, latest, epoch, log_end)
+
+    def began_uncleanly(self, epoch: int, latest: int) -> None:
+        """A leader was chosen by an unclean election, and `latest` is the last epoch in its log.
+
+        What epochs behind that one wrote is none of its records, wherever those began: one that was
+        chosen with nothing began at 0, and may not know yet that it leads no longer.
+        """
+        self._unclean[epoch] = latest
+        for earlier, log_end in self._begun.items():
+            self._unknown_to(epoch, latest, earlier, log_end)
+
+    def _unknown_to(self, epoch: int, latest: int, earlier: int, log_end: int) -> None:
+        if latest < earlier < epoch and not self.covers(earlier, log_end):
+            self.given.append(Forgiveness(epoch, log_end, Reason.UNCLEAN, since=earlier))
 
     def covers(self, epoch: int, offset: int) -> bool:
         """Whether a record that `epoch` wrote at `offset` may be gone."""

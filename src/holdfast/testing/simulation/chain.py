@@ -56,6 +56,11 @@ class Chain:
         """The offset behind the last batch; 0 when there is none."""
         return self.entries[-1].last + 1 if self.entries else 0
 
+    @property
+    def latest_epoch(self) -> int:
+        """In which the last batch was written; -1 when there is none."""
+        return self.entries[-1].epoch if self.entries else -1
+
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
         self._bases.append(entry.base)

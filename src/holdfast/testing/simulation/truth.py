@@ -440,6 +440,7 @@ class PartitionTruth:
             )
             return
         election = self._chosen_by(election, epoch)
+        self.allowances.began(epoch, max(replica.chain.end, replica.start))
         if not lacking and (election.is_clean or not election.unclean_allowed):
             self._may_lose(replica, epoch, election)
             return
@@ -450,7 +451,9 @@ class PartitionTruth:
             return
         offset = min(lacking[0].base, replica.chain.end) if lacking else replica.chain.end
         end = inf
-        if reason is not Reason.UNCLEAN:  # what it never had is forgiven by nothing else
+        if reason is Reason.UNCLEAN:
+            self.allowances.began_uncleanly(epoch, replica.chain.latest_epoch)
+        else:  # what it never had is forgiven by nothing else
             ends = [self._known[name][0].last + 1 for name in replica.lost]
             end = max([offset, *ends, *(entry.last + 1 for entry in lacking)])
         self.allowances.given.append(Forgiveness(epoch, offset, reason, end))
