@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from holdfast.testing.simulation.allowances import Election, Reason, allowed
+from holdfast.testing.simulation.allowances import Election, Forgiveness, Reason, allowed
 from holdfast.testing.simulation.chain import Entry
 from holdfast.testing.simulation.truth import DISK_FAULT, POWER_CUT, PartitionTruth, Replica
 
@@ -238,6 +238,18 @@ def test_what_an_unclean_leader_never_saw_may_be_committed_late_wherever_it_begi
     world.commit(1, 1)
     world.truth.read(0, 1)
     assert world.told == []
+    covers = world.truth.allowances.covers
+    assert [covers(epoch, 0) for epoch in (-1, 0, 1, 2)] == [True, True, True, False]
+
+
+def test_what_is_forgiven_of_some_epochs_is_forgiven_of_unknown_ones() -> None:
+    """Seen to fail: an acknowledgement whose epoch went with the power was held to be kept."""
+    some = Forgiveness(5, 10, Reason.UNCLEAN, since=3)
+    assert [some.covers(epoch, 10) for epoch in range(-1, 6)] == [
+        True, False, False, False, True, True, False,
+    ]  # fmt: skip
+    assert not some.covers(-1, 9)
+    assert Forgiveness(5, 10, Reason.UNCLEAN).covers(-1, 10)
 
 
 def test_what_an_unclean_leader_has_of_an_epoch_it_may_not_lose() -> None:

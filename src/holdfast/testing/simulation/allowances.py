@@ -47,7 +47,9 @@ class Forgiveness:
     since: int = 0
 
     def covers(self, epoch: int, offset: int) -> bool:
-        return self.since <= epoch < self.epoch and self.offset <= offset < self.end
+        """An epoch of -1 is one that nobody knows any more."""
+        is_of_these = (epoch < 0 or epoch >= self.since) and epoch < self.epoch
+        return is_of_these and self.offset <= offset < self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
