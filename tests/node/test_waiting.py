@@ -7,8 +7,9 @@ with short deadlines; completion is a flag that the test sets. No time is assert
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from tests.log.log_kit import virtual
@@ -69,12 +70,17 @@ class LoopClock:
 
 
 def run(scenario: Callable[[WaitingRoom], Coroutine[object, object, None]]) -> None:
+    """Nothing that fails in a turn of the loop goes unseen."""
+    failed: list[Mapping[str, Any]] = []
+
     async def main() -> None:
-        room = WaitingRoom(asyncio.get_running_loop(), real_runtime().clock)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, about: failed.append(about))
         async with asyncio.timeout(BOUND_SECONDS):
-            await scenario(room)
+            await scenario(WaitingRoom(loop, real_runtime().clock))
 
     asyncio.run(main())
+    assert failed == []
 
 
 async def turn() -> None:
