@@ -10,6 +10,7 @@ from tests.control.control_world import controller, play
 from holdfast.core.quorum.leader_view import OBSERVERS_MAX, Observers
 from holdfast.core.quorum.voter_set import ReplicaKey
 from holdfast.runtime.dial import dial
+from holdfast.testing.ground.runtime import World
 from holdfast.testing.simulated_cluster import CONTROLLER, CONTROLLER_PORT, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_quorum import (
@@ -59,6 +60,25 @@ def test_leader_voters_and_observers_as_they_are() -> None:
         connection.close()
 
     play(story)
+
+
+def test_each_version_is_answered_where_voters_have_directories() -> None:
+    """Seen failing when the directories, which version 2 brought, were put into each version."""
+    world = World(1)
+
+    async def main() -> None:
+        cluster = SimulatedCluster(world, dynamic=True)
+        await cluster.start()
+        connection = await dial(cluster.client().runtime, "controller", CONTROLLER_PORT, "test")
+        for version in range(DescribeQuorumRequest.MIN_VERSION, 3):
+            answer = await connection.send(question(), version=version)
+            (voter,) = answer.topics[0].partitions[0].current_voters
+            assert voter.replica_id == CONTROLLER
+            assert any(voter.replica_directory_id) == (version >= 2)
+            assert len(answer.nodes) == (version >= 2)
+        connection.close()
+
+    world.run(main)
 
 
 def test_observers_are_forgotten_after_a_while_and_never_too_many() -> None:

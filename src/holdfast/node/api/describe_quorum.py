@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.node.controller.controller import Controller
 
 NODES_SINCE: Final = 2
+DIRECTORIES_SINCE: Final = 2
 
 
 def handle_on_controller(
@@ -50,8 +51,8 @@ def handle_on_controller(
             leader_id=view.leader_id,
             leader_epoch=view.epoch,
             high_watermark=view.high_watermark,
-            current_voters=[_state(each) for each in view.voters],
-            observers=[_state(each) for each in view.observers],
+            current_voters=[_state(each, context.version) for each in view.voters],
+            observers=[_state(each, context.version) for each in view.observers],
         )
     response = DescribeQuorumResponse(
         topics=[ResponseTopicData(topic_name=topic.topic_name, partitions=[found])]
@@ -68,14 +69,16 @@ def handle_on_controller(
     return response
 
 
-def _state(replica: ReplicaView) -> ReplicaState:
-    return ReplicaState(
+def _state(replica: ReplicaView, version: int) -> ReplicaState:
+    state = ReplicaState(
         replica_id=replica.key.node_id,
-        replica_directory_id=replica.key.directory_id,
         log_end_offset=replica.log_end,
         last_fetch_timestamp=replica.fetched_wall_ms,
         last_caught_up_timestamp=replica.caught_up_wall_ms,
     )
+    if version >= DIRECTORIES_SINCE:
+        state.replica_directory_id = replica.key.directory_id
+    return state
 
 
 def refuse(_: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:
