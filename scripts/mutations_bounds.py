@@ -554,4 +554,30 @@ BOUNDS: tuple[Mutation, ...] = (
             "tests/runtime/test_real.py::test_what_a_job_held_that_fails_is_given_back_where_it_ran",
         ),
     ),
+    one(
+        "any number of tagged fields in a header",
+        "a request of 100 MB that is nothing but those",
+        "wire/primitives.py",
+        "    if count > TAGS_MAX:\n",
+        "    if count < 0:\n",
+        tests=("tests/wire/test_hostile.py::test_a_header_has_few_tagged_fields",),
+    ),
+    one(
+        "tagged fields are not counted over a request",
+        "a request of 100,000 elements with a thousand each",
+        "wire/decoder.py",
+        "            self.counted(count)\n",
+        "",
+        tests=("tests/wire/test_hostile.py::test_tagged_fields_are_counted_over_a_whole_request",),
+    ),
+    one(
+        "tagged fields of partitions are no parts of a produce request",
+        "a request of 100 MB that is nothing but those",
+        "node/door/request_bounds.py",
+        "            self.count(tags)\n",
+        "",
+        tests=(
+            "tests/node/test_bounds.py::test_tagged_fields_of_a_produce_request_count_as_parts",
+        ),
+    ),
 )

@@ -34,6 +34,7 @@ from holdfast.wire.errors import WireError
 from holdfast.wire.frame import decode_request_header, encode_request
 from holdfast.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from holdfast.wire.primitives import uvarint
 
 METADATA, PRODUCE = 3, 0
 MIB = 1024 * 1024
@@ -203,6 +204,20 @@ def test_a_produce_request_has_so_many_parts(version: int, monkeypatch: pytest.M
         data = memoryview(encode(request(topics, partitions), version))
         with pytest.raises(WireError, match="more than 1000 topics and partitions"):
             check_produce(version, data, 0)
+
+
+def test_tagged_fields_of_a_produce_request_count_as_parts() -> None:
+    """Goal: no 50 million of them in 100 MB, spread over parts, are walked one by one."""
+    tagged = (4).to_bytes(4, "big") + b"\0" + uvarint(1000) + b"\x7f\0" * 1000
+    for partitions, fits in ((99, True), (100, False)):
+        topic = b"\x02t" + uvarint(partitions + 1) + tagged * partitions + b"\0"
+        data = memoryview(b"\0" + b"\0\1\0\0\0\1" + b"\x02" + topic + b"\0")
+        if fits:
+            check_produce(9, data, 0)
+            assert len(decode_request(9, data, 0).topic_data[0].partition_data) == partitions
+            continue
+        with pytest.raises(WireError, match="topics and partitions"):
+            check_produce(9, data, 0)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ import pytest
 from holdfast.wire.codec import decode, encode
 from holdfast.wire.decoder import ELEMENTS_MAX
 from holdfast.wire.errors import WireError
+from holdfast.wire.frame import decode_request_header, encode_request
 from holdfast.wire.hot import decode_fetch
 from holdfast.wire.messages import API_NAMES, request_class, response_class
 from holdfast.wire.messages.alter_partition import AlterPartitionRequest
@@ -29,7 +30,7 @@ from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataResponse
 from holdfast.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from holdfast.wire.messages.produce import ProduceRequest
-from holdfast.wire.primitives import read_uvarint, uvarint
+from holdfast.wire.primitives import TAGS_MAX, read_uvarint, uvarint
 from holdfast.wire.records import RECORD_CLASSES, PartitionRecord
 from holdfast.wire.schema import Message
 
@@ -199,6 +200,50 @@ def test_elements_are_counted_over_all_arrays_of_a_request(message: Message, ver
     read = decode_fetch if isinstance(message, FetchRequest) else partial(decode, type(message))
     with pytest.raises(WireError, match="ask for less at a time"):
         read(version, memoryview(data))
+
+
+def tags(count: int) -> bytes:
+    """A block of so many tagged fields, each unknown and empty."""
+    return uvarint(count) + b"\x7f\0" * count
+
+
+def test_a_header_has_few_tagged_fields() -> None:
+    """Goal: 50 million of them, which 100 MB hold, are not walked one after the other."""
+    head = encode_request(MetadataRequest(topics=[]), 12, 7, "c")[4:16]
+    assert head[-2:] == b"c\0"
+    header, offset = decode_request_header(head[:-1] + tags(TAGS_MAX))
+    assert (header.client_id, offset) == ("c", len(head) - 1 + len(tags(TAGS_MAX)))
+    for count in (TAGS_MAX + 1, 2_000_000):
+        with pytest.raises(WireError, match="tagged fields"):
+            decode_request_header(head[:-1] + tags(count))
+
+
+def described(count: int, each: bytes) -> bytes:
+    """DescribeTopicPartitions of so many topics, with this block of tagged fields in each."""
+    topics = uvarint(count + 1) + (b"\x02t" + each) * count
+    return topics + (1).to_bytes(4, "big") + b"\xff" + b"\0"
+
+
+def test_tagged_fields_are_counted_over_a_whole_request() -> None:
+    """Goal: unknown tags cost as what they stand beside. Method: many small blocks of them."""
+    cls = DescribeTopicPartitionsRequest
+    few = ELEMENTS_MAX // (TAGS_MAX + 1)
+    assert len(decode(cls, 0, described(few, tags(TAGS_MAX))).topics) == few
+    with pytest.raises(WireError, match="ask for less at a time"):
+        decode(cls, 0, described(few + 1, tags(TAGS_MAX)))
+    with pytest.raises(WireError, match="tagged fields"):
+        decode(cls, 0, described(1, tags(TAGS_MAX + 1)))
+
+
+def test_known_tagged_fields_are_counted_too() -> None:
+    """A block that has some of its own is read by other code: one tag may stand there again."""
+    data = encode(FetchRequest(cluster_id="c"), 17)
+    assert data.endswith(bytes.fromhex("01 00 02 0263"))
+    known = bytes.fromhex("00 02 0263")
+    for count in (1000, TAGS_MAX):
+        assert decode(FetchRequest, 17, data[:-5] + uvarint(count) + known * count)
+    with pytest.raises(WireError, match="tagged fields"):
+        decode(FetchRequest, 17, data[:-5] + uvarint(TAGS_MAX + 1) + known * (TAGS_MAX + 1))
 
 
 def test_a_request_of_a_hundred_thousand_partitions_is_read() -> None:

@@ -22,7 +22,7 @@ from holdfast.wire.compiling import (
     struct_class,
 )
 from holdfast.wire.errors import WireError
-from holdfast.wire.primitives import read_uvarint, read_uvarint_rest, skip_tagged_fields
+from holdfast.wire.primitives import TAGS_MAX, read_uvarint, read_uvarint_rest, skip_tags
 from holdfast.wire.schema import Field, Message, Request, Struct
 
 ELEMENTS_MAX: Final = 120_000
@@ -65,7 +65,7 @@ class _Reader:
             unpack_from=unpack_from,
             uvarint=read_uvarint,
             more=read_uvarint_rest,
-            skip=skip_tagged_fields,
+            skip=skip_tags,
         )
         self.version = version
         self.flexible = version >= cls.FLEXIBLE
@@ -171,14 +171,18 @@ class _Reader:
             width = element_size_min(field, self.version, self.flexible)
             text = f"{where} has more elements than bytes remain for"
             source.line(f"if {size} * {width} > end - p: raise WireError({text!r})")
-            if self.is_counted:
-                source.line(f"left -= {size}")
-                source.line(f"if left < 0: raise WireError({self.too_many!r})")
+            self.counted(size)
             kind = element_kind(field)
             if kind in FIXED:
                 self.fixed_elements(kind, target, size)
             else:
                 self.elements(field, kind, target, size, where)
+
+    def counted(self, size: str) -> None:
+        """Count what is about to be read against what a request may have altogether."""
+        if self.is_counted:
+            self.source.line(f"left -= {size}")
+            self.source.line(f"if left < 0: raise WireError({self.too_many!r})")
 
     def fixed_elements(self, kind: str, target: str, size: str) -> None:
         code, width = FIXED[kind]
@@ -225,14 +229,17 @@ class _Reader:
         count = source.name("n")
         self.run.append(("B", count, 1))
         self.flush()
-        if not tagged:
-            source.line(f"if {count}: p = skip(d, p - 1)")
-            return
         tag, stop = source.name("g"), source.name("q")
         text = f"{cls.__name__}: a tagged field is longer than what remains"
         wrong = f"{cls.__name__}: a tagged field's size is wrong"
+        many = f"{cls.__name__}: more than {TAGS_MAX} tagged fields in one place"
         with source.block(f"if {count}:"):
             source.line(f"if {count} > 127: {count}, p = more(d, p, {count})")
+            self.counted(count)
+            if not tagged:
+                source.line(f"p = skip(d, p, {count})")
+                return
+            source.line(f"if {count} > {TAGS_MAX}: raise WireError({many!r})")
             with source.block(f"for _ in range({count}):"):
                 source.line(f"{tag}, p = uvarint(d, p)")
                 source.line(f"{stop}, p = uvarint(d, p); {stop} += p")

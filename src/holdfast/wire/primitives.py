@@ -15,6 +15,9 @@ UVARINT_SIZE_MAX: Final = 5
 LOW: Final = 0x7F
 MORE: Final = 0x80
 _UINT32_MAX: Final = 0xFFFFFFFF
+TAGS_MAX: Final = 1024
+"""Tagged fields in one block; Kafka has a handful. Each costs a look, and may have two bytes."""
+
 SMALL: Final[tuple[bytes, ...]] = tuple(bytes((value,)) for value in range(MORE))
 """The one-byte varints."""
 
@@ -64,9 +67,17 @@ def read_uvarint_rest(data: Buffer, offset: int, first: int) -> tuple[int, int]:
 def skip_tagged_fields(data: Buffer, offset: int) -> int:
     """Return the offset behind a block of tagged fields that nobody here knows.
 
+    WireError: truncated, or more than any version of Kafka has.
     Rules: connections.md#tagged-fields.
     """
     count, offset = read_uvarint(data, offset)
+    return skip_tags(data, offset, count) if count else offset
+
+
+def skip_tags(data: Buffer, offset: int, count: int) -> int:
+    """Return the offset behind so many tagged fields, whose count was read already."""
+    if count > TAGS_MAX:
+        raise WireError(f"{count} tagged fields in one place: more than {TAGS_MAX}")
     for _ in range(count):
         _tag, offset = read_uvarint(data, offset)
         size, offset = read_uvarint(data, offset)

@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.wire.errors import WireError
 from holdfast.wire.messages import FLEXIBLE_SINCE
-from holdfast.wire.primitives import read_uvarint, skip_tagged_fields
+from holdfast.wire.primitives import read_uvarint, skip_tags
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -26,7 +26,10 @@ SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
 _ENVELOPE_BYTES_MAX: Final = SMALL_BYTES_MAX + 64 * 1024  # around what a client may have sent
 
 PRODUCED_MAX: Final = 100_000
-"""Topics and partitions in a produce request; one with records in it has 70 bytes at least."""
+"""Topics and partitions in a produce request, and tagged fields of theirs.
+
+A partition with records in it has 70 bytes at least.
+"""
 
 
 def frame_bytes_max(key: int, request_bytes_max: int) -> int:
@@ -44,13 +47,10 @@ def check_produce(version: int, view: memoryview, offset: int) -> None:
     walk = _Walk(view, offset, version >= FLEXIBLE_SINCE[PRODUCE])
     walk.skip(2)  # the transactional id
     walk.offset += 6  # acks, time-out
-    left = PRODUCED_MAX
     for _ in range(walk.number(4)):
         walk.skip(2)
         partitions = walk.number(4)
-        left -= 1 + partitions
-        if left < 0:
-            raise WireError(f"a produce request to more than {PRODUCED_MAX} topics and partitions")
+        walk.count(1 + partitions)
         for _ in range(partitions):
             walk.offset += 4
             walk.skip(4)
@@ -61,12 +61,19 @@ def check_produce(version: int, view: memoryview, offset: int) -> None:
 class _Walk:
     """A place in a produce request that moves from field to field."""
 
-    __slots__ = ("_flexible", "_view", "offset")
+    __slots__ = ("_flexible", "_left", "_view", "offset")
 
     def __init__(self, view: memoryview, offset: int, flexible: bool) -> None:
         self._view = view
         self._flexible = flexible
+        self._left = PRODUCED_MAX
         self.offset = offset
+
+    def count(self, parts: int) -> None:
+        """WireError: with these there are too many."""
+        self._left -= parts
+        if self._left < 0:
+            raise WireError(f"a produce request to more than {PRODUCED_MAX} topics and partitions")
 
     def number(self, size: int) -> int:
         """A length or a count of `size` bytes, where they are not compact: -1 for null."""
@@ -86,5 +93,9 @@ class _Walk:
         self.offset += max(0, length)
 
     def end_struct(self) -> None:
-        if self._flexible:
-            self.offset = skip_tagged_fields(self._view, self.offset)
+        if not self._flexible:
+            return
+        tags, self.offset = read_uvarint(self._view, self.offset)
+        if tags:
+            self.count(tags)
+            self.offset = skip_tags(self._view, self.offset, tags)
