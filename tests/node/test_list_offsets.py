@@ -70,7 +70,11 @@ def handled(
         sliced_work=sliced or SlicedWork(asyncio.get_running_loop(), MemoryWorker(1)),
     )
     context: Any = SimpleNamespace(
-        version=version, need=DESCRIBE_TOPIC, allows=lambda *_: True, defer=lambda **_: deferred
+        sender=0,
+        version=version,
+        need=DESCRIBE_TOPIC,
+        allows=lambda *_: True,
+        defer=lambda **_: deferred,
     )
     wanted = wire.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = wire.ListOffsetsTopic(name="t", partitions=[wanted])
@@ -215,7 +219,9 @@ def test_many_that_nobody_has_are_answered_in_turns() -> None:
             partitions=SimpleNamespace(leading=lambda *_: unknown),
             sliced_work=SlicedWork(asyncio.get_running_loop(), MemoryWorker(1)),
         )
-        context: Any = SimpleNamespace(version=NEWEST, need=DESCRIBE_TOPIC, allows=lambda *_: True)
+        context: Any = SimpleNamespace(
+            version=NEWEST, need=DESCRIBE_TOPIC, allows=lambda *_: True, sender=0
+        )
         count = 4 * round(1 / list_offsets.ASKED_EFFORT)
         wanted = [
             wire.ListOffsetsPartition(partition_index=index, timestamp=LATEST)

@@ -30,11 +30,14 @@ class Seen:
         self.work = SlicedWork(asyncio.get_running_loop(), worker, rests=rests)
         self.ends: list[Callable[[], None]] = []
 
-    def begin(self, name: str, steps: Steps[object]) -> None:
+    def begin(
+        self, name: str, steps: Steps[object], kind: str = "look-ups", client: str = "c"
+    ) -> None:
         self.ends.append(
             self.work.begin(
                 steps,
                 next(steps),
+                queue=(kind, client),
                 done=lambda outcome: self.events.append((name, outcome)),
                 failed=lambda: self.events.append((name, "failed")),
             )
@@ -272,5 +275,52 @@ def test_nothing_goes_on_when_the_node_stops() -> None:
         seen.work.close()
         await asyncio.sleep(0.1)
         assert seen.events == []
+
+    played(story)
+
+
+def endless() -> Steps[object]:
+    while True:
+        yield REST
+
+
+def test_who_begins_many_waits_for_himself() -> None:
+    """Seen to fail: a producer waited 23 s behind look-ups that one client had sent."""
+
+    async def story() -> None:
+        seen = Seen()
+
+        def steps(name: str) -> Steps[object]:
+            yield REST
+            seen.events.append(name)
+            return None
+
+        for number in range(20):
+            seen.begin("piece", steps(f"many {number}"), client="many")
+        seen.begin("piece", steps("one"), client="one")
+        seen.begin("piece", steps("append"), kind="appends", client="other")
+        await seen.all_over()
+        order = [event for event in seen.events if isinstance(event, str)]
+        assert order[:5] == ["many 0", "append", "one", "many 1", "many 2"]
+        assert order[5:] == [f"many {number}" for number in range(3, 20)]
+
+    played(story)
+
+
+def test_what_nobody_waits_for_takes_no_turn_and_is_not_kept() -> None:
+    """Seen to fail: 13,000 look-ups whose clients had gone took a millisecond each, and memory."""
+
+    async def story() -> None:
+        seen = Seen()
+        for number in range(1000):
+            seen.begin("piece", endless(), client=f"c{number}")
+        assert seen.work.pieces == 1000
+        for end in seen.ends:
+            end()
+        assert seen.work.pieces == 0
+        began = asyncio.get_running_loop().time()
+        seen.begin("alive", (value for value in (REST,)))
+        await seen.all_over()
+        assert asyncio.get_running_loop().time() - began < 0.01
 
     played(story)

@@ -1,9 +1,11 @@
 """Work for a request that would hold the loop for too long: done in slices, by turns.
 
-Owns whose turn it is. A piece of work is a generator that yields whenever it has done as much as
-may be done in one go: `REST` where it holds nothing that is large, `HOLD` in the middle of
-something, or a job for the worker, whose outcome it goes on with. So many pieces at most are in the
-middle of something, which bounds what all of them hold; the others wait for their turn.
+Owns whose turn it is: kinds of work by turns, clients within a kind, the pieces of a client in
+their order, so that who begins thousands waits for himself. A piece of work is a generator that
+yields whenever it has done as much as may be done in one go: `REST` where it holds nothing that is
+large, `HOLD` in the middle of something, or a job for the worker, whose outcome it goes on with. So
+many pieces at most are in the middle of something, which bounds what all of them hold; the others
+wait for their turn.
 
 Work in Python stays on the loop, and leaves it to others for longer than it takes itself; only
 native code that lets the interpreter go, as inflating does, is a job.
@@ -13,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Generator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Hashable
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -30,6 +32,8 @@ REST: Final = None
 HOLD: Final = "hold"
 Job: TypeAlias = Callable[[], Any]
 Steps: TypeAlias = Generator[Job | str | None, Any, T]
+Queue: TypeAlias = tuple[str, Hashable]
+"""What kind of work it is, and whose: a connection."""
 
 LANE: Final = "requests"
 HOLDING_MAX: Final = 4
@@ -86,21 +90,70 @@ def inflated(codec: int, packed: Buffer, size_max: int, effort: Effort) -> Steps
 class _Piece:
     """One piece of work, and what is to be called at its end."""
 
-    __slots__ = ("done", "failed", "is_over", "is_running", "steps", "wanted")
+    __slots__ = ("done", "failed", "is_over", "is_running", "queue", "steps", "wanted")
 
     def __init__(
         self,
         steps: Steps[Any],
         wanted: Job | str | None,
+        queue: Queue,
         done: Callable[[Any], None],
         failed: Callable[[], None],
     ) -> None:
         self.steps = steps
         self.wanted = wanted  # what they have yielded last
+        self.queue = queue
         self.done = done
         self.failed = failed
         self.is_over = False
         self.is_running = False
+
+
+class _Turns:
+    """Pieces that wait for their turn."""
+
+    def __init__(self) -> None:
+        # By kind and by client. Of each the first has the next turn, and is the last one then.
+        self._kinds: OrderedDict[str, OrderedDict[Hashable, OrderedDict[_Piece, None]]]
+        self._kinds = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, piece: _Piece) -> None:
+        kind, client = piece.queue
+        clients = self._kinds.setdefault(kind, OrderedDict())
+        clients.setdefault(client, OrderedDict())[piece] = None
+        self._size += 1
+
+    def take(self) -> _Piece:
+        """Return the piece whose turn it is."""
+        kind, clients = next(iter(self._kinds.items()))
+        client, pieces = next(iter(clients.items()))
+        piece = next(iter(pieces))
+        clients.move_to_end(client)
+        self._kinds.move_to_end(kind)
+        self.remove(piece)
+        return piece
+
+    def remove(self, piece: _Piece) -> None:
+        """Forget a piece, if it is here."""
+        kind, client = piece.queue
+        clients = self._kinds.get(kind)
+        pieces = None if clients is None else clients.get(client)
+        if clients is None or pieces is None or piece not in pieces:
+            return
+        del pieces[piece]
+        self._size -= 1
+        if not pieces:
+            del clients[client]
+        if not clients:
+            del self._kinds[kind]
+
+    def clear(self) -> list[_Piece]:
+        """Return all, and forget them."""
+        return [self.take() for _ in range(self._size)]
 
 
 class SlicedWork:
@@ -115,7 +168,7 @@ class SlicedWork:
         self._worker = worker
         self._holding = 0  # pieces in `_active` and those that wait for a job
         self._active: deque[_Piece] = deque()
-        self._waiting: deque[_Piece] = deque()
+        self._waiting = _Turns()
         self._timer: asyncio.TimerHandle | None = None
         self._free_from = 0.0  # when the loop has been with others for long enough
 
@@ -138,6 +191,7 @@ class SlicedWork:
         steps: Steps[T],
         wanted: Job | str | None,
         *,
+        queue: Queue,
         done: Callable[[T], None],
         failed: Callable[[], None],
     ) -> Callable[[], None]:
@@ -146,8 +200,8 @@ class SlicedWork:
         `done` is called with what they return, `failed` when they end by a mistake of ours.
         Returns what ends them before that, for when nobody waits for them any more.
         """
-        piece = _Piece(steps, wanted, done, failed)
-        self._waiting.append(piece)
+        piece = _Piece(steps, wanted, queue, done, failed)
+        self._waiting.add(piece)
         if callable(wanted) and len(self._waiting) == 1 and self._holding < HOLDING_MAX:
             self._take_turn()  # a worker is free, so nobody needs to wait for anything
         self._schedule()
@@ -155,7 +209,7 @@ class SlicedWork:
 
     def close(self) -> None:
         """The node stops: nothing goes on."""
-        for piece in (*self._active, *self._waiting):
+        for piece in (*self._active, *self._waiting.clear()):
             self._end(piece)
         if self._timer is not None:
             self._timer.cancel()
@@ -174,7 +228,7 @@ class SlicedWork:
 
     def _take_turn(self) -> None:
         if self._waiting and self._holding < HOLDING_MAX:
-            self._active.append(self._waiting.popleft())
+            self._active.append(self._waiting.take())
             self._holding += 1
         if not self._active:
             return
@@ -222,7 +276,7 @@ class SlicedWork:
             piece.steps.close()
         elif piece.wanted is REST:
             self._holding -= 1
-            self._waiting.append(piece)
+            self._waiting.add(piece)
         else:
             self._active.append(piece)
         self._schedule()
@@ -231,7 +285,11 @@ class SlicedWork:
             finish()
 
     def _end(self, piece: _Piece) -> None:
-        """Nobody waits for it any more: let go of what it holds; its place is free at its turn."""
+        """Nobody waits for it any more: let go of what it holds, and of its place in the queue.
+
+        Where it is in the middle of something its place is free at its turn.
+        """
         piece.is_over = True
+        self._waiting.remove(piece)
         if not piece.is_running:
             piece.steps.close()

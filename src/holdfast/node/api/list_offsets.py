@@ -58,7 +58,11 @@ def handle(
         return response
     deferred = context.defer(partitions=sum(len(topic.partitions) for topic in request.topics))
     deferred.lost = broker.sliced_work.begin(
-        steps, wanted, done=lambda _: deferred.answer(response), failed=deferred.abandon
+        steps,
+        wanted,
+        queue=("look-ups", context.sender),
+        done=lambda _: deferred.answer(response),
+        failed=deferred.abandon,
     )
     return deferred
 

@@ -78,8 +78,9 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
     except StopIteration as end:
         deferred.answer(end.value)
         return deferred
+    queue = ("metadata", context.sender)
     deferred.lost = broker.metadata_work.begin(
-        steps, wanted, done=deferred.answer, failed=deferred.abandon
+        steps, wanted, queue=queue, done=deferred.answer, failed=deferred.abandon
     )
     return deferred
 

@@ -320,8 +320,9 @@ def _read(
                 deferred.answer(answer)
         deferred.proceed()
 
+    queue = ("appends", context.sender)
     deferred.lost = served.broker.sliced_work.begin(
-        steps, next(steps), done=done, failed=deferred.abandon
+        steps, next(steps), queue=queue, done=done, failed=deferred.abandon
     )
     return deferred
 

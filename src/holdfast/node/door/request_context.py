@@ -11,7 +11,7 @@ Rules: errors.md#a-right-that-is-missing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple, NoReturn, Protocol, TypeAlias
@@ -263,6 +263,11 @@ class RequestContext:
         self.authorizer = authorizer
         self.version = header.version
         self._deliver = deliver
+
+    @property
+    def sender(self) -> Hashable:
+        """What tells requests of one connection from those of all others."""
+        return self._deliver
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether the principal may do this."""
