@@ -513,6 +513,41 @@ def test_a_session_that_was_left_costs_appends_nothing(monkeypatch: pytest.Monke
     played(story)
 
 
+def test_a_request_hears_of_what_changed_in_the_same_turn() -> None:
+    """Method: the next request is handled before the loop has come to tell who watches."""
+
+    async def story(reader: Reader) -> None:
+        await reader.ask(all_from(0))
+        assert await reader.ask({}) == {}
+        waiting = reader.broker.waiting
+        schedule, waiting._schedule = waiting._schedule, lambda: None  # type: ignore[method-assign]
+        try:
+            await reader.produce(2)
+            assert list(await reader.ask({})) == [2]
+        finally:
+            waiting._schedule = schedule  # type: ignore[method-assign]
+
+    played(story)
+
+
+def test_an_answer_is_read_in_one_go_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: 50 MiB for one consumer kept everybody else waiting for 40 ms."""
+
+    async def story(reader: Reader) -> None:
+        for index in (0, 1, 2):
+            await reader.produce(index)
+        whole = await reader.ask(all_from(0))
+        assert [index for index, size in whole.items() if size] == [0, 1, 2]
+        monkeypatch.setattr(fetch, "READ_BYTES_MAX", 2 * whole[0])
+        reader.epoch = 0
+        short = await reader.ask(all_from(0), session_id=0)
+        assert [index for index, size in short.items() if size] == [0, 1]
+        rest = await reader.ask({0: 1, 1: 1})
+        assert [index for index, size in rest.items() if size] == [2]
+
+    played(story)
+
+
 def test_a_followers_late_request_is_looked_at_again_by_its_session() -> None:
     """Seen to fail: a quiet partition stayed as the late one had set it back, and left the ISR."""
     touched: list[Hashable] = []
@@ -535,12 +570,12 @@ def test_a_followers_late_request_is_looked_at_again_by_its_session() -> None:
         leader.fetched_by(1, 3, 0, -1, session)
         waiting.watch(partition.key, Session())
         leader.fetched_by(1, 2, 0, -1)
-        waiting.tell()
+        waiting._tell()
         assert touched == [partition.key]
         leader.fetched_by(1, 3, 0, -1, session)
         session.is_open = False
         leader.fetched_by(1, 3, 0, -1, LastFetch())
-        waiting.tell()
+        waiting._tell()
         assert touched == [partition.key], "a session that is over is not missed"
 
     virtual(body)

@@ -41,6 +41,7 @@ FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ADDRESSES = 16
 READ_COMMITTED = 1
 WAIT_MS_MAX = 60_000  # an end of the connection may go unheard: no wait lasts for weeks
+READ_BYTES_MAX = 8 * 1024 * 1024  # in one go: while it is read nothing else is done
 NOTHING = b""
 LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -186,7 +187,9 @@ class Fetch:
         """Read what there is. Rules: fetch.md#size-of-an-answer."""
         session = self._session
         settings = self._broker.settings
-        budget = min(self._request.max_bytes, settings.fetch_max_bytes, self._reader.room)
+        budget = min(
+            self._request.max_bytes, settings.fetch_max_bytes, self._reader.room, READ_BYTES_MAX
+        )
         if self._broker.runtime.provoke("fetch.one-batch"):
             budget = 0  # one batch of the first partition that has any
         topics: dict[tuple[str, bytes], wire.FetchableTopicResponse] = {}
@@ -264,7 +267,6 @@ def handle(
     broker: Broker, context: RequestContext, request: wire.FetchRequest
 ) -> wire.FetchResponse | Deferred:
     """Answer at once when there is enough, else wait."""
-    broker.waiting.tell()  # so that what a session calls quiet is
     node, broker_epoch = hot.fetch_replica(request)
     session = _session(broker, context, request, node)
     if isinstance(session, ErrorCode):
@@ -320,6 +322,7 @@ def _session(
     if session.by_id != by_id:
         sessions.remove(session_id)
         return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    session.hear()
     if session.parked is not None:
         session.parked.expire()  # answers leave in the order of their requests
     return session

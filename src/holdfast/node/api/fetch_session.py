@@ -132,6 +132,12 @@ class FetchSession(CachedSession):
                 self._watched.pop(key, None)
                 self._broker.waiting.unwatch(key, self)
 
+    def hear(self) -> None:
+        """Hear of all that has changed by now, so that what is called quiet is."""
+        if not self._sleeps:
+            for key in self._broker.waiting.untold(self._watched):
+                self.touched(key)
+
     def touched(self, key: Hashable) -> bool:
         """A partition has changed: it may have something to tell."""
         asked = self._watched[key]

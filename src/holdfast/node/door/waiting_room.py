@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from math import ceil, inf
+from typing import NamedTuple, Protocol
 
 from holdfast.node.door.line import SLICE_S
 from holdfast.runtime.ports import Clock, never
@@ -22,6 +23,8 @@ DEADLINE_STEP_MS = 50  # acks=all deadlines are rounded up to this, and share on
 # Steps are longer for who waits longer: what was answered in time leaves its step there until then,
 # and some clients allow weeks.
 DEADLINE_STEPS_MAX = 1024
+CROWD = 64  # watchers of one key that are told of a change at once; the others are, by turns
+_ROUNDING_MS = 1e-6
 
 
 class Watcher(Protocol):
@@ -102,15 +105,15 @@ class _Parked:
     room: WaitingRoom
     wait: Wait
     keys: tuple[Hashable, ...]
-    is_over: bool = False
-    timer: asyncio.TimerHandle | None = None
+    ends_ms: int = 0  # loop time
+    finished: bool = False
 
     def touched(self, _key: Hashable) -> bool:
         return True
 
     def ask(self) -> None:
         # It may have been answered by what another one's answer has brought about.
-        if not self.is_over and self.wait.try_complete():
+        if not self.finished and self.wait.try_complete():
             self.forget()
 
     def expire(self) -> None:
@@ -120,13 +123,50 @@ class _Parked:
 
     def forget(self) -> None:
         """End it; it lets go of the wait, which has what forgets it."""
-        if self.is_over:
+        if self.finished:
             return
-        self.is_over = True
+        self.finished = True
         del self.wait
-        if self.timer is not None:
-            self.timer.cancel()
         self.room.forget(self)
+
+
+class Ends(Protocol):
+    """A wait whose time is over at last."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+
+
+class _Ending(NamedTuple):
+    """Waits that end in the same millisecond."""
+
+    timer: asyncio.TimerHandle
+    waits: dict[_Parked, None]
+
+
+@dataclass(slots=True)
+class _Crowd:
+    """Watchers of one key behind the first, as far as they are still to be told of a change."""
+
+    left: Iterator[Watcher] | None = None
+    again: bool = True  # something changed since those that are left were written down
+
+    def touched(self) -> None:
+        self.again = True
+
+    def next_of(self, watchers: Mapping[Watcher, None]) -> Watcher | None:
+        """Return who is to be told next and still watches; None: all know it."""
+        while True:
+            for watcher in self.left or ():
+                if watcher in watchers:
+                    return watcher
+            if not self.again:
+                return None
+            self.again = False
+            self.left = iter(list(islice(watchers, CROWD, None)))
 
 
 class WaitingRoom:
@@ -150,6 +190,9 @@ class WaitingRoom:
         self._woken: dict[Hashable, None] = {}
         self._due: dict[Watcher, None] = {}  # to be asked
         self._behind: OrderedDict[Watcher, None] = OrderedDict()  # to be asked when there is time
+        self._crowds: OrderedDict[Hashable, _Crowd] = OrderedDict()  # to be told when there is
+        self._over: OrderedDict[Ends, None] = OrderedDict()  # to be ended when there is
+        self._ending: dict[int, _Ending] = {}  # by their time, milliseconds of the loop
         self._is_scheduled = False
         self._deadlines: dict[int, dict[OffsetWait, None]] = {}  # by their time, milliseconds
 
@@ -180,15 +223,16 @@ class WaitingRoom:
         self._parked[parked] = None
         if parked.keys:  # without any it watches by itself
             parked.ask()
-        if not parked.is_over:
+        if not parked.finished:
             if self._provoke("wait.expires-at-once"):
                 timeout_ms = 0
-            parked.timer = self._loop.call_later(timeout_ms / 1000, parked.expire)
+            self._end_after(parked, timeout_ms)
         return parked.forget
 
     def forget(self, parked: _Parked) -> None:
         """Ask this wait no more; its own `forget` calls it."""
         self._parked.pop(parked, None)
+        self._end_never(parked)
         for key in parked.keys:
             self.unwatch(key, parked)
 
@@ -199,29 +243,27 @@ class WaitingRoom:
             if not self._is_scheduled:
                 self._schedule()
 
-    def tell(self) -> None:
-        """Tell the watchers of all that was touched so far, ahead of being asked."""
-        while self._woken:
-            woken, self._woken = self._woken, {}
-            if self._provoke("waits.in-reverse"):
-                woken = dict(reversed(woken.items()))
-            for key in woken:
-                for watcher in list(self._watchers.get(key, ())):  # one may leave by it
-                    if watcher.touched(key):
-                        self._due[watcher] = None
+    def untold(self, keys: Collection[Hashable]) -> list[Hashable]:
+        """Return those of `keys` that were touched, and whose watchers may not all know it yet."""
+        woken, crowds = self._woken, self._crowds
+        if not woken and not crowds:
+            return []
+        if len(keys) < len(woken) + len(crowds):
+            return [key for key in keys if key in woken or key in crowds]
+        return [key for key in (*woken, *crowds) if key in keys]
 
     def _schedule(self) -> None:
         self._is_scheduled = True
-        self._loop.call_soon(self._ask_due)
+        self._loop.call_soon(self._take_turn)
 
-    def _ask_due(self) -> None:
-        """Ask those that were woken, and then those that were left behind, for a slice in all.
+    def _take_turn(self) -> None:
+        """Tell and ask those that were woken, then those that were left behind, for a slice in all.
 
-        A client may have hundreds woken at once that each read a megabyte: whoever is woken
-        meanwhile does not stand behind them.
+        A client may have hundreds woken at once that each read a megabyte, or thousands that end in
+        the same millisecond: whoever is woken meanwhile does not stand behind them.
         """
         self._is_scheduled = False
-        self.tell()
+        self._tell()
         due, self._due = self._due, {}
         for watcher in due:
             self._behind.pop(watcher, None)
@@ -233,13 +275,50 @@ class WaitingRoom:
                 watcher.ask()
                 if self._loop.time() >= until:
                     break
-            self._ask_behind(until)
+            if self._behind:
+                self._ask_behind(until)
+            if self._crowds:
+                self._tell_crowds(until)
+            if self._over:
+                self._end_some(until)
         finally:
             # A mistake in one of them must not cost the others their turn.
             if asked < len(due):
                 self._behind.update(dict.fromkeys(islice(due, asked, None)))
-            if self._behind and not self._is_scheduled:
+            if (self._behind or self._crowds or self._over) and not self._is_scheduled:
                 self._schedule()
+
+    def _tell(self) -> None:
+        """Tell the watchers of what was touched: all, or of a crowd those that came first.
+
+        Followers, whose sessions last, stand before a crowd that came behind them.
+        """
+        while self._woken:
+            woken, self._woken = self._woken, {}
+            if self._provoke("waits.in-reverse"):
+                woken = dict(reversed(woken.items()))
+            for key in woken:
+                watchers = self._watchers.get(key, {})
+                is_crowd = len(watchers) > CROWD
+                for watcher in list(islice(watchers, CROWD) if is_crowd else watchers):
+                    if watcher.touched(key):  # one may leave by it
+                        self._due[watcher] = None
+                if is_crowd:
+                    self._crowds.setdefault(key, _Crowd()).touched()
+
+    def _tell_crowds(self, until: float) -> None:
+        """Tell of the rest of them one at least, a crowd after the other."""
+        while self._crowds:
+            key, crowd = next(iter(self._crowds.items()))
+            watcher = crowd.next_of(self._watchers.get(key, {}))
+            if watcher is None:
+                del self._crowds[key]
+                continue
+            if watcher.touched(key):
+                self._behind[watcher] = None
+            if self._loop.time() >= until:
+                self._crowds.move_to_end(key)
+                break
 
     def _ask_behind(self, until: float) -> None:
         """Ask one at least, or there would be no end where others are woken all the time."""
@@ -249,7 +328,47 @@ class WaitingRoom:
             if self._loop.time() >= until:
                 break
 
-    # -- deadlines of acks=all: many, coarse, nearly all met ------------------------------------
+    # -- deadlines ------------------------------------------------------------------------------
+
+    def _end_after(self, parked: _Parked, timeout_ms: float) -> None:
+        """End a wait in so many milliseconds; those of one millisecond share a timer."""
+        ends_ms = parked.ends_ms = ceil(1000 * self._loop.time() + timeout_ms - _ROUNDING_MS)
+        ending = self._ending.get(ends_ms)
+        if ending is None:
+            timer = self._loop.call_at(ends_ms / 1000, self._end, ends_ms)
+            self._ending[ends_ms] = _Ending(timer, {parked: None})
+        else:
+            ending.waits[parked] = None
+
+    def _end_never(self, parked: _Parked) -> None:
+        self._over.pop(parked, None)
+        ending = self._ending.get(parked.ends_ms)
+        if ending is None or parked not in ending.waits:
+            return
+        del ending.waits[parked]
+        if not ending.waits:
+            ending.timer.cancel()
+            del self._ending[parked.ends_ms]
+
+    def _end(self, ends_ms: int) -> None:
+        self._all_over(self._ending.pop(ends_ms).waits)
+
+    def _all_over(self, waits: Iterable[Ends]) -> None:
+        """These have waited for long enough: each ends when there is time."""
+        self._over.update(dict.fromkeys(waits))
+        if self._over and not self._is_scheduled:
+            self._schedule()
+
+    def _end_some(self, until: float) -> None:
+        """End one at least."""
+        while self._over:
+            wait, _ = self._over.popitem(last=False)
+            if not wait.finished:
+                wait.expire()
+            if self._loop.time() >= until:
+                break
+
+    # Those of acks=all: many, coarse, nearly all met.
 
     def expire_after(self, wait: OffsetWait, timeout_ms: int) -> int:
         """Call `wait.expire()` after `timeout_ms`, at most a step late. Returns the deadline."""
@@ -273,9 +392,7 @@ class WaitingRoom:
         self._deadlines.get(deadline_ms, {}).pop(wait, None)
 
     def _expire_step(self, deadline_ms: int) -> None:
-        for wait in self._deadlines.pop(deadline_ms, {}):
-            if not wait.finished:
-                wait.expire()
+        self._all_over(self._deadlines.pop(deadline_ms, {}))
 
     def close(self) -> None:
         """Answer everything that waits with what there is: the node stops."""
@@ -283,3 +400,4 @@ class WaitingRoom:
             next(iter(self._parked)).expire()
         for deadline_ms in list(self._deadlines):
             self._expire_step(deadline_ms)
+        self._end_some(inf)
