@@ -165,6 +165,38 @@ def test_naming_anything_twice_is_refused() -> None:
     assert [each.error_code for each in answer.responses] == [E.INVALID_REQUEST] * 2
 
 
+class Counted(str):
+    """A name that counts how often one was held against another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other) is True
+
+    __hash__ = str.__hash__
+
+
+def test_each_resource_is_not_held_against_every_other() -> None:
+    """Seen to fail: 476 KB that named 60,000 topics held the controller for 32 s."""
+    cluster = _cluster()
+    change = AlterableConfig(name="retention.ms", config_operation=SET, value="8")
+    resources = [
+        AlterConfigsResource(
+            resource_type=2, resource_name=Counted(f"nobody-{number}"), configs=[change]
+        )
+        for number in range(300)
+    ]
+    Counted.compared = 0
+    answer = cluster.decide(
+        incremental_alter_configs,
+        IncrementalAlterConfigsRequest(resources=resources, validate_only=True),
+    )
+    assert {each.error_code for each in answer.responses} == {E.UNKNOWN_TOPIC_OR_PARTITION}
+    assert Counted.compared < 10 * len(resources)
+
+
 def test_the_older_request_replaces_everything() -> None:
     cluster = _cluster()
     _alter(cluster, 2, "t", (SET, "min.insync.replicas", "2"))

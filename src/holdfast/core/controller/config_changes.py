@@ -7,6 +7,7 @@ who was eligible to lead is so no more.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -79,10 +80,11 @@ def _alter(
 ) -> tuple[list[AlteredResource], list[MetadataRecord]]:
     """Return what is told of each resource, and the records of those not refused."""
     resources = [(each.resource_type, each.resource_name) for each in request.resources]
+    counts = Counter(resources)
     records: list[MetadataRecord] = []
     told = []
     for resource, asked in zip(resources, request.resources, strict=True):
-        outcome = _refuse_resource(state, resource, resources, refusals)
+        outcome = _refuse_resource(state, resource, counts, refusals)
         if outcome is None:
             outcome = _change(state, resource, steps(resource, asked), records)
         told.append(_told(resource, outcome))
@@ -115,13 +117,13 @@ def _steps(asked: incremental.AlterConfigsResource) -> list[_Step] | Refusal:
 def _refuse_resource(
     state: ControllerState,
     resource: ConfigResource,
-    resources: Sequence[ConfigResource],
+    counts: Mapping[ConfigResource, int],
     refusals: Mapping[ConfigResource, Refusal] | None,
 ) -> Refusal | None:
     kind, name = resource
     if refusals is not None and resource in refusals:
         return refusals[resource]
-    if resources.count(resource) > 1:
+    if counts[resource] > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "The resource is named more than once.")
     if kind == ResourceType.TOPIC:
         if name not in state.image.topics:

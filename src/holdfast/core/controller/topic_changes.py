@@ -6,7 +6,8 @@ replicas go is `placement`'s; chance and new ids come in as values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from holdfast.config.describe import ConfigEntry, describe_topic
@@ -53,6 +54,28 @@ from holdfast.wire.uuids import NULL_UUID
 DEFAULT: Final = -1  # "the broker's default", in CreateTopics
 
 
+class _Room:
+    """How many records may still be worked out for a request, whether they are made in the end.
+
+    Seventeen kilobytes can name a thousand topics of thousands of partitions each, to be refused.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = RECORDS_PER_REQUEST_MAX
+
+    def holds(self, records: int) -> bool:
+        """Whether so many more may be worked out; if so they count."""
+        if records > self.left:
+            return False
+        self.left -= records
+        return True
+
+    def holds_topic(self, asked: CreatableTopic, partitions: int) -> bool:
+        return self.holds(1 + len(asked.configs) + partitions)
+
+
 def create_topics(
     state: ControllerState,
     request: CreateTopicsRequest,
@@ -66,9 +89,9 @@ def create_topics(
     `refusals` holds topics that were refused before, for want of a permission.
     """
     assert len(topic_ids) == len(seeds) == len(request.topics), "one id and one seed per topic"
-    counts: dict[str, int] = {}
-    for asked in request.topics:
-        counts[asked.name] = counts.get(asked.name, 0) + 1
+    counts = Counter(asked.name for asked in request.topics)
+    room = _Room()
+    shown: dict[tuple[tuple[str, str], ...], list[ShownConfig]] = {}
     records: list[MetadataRecord] = []
     results: dict[str, CreatableTopicResult] = {}
     taken = {folded(name): name for name in state.image.topics}
@@ -81,15 +104,7 @@ def create_topics(
         elif counts[asked.name] > 1:
             outcome = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         else:
-            outcome = _create_one(state, asked, topic_id, seed, taken)
-        if not isinstance(outcome, Refusal) and (
-            len(records) + len(outcome) > RECORDS_PER_REQUEST_MAX
-        ):
-            outcome = Refusal(
-                ErrorCode.POLICY_VIOLATION,
-                f"One request can make {RECORDS_PER_REQUEST_MAX} records at most: ask for fewer "
-                "partitions, and add more with CreatePartitions.",
-            )
+            outcome = _create_one(state, asked, topic_id, seed, taken, room)
         if isinstance(outcome, Refusal):
             results[asked.name] = CreatableTopicResult(
                 name=asked.name,
@@ -100,7 +115,12 @@ def create_topics(
             continue
         taken[folded(asked.name)] = asked.name
         records.extend(outcome)
-        results[asked.name] = _creation_granted(state, asked, topic_id, outcome)
+        configs = {config.name: config.value or "" for config in asked.configs}
+        # Most topics of a request have the same settings, and to describe them costs most.
+        like = tuple(configs.items())
+        if like not in shown:
+            shown[like] = _shown(described(state, configs))
+        results[asked.name] = _creation_granted(asked, topic_id, outcome, shown[like])
     if request.validate_only:
         records = []
         for result in results.values():
@@ -114,6 +134,7 @@ def _create_one(
     topic_id: bytes,
     seed: int,
     taken: Mapping[str, str],
+    room: _Room,
 ) -> Refusal | list[MetadataRecord]:
     illegal = refuse_name(asked.name)
     if illegal is not None:
@@ -130,7 +151,7 @@ def _create_one(
     configs = _check_configs(asked)
     if isinstance(configs, Refusal):
         return configs
-    assignments = _assign(state, asked, seed)
+    assignments = _assign(state, asked, seed, room)
     if isinstance(assignments, Refusal):
         return assignments
     records: list[MetadataRecord] = [TopicRecord(name=asked.name, topic_id=topic_id)]
@@ -163,7 +184,9 @@ def _check_configs(asked: CreatableTopic) -> Refusal | dict[str, str]:
     return configs
 
 
-def _assign(state: ControllerState, asked: CreatableTopic, seed: int) -> Refusal | list[list[int]]:
+def _assign(
+    state: ControllerState, asked: CreatableTopic, seed: int, room: _Room
+) -> Refusal | list[list[int]]:
     """Replica lists, as asked for or as placed."""
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
@@ -172,6 +195,8 @@ def _assign(state: ControllerState, asked: CreatableTopic, seed: int) -> Refusal
                 "Replicas are assigned by hand: the number of partitions and the replication "
                 "factor must be -1.",
             )
+        if not room.holds_topic(asked, len(asked.assignments)):
+            return _too_many_records()
         return by_hand(state, asked.assignments)
     partitions = asked.num_partitions
     factor = asked.replication_factor
@@ -196,34 +221,47 @@ def _assign(state: ControllerState, asked: CreatableTopic, seed: int) -> Refusal
             "Replication factor must be larger than 0, or -1 for the broker's "
             "default.replication.factor.",
         )
+    if not room.holds_topic(asked, partitions):
+        return _too_many_records()
     return placed(state, partitions, factor, seed)
 
 
+def _too_many_records() -> Refusal:
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"One request can make {RECORDS_PER_REQUEST_MAX} records at most: ask for fewer "
+        "partitions, and add more with CreatePartitions.",
+    )
+
+
 def _creation_granted(
-    state: ControllerState,
     asked: CreatableTopic,
     topic_id: bytes,
     records: Sequence[MetadataRecord],
+    configs: list[ShownConfig],
 ) -> CreatableTopicResult:
     partitions = [record for record in records if isinstance(record, PartitionRecord)]
-    entries = described(state, {config.name: config.value or "" for config in asked.configs})
     return CreatableTopicResult(
         name=asked.name,
         topic_id=topic_id,
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=[
-            ShownConfig(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.sensitive,
-            )
-            for entry in entries
-        ],
+        configs=configs,
     )
+
+
+def _shown(entries: Iterable[ConfigEntry]) -> list[ShownConfig]:
+    return [
+        ShownConfig(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in entries
+    ]
 
 
 def described(state: ControllerState, configs: Mapping[str, str]) -> list[ConfigEntry]:
@@ -303,7 +341,8 @@ def create_partitions(
 ) -> Decision:
     """Add partitions to topics; one seed per topic of the request."""
     assert len(seeds) == len(request.topics), "one seed per topic"
-    names = [asked.name for asked in request.topics]
+    counts = Counter(asked.name for asked in request.topics)
+    room = _Room()
     records: list[MetadataRecord] = []
     results: dict[str, CreatePartitionsTopicResult] = {}
     for asked, seed in zip(request.topics, seeds, strict=True):
@@ -312,10 +351,10 @@ def create_partitions(
         outcome: Refusal | list[MetadataRecord]
         if refusals is not None and asked.name in refusals:
             outcome = refusals[asked.name]
-        elif names.count(asked.name) > 1:
+        elif counts[asked.name] > 1:
             outcome = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         else:
-            outcome = _add_partitions(state, asked, seed, RECORDS_PER_REQUEST_MAX - len(records))
+            outcome = _add_partitions(state, asked, seed, room)
         if isinstance(outcome, Refusal):
             results[asked.name] = CreatePartitionsTopicResult(
                 name=asked.name, error_code=outcome.code, error_message=outcome.message
@@ -328,7 +367,7 @@ def create_partitions(
 
 
 def _add_partitions(
-    state: ControllerState, asked: CreatePartitionsTopic, seed: int, records_max: int
+    state: ControllerState, asked: CreatePartitionsTopic, seed: int, room: _Room
 ) -> Refusal | list[MetadataRecord]:
     topic = state.image.topics.get(asked.name)
     if topic is None:
@@ -343,7 +382,7 @@ def _add_partitions(
             "and partitions can't be taken away.",
         )
     added = asked.count - present
-    if added > records_max:
+    if not room.holds(added):
         return Refusal(
             ErrorCode.INVALID_PARTITIONS,
             f"{added} partitions are more than one request can make: add fewer at a time.",
