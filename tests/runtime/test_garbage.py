@@ -113,3 +113,22 @@ def test_what_dies_behind_it_is_collected_once_enough_has_come(
     collector.look()
     assert seen() is None
     assert living
+
+
+def test_what_came_and_died_by_itself_is_no_reason_to_look_at_everything(
+    collector: Garbage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: a crowd that waited and left, again and again, cost half a second each time."""
+    whole: list[int] = []
+    monkeypatch.setattr(collector, "set_everything_aside", lambda: whole.append(1))
+    monkeypatch.setattr(garbage, "GROWTH_MIN", 2 * ENOUGH - gc.get_freeze_count())
+    for _ in range(5):
+        crowd = [[number] for number in range(ENOUGH)]
+        collector.look()
+        del crowd
+    assert whole == []
+    crowds = []
+    for _ in range(3):
+        crowds.append([[number] for number in range(ENOUGH)])
+        collector.look()
+    assert whole == [1]

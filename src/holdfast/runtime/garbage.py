@@ -53,6 +53,9 @@ class Garbage:
         self._came += len(gc.get_objects(generation=_OLD))
         gc.freeze()
         if self._came > self._stayed + GROWTH_MIN:
+            # Most of it may have died by itself: a crowd that came, waited and left.
+            self._came = gc.get_freeze_count() - self._stayed
+        if self._came > self._stayed + GROWTH_MIN:
             self.set_everything_aside()
 
     def _collected(self, phase: str, info: Mapping[str, int]) -> None:
