@@ -11,6 +11,7 @@ from mutations_processes import PROCESSES
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
 from mutations_sessions import SESSIONS
+from mutations_waits import WAITS
 
 MUTATIONS = (
     *NODES,
@@ -20,6 +21,7 @@ MUTATIONS = (
     *RIM_LOGS,
     *SESSIONS,
     *BOUNDS,
+    *WAITS,
     *PIPELINES,
     *PROCESSES,
 )

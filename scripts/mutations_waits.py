@@ -1,0 +1,267 @@
+"""Bugs in what waits, and in whose turn it is, as a sceptic would put them.
+
+Owns the list for the tests that each names: a wait that is over and still registered, a crowd that
+is told or ended in one go, work of one client before that of all others.
+"""
+
+from __future__ import annotations
+
+from mutation import Mutation, one
+
+FETCH = "node/api/fetch.py"
+PRODUCE = "node/api/produce.py"
+ROOM = "node/door/waiting_room.py"
+SLICED = "runtime/sliced_work.py"
+TEST_WAITING = "tests/node/test_waiting.py"
+TEST_SLICED = "tests/runtime/test_sliced_work.py"
+TEST_SESSIONS = "tests/node/test_fetch_sessions.py"
+
+WAITS: tuple[Mutation, ...] = (
+    one(
+        "what happened before a wait was registered is not seen",
+        "a lost wake-up",
+        ROOM,
+        "            parked.ask()\n        if not parked.finished:\n",
+        "            pass\n        if not parked.finished:\n",
+        tests=("tests/node/test_waiting.py::test_what_has_happened_before_is_seen_at_once",),
+    ),
+    one(
+        "a wait has no deadline",
+        "a deadline that is lost",
+        ROOM,
+        "            self._end_after(parked, timeout_ms)\n",
+        "            pass\n",
+        tests=("tests/node/test_waiting.py::test_a_deadline_answers_with_what_there_is",),
+    ),
+    one(
+        "a wait that is over is registered still",
+        "cancel without unregistering",
+        ROOM,
+        "        self._end_never(parked)\n"
+        "        for key in parked.keys:\n            self.unwatch(key, parked)\n",
+        "        self._end_never(parked)\n",
+        tests=(
+            "tests/node/test_waiting.py::test_what_nobody_waits_for_any_more_is_not_registered",
+        ),
+    ),
+    one(
+        "a key that nobody watches is kept",
+        "cancel without unregistering",
+        ROOM,
+        "            if not watchers:\n                del self._watchers[key]\n",
+        "",
+        tests=(
+            "tests/node/test_waiting.py::test_what_nobody_waits_for_any_more_is_not_registered",
+        ),
+    ),
+    one(
+        "a wait that is over is kept until its time",
+        "a crowd that is answered at once, and waits for a minute each",
+        ROOM,
+        "        self._end_never(parked)\n",
+        "",
+        tests=(f"{TEST_WAITING}::test_a_wait_that_was_answered_leaves_no_timer",),
+    ),
+    one(
+        "a wait that is over is asked again",
+        "a request that is answered twice",
+        ROOM,
+        "        if not self.finished and self.wait.try_complete():\n",
+        "        if self.wait.try_complete():\n",
+        tests=(
+            "tests/node/test_waiting.py::test_who_is_put_away_by_another_one_s_answer_is_not_asked",
+        ),
+    ),
+    one(
+        "a wait whose deadline has passed waits on",
+        "a request that is answered twice",
+        ROOM,
+        "        self.forget()\n        wait.expire()\n",
+        "        wait.expire()\n",
+        tests=("tests/node/test_waiting.py::test_a_deadline_answers_with_what_there_is",),
+    ),
+    one(
+        "a wait that breaks takes all others of its turn along",
+        "waits that nobody asks again",
+        ROOM,
+        "            if asked < len(due):\n",
+        "            if asked > len(due):\n",
+        tests=("tests/node/test_waiting.py::test_a_wait_that_breaks_costs_the_others_nothing",),
+    ),
+    one(
+        "acks=all waits expire a step too early",
+        "timeout.ms is not kept",
+        ROOM,
+        " // step_ms + 1) * step_ms\n",
+        " // step_ms) * step_ms\n",
+        tests=("tests/node/test_waiting.py::test_a_deadline_comes_in_its_step_and_never_early",),
+    ),
+    one(
+        "a wait for an offset is settled one record later",
+        "a boundary",
+        ROOM,
+        "        while heap and heap[0][0] <= high_watermark:\n",
+        "        while heap and heap[0][0] < high_watermark:\n",
+        tests=(
+            "tests/node/test_waiting.py::test_offsets_are_released_in_their_order_and_not_before",
+        ),
+    ),
+    one(
+        "a wait that has expired is settled",
+        "a request that is answered twice",
+        ROOM,
+        "            _, _, wait, part = heapq.heappop(heap)\n            if not wait.finished:\n",
+        "            _, _, wait, part = heapq.heappop(heap)\n            if wait is not None:\n",
+        tests=("tests/node/test_waiting.py::test_an_expired_wait_is_neither_settled_nor_kept",),
+    ),
+    one(
+        "an answered produce keeps its deadline",
+        "cancel without unregistering",
+        PRODUCE,
+        "            self.finished = True\n           "
+        " self._broker.waiting.keep(self, self._deadline_ms)\n",
+        "            self.finished = True\n",
+        tests=("tests/node/test_lost_connections.py::test_a_deadline_is_over_with_its_request",),
+    ),
+    one(
+        "a stalled partition collects the waits that have expired",
+        "cancel without unregistering",
+        "node/broker/replicas.py",
+        "                partition.acknowledgements.drop_finished()\n",
+        "                pass\n",
+        tests=(
+            "tests/node/test_lost_connections.py::test_a_stalled_partition_does_not_collect_who_has_given_up",
+        ),
+    ),
+    one(
+        "a fetch that was answered watches on",
+        "cancel without unregistering",
+        FETCH,
+        "        if not self._session.session_id:\n            self._session.unwatch()\n",
+        "",
+        tests=("tests/node/test_lost_connections.py::test_nothing_waits_for_who_has_left",),
+    ),
+    one(
+        "a deletion that is over watches on",
+        "cancel without unregistering",
+        "node/api/delete_records.py",
+        "        for key in self._left:\n            self._broker.waiting.unwatch(key, self)\n",
+        "",
+        tests=("tests/node/test_lost_connections.py::test_nothing_waits_for_who_has_left",),
+    ),
+    one(
+        "a fetch waits for as long as a client says",
+        "2^31-1 milliseconds",
+        FETCH,
+        "min(self._request.max_wait_ms, WAIT_MS_MAX)\n",
+        "self._request.max_wait_ms\n",
+        tests=("tests/node/test_fetch_sessions.py::test_no_fetch_waits_for_longer_than_a_minute",),
+    ),
+    one(
+        "a node that stops answers nobody",
+        "requests that wait when a node stops",
+        ROOM,
+        "        while self._parked:\n            next(iter(self._parked)).expire()\n",
+        "",
+        tests=("tests/node/test_waiting.py::test_closing_answers_everybody",),
+    ),
+    # -- crowds ---------------------------------------------------------------------------------
+    one(
+        "a whole crowd hears of a change in one turn",
+        "90,000 parked fetches of one partition",
+        ROOM,
+        "list(islice(watchers, CROWD) if is_crowd else watchers):\n",
+        "list(watchers):\n",
+        tests=(f"{TEST_WAITING}::test_a_crowd_hears_of_a_change_by_turns",),
+    ),
+    one(
+        "the rest of a crowd never hears of a change",
+        "a fetch that waits beside 64 others",
+        ROOM,
+        "                if is_crowd:\n",
+        "                if not watchers:\n",
+        tests=(f"{TEST_WAITING}::test_a_crowd_hears_of_a_change_by_turns",),
+    ),
+    one(
+        "a crowd that is being told does not hear of the next change",
+        "a lost wake-up",
+        ROOM,
+        "        self.again = True\n",
+        "        pass\n",
+        tests=(f"{TEST_WAITING}::test_a_crowd_hears_of_a_change_by_turns",),
+    ),
+    one(
+        "a crowd goes before those that are woken meanwhile",
+        "a neighbour's fetch behind 90,000 others",
+        ROOM,
+        "            if watcher.touched(key):\n                self._behind[watcher] = None\n",
+        "            if watcher.touched(key):\n                self._due[watcher] = None\n",
+        tests=(f"{TEST_WAITING}::test_a_crowd_hears_of_a_change_by_turns",),
+    ),
+    one(
+        "one of a crowd is told after it has left",
+        "a session that is over",
+        ROOM,
+        "                if watcher in watchers:\n",
+        "                if watcher is not None:\n",
+        tests=(f"{TEST_WAITING}::test_one_of_a_crowd_that_has_left_is_not_told",),
+    ),
+    one(
+        "a session's request does not hear of what changed in this turn",
+        "a partition that is called quiet and is not",
+        FETCH,
+        "    session.hear()\n",
+        "",
+        tests=(f"{TEST_SESSIONS}::test_a_request_hears_of_what_changed_in_the_same_turn",),
+    ),
+    one(
+        "waits that end together end in one turn",
+        "88,000 fetches that end in one millisecond",
+        ROOM,
+        "            if not wait.finished:\n                wait.expire()\n"
+        "            if self._loop.time() >= until:\n                break\n",
+        "            if not wait.finished:\n                wait.expire()\n",
+        tests=(f"{TEST_WAITING}::test_those_that_end_together_end_by_turns",),
+    ),
+    one(
+        "a timer stays when the last of its waits was answered",
+        "a timer for each millisecond in which anybody waited",
+        ROOM,
+        "            ending.timer.cancel()\n            del self._ending[parked.ends_ms]\n",
+        "            pass\n",
+        tests=(f"{TEST_WAITING}::test_a_wait_that_was_answered_leaves_no_timer",),
+    ),
+    one(
+        "an answer to a fetch is as large as a client says",
+        "50 MiB read in one go",
+        FETCH,
+        "settings.fetch_max_bytes, self._reader.room, READ_BYTES_MAX\n",
+        "settings.fetch_max_bytes, self._reader.room\n",
+        tests=(f"{TEST_SESSIONS}::test_an_answer_is_read_in_one_go_up_to_a_bound",),
+    ),
+    # -- long work ------------------------------------------------------------------------------
+    one(
+        "long work of one client goes before that of all others",
+        "13,000 look-ups before one append",
+        SLICED,
+        "        clients.move_to_end(client)\n",
+        "",
+        tests=(f"{TEST_SLICED}::test_who_begins_many_waits_for_himself",),
+    ),
+    one(
+        "appends wait behind all look-ups",
+        "look-ups on a thousand connections",
+        SLICED,
+        "        self._kinds.move_to_end(kind)\n",
+        "",
+        tests=(f"{TEST_SLICED}::test_who_begins_many_waits_for_himself",),
+    ),
+    one(
+        "work that nobody waits for takes its turn",
+        "look-ups whose clients have gone",
+        SLICED,
+        "        piece.is_over = True\n        self._waiting.remove(piece)\n",
+        "        piece.is_over = True\n",
+        tests=(f"{TEST_SLICED}::test_what_nobody_waits_for_takes_no_turn_and_is_not_kept",),
+    ),
+)
