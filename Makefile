@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache check format simulate soak bench scale connections attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache compare check format simulate soak bench scale connections attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ quick: $(VENV)/.dev ## of it all that needs no process, and fewer fresh seeds
 test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 	@scripts/apache/kafka.sh available || { echo "test-apache: skipped, no Apache Kafka"; exit 0; } && \
 		$(BIN)/pytest -m apache $(ARGS)
+
+compare: $(VENV)/.run apache ## hundreds of steps against Apache Kafka and us: what is answered differently
+	@cd scripts && $(abspath $(BIN))/python -m compare $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, imports, dead code
 	$(BIN)/ruff check .

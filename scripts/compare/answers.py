@@ -1,0 +1,146 @@
+"""An answer as plain values that two clusters can be held against each other by, pure.
+
+What differs by nature is replaced: an address, an id that is drawn, a time, the words of an error
+(that there are words is kept). Lists whose order means nothing are keyed by what names an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from holdfast.wire.batch import batches, read_records
+from holdfast.wire.errors import error_name
+from holdfast.wire.schema import Struct
+from holdfast.wire.uuids import NULL_UUID
+
+NOTHING: Final = "(nothing)"
+
+# By the name of a field: what its value is replaced by, unless it is nothing.
+_REPLACED: Final = {
+    "host": "a host",
+    "port": "a port",
+    "cluster_id": "a cluster id",
+    "producer_id": "a producer id",
+    "session_id": "a session id",
+    "log_dir": "a directory",
+    "throttle_time_ms": "a time",
+    "log_append_time_ms": "a time",
+    "last_fetch_timestamp": "a time",
+    "last_caught_up_timestamp": "a time",
+    "finalized_features_epoch": "an offset of the metadata log",
+    "total_bytes": "bytes of a disk",
+    "usable_bytes": "bytes of a disk",
+    "replica_directory_id": "a directory id",
+    "documentation": "words",
+    "log_end_offset": "an offset",
+}
+_WORDS: Final = ("error_message", "batch_index_error_message")
+# What names an entry of a list of structs; the first of these that it has.
+_KEYS: Final = (
+    "topic_name",
+    "name",
+    "topic",
+    "key",
+    "feature",
+    "resource_name",
+    "group_id",
+    "api_key",
+    "partition_index",
+    "partition_id",
+    "partition",
+    "index",
+    "node_id",
+    "broker_id",
+    "replica_id",
+    "log_dir",
+)
+
+
+class Difference(NamedTuple):
+    """One value that the two answer differently to one step."""
+
+    step: str
+    path: str
+    ours: str
+    theirs: str
+
+
+def plain(answer: Any, version: int, names: dict[bytes, str]) -> dict[str, str]:
+    """Return each value of an answer by its path. `names`: of topics, by their ids."""
+    return dict(_values(answer, version, "", names))
+
+
+def differences(step: str, ours: dict[str, str], theirs: dict[str, str]) -> list[Difference]:
+    """Return the values that differ, in the order of their paths."""
+    found = []
+    for path in dict.fromkeys([*theirs, *ours]):
+        one, other = ours.get(path, NOTHING), theirs.get(path, NOTHING)
+        if one != other:
+            found.append(Difference(step, path, one, other))
+    return found
+
+
+def _values(
+    value: Any, version: int, path: str, names: dict[bytes, str]
+) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Struct):
+        for field in value.FIELDS:
+            if field.present(version):
+                yield from _field(field.name, getattr(value, field.name), version, path, names)
+    elif isinstance(value, list):
+        yield f"{path}.count", str(len(value))
+        taken: dict[str, int] = {}
+        for index, entry in enumerate(value):
+            key = _key_of(entry, names) or str(index)
+            taken[key] = taken.get(key, 0) + 1
+            again = "" if taken[key] == 1 else f"#{taken[key]}"
+            yield from _values(entry, version, f"{path}[{key}{again}]", names)
+    else:
+        yield path, str(value)
+
+
+def _field(
+    name: str, value: Any, version: int, path: str, names: dict[bytes, str]
+) -> Iterator[tuple[str, str]]:
+    where = f"{path}.{name}".lstrip(".")
+    if name in _WORDS:
+        yield where, "words" if value else "no words"
+    elif name in _REPLACED:
+        yield where, _REPLACED[name] if value not in (None, -1, "", NULL_UUID) else str(value)
+    elif name.endswith("topic_id"):
+        yield where, _topic(value, names)
+    elif name == "error_code":
+        yield where, error_name(value)
+    elif name == "records":
+        yield from _batches(value, where)
+    else:
+        yield from _values(value, version, where, names)
+
+
+def _topic(topic_id: bytes, names: dict[bytes, str]) -> str:
+    if topic_id == NULL_UUID:
+        return "no id"
+    return f"the id of {names[topic_id]}" if topic_id in names else "an id"
+
+
+def _key_of(entry: Any, names: dict[bytes, str]) -> str | None:
+    if not isinstance(entry, Struct):
+        return None
+    fields = {field.name for field in entry.FIELDS}
+    for name in _KEYS:
+        if name in fields and getattr(entry, name) not in (None, ""):
+            return "a directory" if name == "log_dir" else str(getattr(entry, name))
+    return _topic(entry.topic_id, names) if "topic_id" in fields else None  # type: ignore[attr-defined]
+
+
+def _batches(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Batches by their headers and the keys and values of their records."""
+    if not value:
+        yield path, NOTHING
+        return
+    for number, (position, header) in enumerate(batches(value)):
+        data = memoryview(value)[position : position + header.size]
+        records = [(one.timestamp, one.key, one.value, one.headers) for one in read_records(data)]
+        shown = header._replace(crc=0, batch_length=0, producer_id=min(header.producer_id, 0))
+        yield f"{path}[{number}]", f"{tuple(shown)} {records}"

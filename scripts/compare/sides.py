@@ -1,0 +1,72 @@
+"""The two clusters: one broker each, combined with its controller, with the same settings."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.cluster.local import LocalCluster
+from holdfast.cluster.ports import free_ports
+from holdfast.cluster.processes import wait_until
+
+KAFKA: Final = Path(__file__).resolve().parents[1] / "apache" / "kafka.sh"
+START_S: Final = 90.0
+# What the steps depend on, or what would make one side slow.
+SETTINGS: Final = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.check.interval.ms": "600000",
+    "message.timestamp.before.max.ms": str((1 << 63) - 1),
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+
+
+def is_there() -> bool:
+    """Whether Apache Kafka was brought and can be run."""
+    return subprocess.run([KAFKA, "available"], check=False).returncode == 0
+
+
+@contextmanager
+def ours(directory: Path) -> Iterator[str]:
+    """A broker of ours; its address."""
+    with LocalCluster.create(
+        directory / "holdfast", brokers=1, combined=True, port=0, config=SETTINGS
+    ) as cluster:
+        cluster.start()
+        yield cluster.bootstrap_servers
+
+
+@contextmanager
+def theirs(directory: Path) -> Iterator[str]:
+    """A broker of Apache Kafka; its address."""
+    (port,) = free_ports(1)
+    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+    place = directory / "apache"
+    with (directory / "apache.log").open("wb") as log:
+        process = subprocess.Popen(
+            [KAFKA, "single", place, str(port), *settings], stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_until(
+            lambda: _serves(f"127.0.0.1:{port}"), timeout_s=START_S, what="Apache Kafka to serve"
+        )
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _serves(address: str) -> bool:
+    try:
+        with Driver(address, timeout_s=5) as driver:
+            return bool(driver.nodes())
+    except DriverError:
+        return False
