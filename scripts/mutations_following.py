@@ -92,4 +92,22 @@ FOLLOWING: tuple[Mutation, ...] = (
             "tests/node/test_apart.py::test_one_bad_partition_costs_the_others_nothing_and_comes_back",
         ),
     ),
+    one(
+        "what was said of an earlier epoch holds for a newcomer of this one",
+        "a partition that is never followed again",
+        "node/broker/leader_fetcher.py",
+        "                if position.leader_epoch == following.replica.leader_epoch:\n",
+        "                if position is not None:\n",
+        tests=(
+            "tests/node/test_rounds.py::test_an_answer_of_an_earlier_epoch_is_not_applied_to_a_newcomer_of_this_one",
+        ),
+    ),
+    one(
+        "on a full disk what was deleted is removed behind what a start writes",
+        "a full disk that no start gives room",
+        "log/directory.py",
+        "        if gone and disk.space(path).free_bytes < _ROOM_BYTES:\n",
+        "        if gone and disk.space(path).free_bytes < 0:\n",
+        tests=("tests/log/test_log_disk_failure.py::test_what_was_deleted_makes_room_for_a_start",),
+    ),
 )

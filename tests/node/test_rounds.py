@@ -14,15 +14,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from tests.log.log_kit import virtual
-from tests.node.leader_kit import Leader, Side, side
+from tests.log.log_kit import TOPIC_ID, virtual
+from tests.node.leader_kit import EPOCH, Leader, Side, side
 
 from holdfast.config.topic import TopicSettings
 from holdfast.core.replica.follower_session import Position
 from holdfast.core.replica.throttle import Throttled
-from holdfast.node.broker.following import Following
+from holdfast.node.broker.following import Following, State
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages import fetch as wire
 
 MANY = 300
 Story = Callable[[Side], Awaitable[None]]
@@ -249,3 +250,29 @@ def test_settings_of_a_topic_change_what_is_taken() -> None:
         assert made.fetcher.answer_bytes_max(5) == before - 1000 + TopicSettings().max_message_bytes
 
     play(story, many=5)
+
+
+def test_an_answer_of_an_earlier_epoch_is_not_applied_to_a_newcomer_of_this_one() -> None:
+    """Seen to fail: it was told FENCED_LEADER_EPOCH for its last epoch and never followed again."""
+
+    async def body(runtime: Runtime) -> None:
+        made = await side(runtime, Leader())
+        made.follow(0, 1)
+        asked = made.fetcher.newcomers()
+        held = made.partitions[1]
+        made.fetcher.remove(held.key)
+        following = held.follow(0, EPOCH + 2)
+        assert following is not None
+        made.fetcher.assign(following)
+        answers = [
+            wire.PartitionData(partition_index=index, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+            for index in (0, 1)
+        ]
+        topic = wire.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=answers)
+        made.fetcher.take_beside(asked, wire.FetchResponse(responses=[topic]))
+        assert list(made.fetcher.newcomers()) == [held.key]
+        assert made.fetcher._following[held.key].state is State.FETCHING
+        assert made.fetcher._following[made.partitions[0].key].state is State.FENCED
+        await made.fetcher.close()
+
+    virtual(body)

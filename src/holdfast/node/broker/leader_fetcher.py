@@ -276,7 +276,9 @@ class LeaderFetcher:
             for data in topic.partitions:
                 key = bytes(topic.topic_id), data.partition_index
                 following, position = self._following.get(key), asked.get(key)
-                if following is not None and position is not None and key in self._session.news:
+                if following is None or position is None or key not in self._session.news:
+                    continue
+                if position.leader_epoch == following.replica.leader_epoch:
                     self.apply(following, position.end, data)
         if self._throttled:
             self._hold_back()
