@@ -189,6 +189,32 @@ def test_a_full_disk_in_the_middle_of_rolling() -> None:
     virtual(body)
 
 
+@pytest.mark.parametrize("is_full", [True, False])
+def test_what_was_deleted_makes_room_for_a_start(is_full: bool) -> None:
+    """Seen to fail: on a full disk a start wrote first, and none ever removed what was gone."""
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS)
+        directories.start()
+        log = directories.create("big", 0, b"1" * 16, small_settings(segment_bytes=1 << 20))
+        append_many(log)
+        home = log.home.path
+        directories.delete("big", 0)
+        crash(directories)
+        again = after_crash(runtime)
+        disk = memory_disk(again)
+        if is_full:
+            disk.capacity_bytes = disk._platter.used
+        found = open_directories(again, PATHS)
+        left = [name for name in disk.list(home) if name.endswith("-delete")]
+        assert len(left) == (not is_full), "in the background, unless there is no room"
+        assert all(each.online for each in found.directories)
+        await asyncio.sleep(1)
+        assert not [name for name in disk.list(home) if name.endswith("-delete")]
+
+    virtual(body)
+
+
 def test_start_goes_on_without_a_directory_that_fails() -> None:
     async def body(runtime: Runtime) -> None:
         directories = open_directories(runtime, PATHS)

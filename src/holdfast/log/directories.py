@@ -186,11 +186,9 @@ class LogDirectories:
         recovery_points = self._read_offsets(path, RECOVERY_POINT)
         starts = self._read_offsets(path, LOG_START)
         high_watermarks = self._read_offsets(path, HIGH_WATERMARK)
-        renamed = False
+        renamed = directory.remove_deleted()
         for name in disk.list(path):
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
-                directory.remove_later([f"{path}/{name}"], 0)
-                renamed = True
                 continue
             key = partition_of(name)
             if key is None:

@@ -32,6 +32,7 @@ STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 _NAME_MAX: Final = 255
 _NEXT_SUFFIX: Final = ".next"
 _SYNCED_EACH_MAX: Final = 200  # replicas whose files are synced one by one at the end
+_ROOM_BYTES: Final = 16 * 1024 * 1024  # with less a disk is as good as full
 _OUTDATED_MAX: Final = 1000  # replicas that are gone and may stand in checkpoints
 
 logger = logging.getLogger(__name__)
@@ -343,6 +344,23 @@ class LogDirectory:
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, start)
         self._removals.add(handle)
+
+    def remove_deleted(self) -> bool:
+        """Remove replicas that were deleted before the last end; return whether there are any.
+
+        In the background, for they may be large. But where there is hardly room for what a start
+        writes, at once: the directory would go offline by it, and keep for good what was deleted.
+        """
+        disk, path = self.runtime.disk, self.path
+        gone = [
+            f"{path}/{name}" for name in disk.list(path) if name.endswith(DELETED_DIRECTORY_SUFFIX)
+        ]
+        if gone and disk.space(path).free_bytes < _ROOM_BYTES:
+            logger.warning("%s is nearly full: what was deleted there is removed first", path)
+            remove_all(self.runtime, gone)
+        elif gone:
+            self.remove_later(gone, 0)
+        return bool(gone)
 
     def add_name(self) -> int:
         """Count a new replica's name. It is durable once `names_durable` has reached its number."""
