@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil, inf
@@ -147,26 +147,29 @@ class _Ending(NamedTuple):
     waits: dict[_Parked, None]
 
 
-@dataclass(slots=True)
 class _Crowd:
-    """Watchers of one key behind the first, as far as they are still to be told of a change."""
+    """Watchers of one key, as far as they are still to be told of a change."""
 
-    left: Iterator[Watcher] | None = None
-    again: bool = True  # something changed since those that are left were written down
+    __slots__ = ("_again", "_left")
+
+    def __init__(self, left: Iterable[Watcher]) -> None:
+        self._left = iter(list(left))
+        self._again = False  # something changed since those that are left were written down
 
     def touched(self) -> None:
-        self.again = True
+        """Something changed again: all are to be told of it once these are."""
+        self._again = True
 
     def next_of(self, watchers: Mapping[Watcher, None]) -> Watcher | None:
         """Return who is to be told next and still watches; None: all know it."""
         while True:
-            for watcher in self.left or ():
+            for watcher in self._left:
                 if watcher in watchers:
                     return watcher
-            if not self.again:
+            if not self._again:
                 return None
-            self.again = False
-            self.left = iter(list(islice(watchers, CROWD, None)))
+            self._again = False
+            self._left = iter(list(watchers))
 
 
 class WaitingRoom:
@@ -297,14 +300,18 @@ class WaitingRoom:
             woken, self._woken = self._woken, {}
             if self._provoke("waits.in-reverse"):
                 woken = dict(reversed(woken.items()))
+            few = 1 if self._provoke("waits.are-crowds") else CROWD
             for key in woken:
                 watchers = self._watchers.get(key, {})
-                is_crowd = len(watchers) > CROWD
-                for watcher in list(islice(watchers, CROWD) if is_crowd else watchers):
+                is_crowd = len(watchers) > few
+                if key in self._crowds:
+                    self._crowds[key].touched()
+                elif is_crowd:
+                    # Written down now: as the first are answered, those behind move up.
+                    self._crowds[key] = _Crowd(islice(watchers, few, None))
+                for watcher in list(islice(watchers, few) if is_crowd else watchers):
                     if watcher.touched(key):  # one may leave by it
                         self._due[watcher] = None
-                if is_crowd:
-                    self._crowds.setdefault(key, _Crowd()).touched()
 
     def _tell_crowds(self, until: float) -> None:
         """Tell of the rest of them one at least, a crowd after the other."""

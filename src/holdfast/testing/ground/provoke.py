@@ -27,6 +27,7 @@ POINTS: Final[Mapping[str, str]] = {
     "producer-ids.answer-lost": "a block of producer ids is lost",
     "segment.rolled-early": "a segment is sealed though it isn't full",
     "wait.expires-at-once": "a parked fetch is answered with what there is",
+    "waits.are-crowds": "two who wait for one partition are a crowd, that is told by turns",
     "waits.in-reverse": "who waits is woken in another order",
 }
 
