@@ -110,4 +110,25 @@ FOLLOWING: tuple[Mutation, ...] = (
         "        if gone and disk.space(path).free_bytes < 0:\n",
         tests=("tests/log/test_log_disk_failure.py::test_what_was_deleted_makes_room_for_a_start",),
     ),
+    one(
+        "what has moved is named in several requests",
+        "2,000 partitions of one leader that move in each round",
+        "core/replica/follower_session.py",
+        "        wanted = list(self._moved)\n        self._moved.clear()\n",
+        "        wanted = list(self._moved)[: self._named_max]\n"
+        "        for moved in wanted:\n            del self._moved[moved]\n",
+        tests=(
+            "tests/core/test_follower_session.py::test_what_has_moved_is_named_however_much_it_is",
+        ),
+    ),
+    one(
+        "what is named and forgotten in one request stays",
+        "an Apache Kafka broker that follows",
+        "node/api/fetch.py",
+        "    for forgotten in request.forgotten_topics_data if session.session_id else ():\n",
+        "    for forgotten in ():\n",
+        tests=(
+            "tests/node/test_fetch_sessions.py::test_what_is_named_and_forgotten_in_one_request_is_forgotten",
+        ),
+    ),
 )

@@ -172,6 +172,22 @@ def test_thousands_are_told_in_several_requests_where_there_are_sessions(gives: 
     assert leader.members.keys() == follower.replicas.keys()
 
 
+def test_what_has_moved_is_named_however_much_it_is() -> None:
+    """Seen to fail: what was left for the next request the leader sent once more, up to twice."""
+    leader, follower = pair(*range(7), named_max=3)
+    while follower.session.news:
+        follower.round(leader)
+    leader.ends = dict.fromkeys(leader.ends, 5)
+    follower.round(leader)
+    follower.follow(7, 8, 9, 10)
+    leader.ends |= {key(index): 0 for index in (7, 8, 9, 10)}
+    asked = follower.next()
+    moved = [each for each in asked.named if asked.named[each].end == 5]
+    assert sorted(moved) == [key(index) for index in range(7)]
+    assert len(asked.named) == 7 + 3, "and of what is new so many"
+    assert asked.has_more
+
+
 def test_what_is_not_followed_any_more_is_forgotten() -> None:
     leader, follower = pair(0, 1)
     follower.round(leader)

@@ -513,6 +513,21 @@ def test_a_session_that_was_left_costs_appends_nothing(monkeypatch: pytest.Monke
     played(story)
 
 
+def test_what_is_named_and_forgotten_in_one_request_is_forgotten() -> None:
+    """As in Apache Kafka; without a session there is nothing to forget."""
+
+    async def story(reader: Reader) -> None:
+        await reader.ask(all_from(0))
+        for index in (1, 2):
+            await reader.produce(index)
+        assert list(await reader.ask({1: 0}, forget=[1])) == [2]
+        reader.epoch = 0
+        whole = await reader.ask(all_from(0), forget=[1], session_id=0)
+        assert whole[1] > 0
+
+    played(story)
+
+
 def test_a_request_hears_of_what_changed_in_the_same_turn() -> None:
     """Method: the next request is handled before the loop has come to tell who watches."""
 

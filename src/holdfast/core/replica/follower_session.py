@@ -16,9 +16,9 @@ from holdfast.core.metadata.image import PartitionKey
 from holdfast.core.replica.session_cache import EPOCH_MAX, FULL, NO_SESSION
 from holdfast.wire.errors import ErrorCode
 
-# So many partitions are named at once, at most: a session of thousands is told in several
-# requests, each of which keeps neither side busy for long. Without a session one request has to
-# name them all.
+# So many partitions that the leader does not know of are named at once, at most: a session of
+# thousands is told in several requests, each of which keeps neither side busy for long. Without a
+# session one request has to name them all.
 NAMED_MAX: Final = 1000
 SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -64,17 +64,18 @@ class FollowerSession:
         self._epoch = FULL
         self._is_given = True  # False: the leader has said that it gives no sessions
         self._told: dict[PartitionKey, Position] = {}
-        self._news: dict[PartitionKey, None] = {}
+        self._news: dict[PartitionKey, None] = {}  # not told of yet
+        self._moved: dict[PartitionKey, None] = {}  # told of, and somewhere else since
         self._leaving: dict[PartitionKey, None] = {}  # told of, and to be forgotten there
 
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to ask for."""
-        return bool(self._news) or len(self._told) > len(self._leaving)
+        return bool(self._news or self._moved) or len(self._told) > len(self._leaving)
 
     @property
     def news(self) -> Collection[PartitionKey]:
-        """What the leader has still to be told of."""
+        """What the leader has not been told of yet."""
         return self._news.keys()
 
     @property
@@ -93,13 +94,14 @@ class FollowerSession:
     def forget(self, key: PartitionKey) -> None:
         """Fetch it no longer."""
         self._news.pop(key, None)
+        self._moved.pop(key, None)
         if key in self._told:
             self._leaving[key] = None
 
     def settle(self, key: PartitionKey, position: Position) -> None:
         """An answer has been applied, after which the replica is here."""
         if self._told.get(key) != position:
-            self._news[key] = None
+            self._moved[key] = None
 
     def doubt(self, key: PartitionKey) -> None:
         """What an answer said was not taken in, and the leader thinks it was.
@@ -118,15 +120,18 @@ class FollowerSession:
         forgotten = list(self._leaving)
         for key in forgotten:
             del self._told[key]
-        wanted = [
+        # What has moved is named in any case: the leader would send it the same once more.
+        wanted = list(self._moved)
+        self._moved.clear()
+        wanted += [
             key
             for key in islice(self._news, self._named_max + len(forgotten))
             if key not in self._leaving
-        ]
+        ][: self._named_max]
         self._leaving.clear()
         named: dict[PartitionKey, Position] = {}
-        for key in wanted[: self._named_max]:
-            del self._news[key]
+        for key in wanted:
+            self._news.pop(key, None)
             position = position_of(key)
             if position is not None:
                 self._told[key] = named[key] = position
@@ -140,8 +145,9 @@ class FollowerSession:
         An answer is filled from its beginning, so if all have much to fetch, the last ones would
         never get anything.
         """
-        wanted = [key for key in self._told if key not in self._news and key not in self._leaving]
-        wanted += self._news
+        wanted = self._resting()
+        wanted += [*self._moved, *self._news]
+        self._moved.clear()
         self._told.clear()
         self._leaving.clear()
         self._epoch = FULL
@@ -179,8 +185,13 @@ class FollowerSession:
 
     def lost(self) -> None:
         """Nobody knows what the leader knows: it is told everything anew, in a new session."""
-        kept = [key for key in self._told if key not in self._leaving and key not in self._news]
-        self._news = dict.fromkeys([*kept, *self._news])
+        self._news = dict.fromkeys([*self._resting(), *self._moved, *self._news])
+        self._moved.clear()
         self._told.clear()
         self._leaving.clear()
         self._id, self._epoch, self._is_given = NO_SESSION, FULL, True
+
+    def _resting(self) -> list[PartitionKey]:
+        """What the leader has been told of, and is still where it was."""
+        gone = (self._leaving, self._moved, self._news)
+        return [key for key in self._told if not any(key in each for each in gone)]

@@ -278,17 +278,18 @@ def handle(
     )
     session.stir_changed()
     size = session.size
-    for forgotten in request.forgotten_topics_data:
-        for index in forgotten.partitions:
-            gone = session.forget(forgotten.topic, bytes(forgotten.topic_id), index)
-            if gone is not None:
-                reader.leaves_out(gone)
     may_be_kept = True
     for topic in request.topics:
         # No topic has such a name, and sessions are bounded by their partitions.
         may_be_kept &= len(topic.topic) <= NAME_LENGTH_MAX
         for wanted in topic.partitions:
             session.ask_for(topic.topic, bytes(topic.topic_id), wanted)
+    # Behind what is named, as in Apache Kafka: what is both is forgotten, where there is a session.
+    for forgotten in request.forgotten_topics_data if session.session_id else ():
+        for index in forgotten.partitions:
+            gone = session.forget(forgotten.topic, bytes(forgotten.topic_id), index)
+            if gone is not None:
+                reader.leaves_out(gone)
     if reader.is_superseded or reader.broker_epoch != session.broker_epoch:
         session.broker_epoch = reader.broker_epoch
         session.stir_all()
