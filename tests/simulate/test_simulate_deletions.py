@@ -8,6 +8,7 @@ judge's findings: one offset is excused, the next is not.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -27,7 +28,7 @@ from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Plan, ProducerPlan
 from holdfast.testing.simulation.truth import PartitionTruth
 from holdfast.testing.simulation.truth import Replica as Copy
-from holdfast.testing.simulation.verdict import is_deleted, unforgiven
+from holdfast.testing.simulation.verdict import is_deleted, is_empty_everywhere, unforgiven
 from holdfast.wire.batch import Record, assign, assign_max_timestamp, build_batch, read_header
 from holdfast.wire.records import metadata as wire
 
@@ -289,3 +290,24 @@ def test_a_replica_may_begin_later_only_as_far_as_what_may_be_gone() -> None:
     alone = Replica(**place, node=1, begin=9, end=20)
     assert is_deleted(found(Anomaly.DIVERGED, alone, alone), 9, History())
     assert not is_deleted(found(Anomaly.DIVERGED, alone, alone), 8, History())
+
+
+def test_replicas_that_hold_nothing_may_end_apart_where_nobody_leads() -> None:
+    """Seen to fail: every disk was replaced, and what the first new one had expired."""
+    place: dict[str, Any] = {
+        "at_ms": 0.0, "wall_ms": 0, "process": "r", "topic": "foo", "partition": 0
+    }  # fmt: skip
+
+    def apart(begin: int, end: int) -> Finding:
+        empty = Replica(**place, node=1, begin=0, end=0)
+        return found(Anomaly.DIVERGED, empty, Replica(**place, node=2, begin=begin, end=end))
+
+    assert is_empty_everywhere(apart(9, 9), 9)
+    assert not is_empty_everywhere(apart(9, 9), 8), "nothing has expired there"
+    assert not is_empty_everywhere(apart(8, 9), 9), "it holds a record"
+    oracle, _ = of_foo()
+    assert oracle.is_led("foo", 0)
+    assert not oracle.is_led("foo", 1)
+    lost = replace(oracle.metadata.partitions[TOPIC_ID, 0], leader=-1)
+    oracle.metadata.partitions[TOPIC_ID, 0] = lost
+    assert not oracle.is_led("foo", 0)

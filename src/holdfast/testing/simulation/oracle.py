@@ -82,6 +82,11 @@ class Oracle:
         key = self.metadata.find(topic, partition)
         return None if key is None else self.truth(key)
 
+    def is_led(self, topic: str, partition: int) -> bool:
+        """Whether a partition, by the name of a topic that there is, has a leader."""
+        key = self.metadata.find(topic, partition)
+        return key is not None and self.metadata.partitions[key].leader >= 0
+
     # -- what is done to nodes -----------------------------------------------------------------
 
     def died(self, node: int, cause: str = "") -> None:

@@ -43,8 +43,13 @@ def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement,
         truth = oracle.named(finding.topic, finding.partition)
         allowances = Allowances() if truth is None else truth.allowances
         gone_until = 0 if truth is None else truth.deletions.gone
-        if not is_deleted(finding, gone_until, history) and not _is_allowed(
-            finding, allowances, history, producer
+        if (
+            not is_deleted(finding, gone_until, history)
+            and not _is_allowed(finding, allowances, history, producer)
+            and not (
+                is_empty_everywhere(finding, gone_until)
+                and not oracle.is_led(finding.topic, finding.partition)
+            )
         ):
             found.append(finding)
     if not found:  # what is lost is told first
@@ -73,6 +78,20 @@ def is_deleted(finding: Finding, gone_until: int, history: History) -> bool:
         if len(extents) == len(finding.events) == 2 and extents[0].end == extents[1].end:
             return max(each.begin for each in extents) <= gone_until
     return False
+
+
+def is_empty_everywhere(finding: Finding, gone_until: int) -> bool:
+    """Whether two replicas end apart, and neither holds anything: all that was there has expired.
+
+    Where nobody leads, as when every disk was replaced, none learns where the other one ends.
+    """
+    extents = [event for event in finding.events if isinstance(event, Replica)]
+    return (
+        finding.anomaly is Anomaly.DIVERGED
+        and len(extents) == len(finding.events) == 2
+        and all(each.begin == each.end for each in extents)
+        and max(each.end for each in extents) <= gone_until
+    )
 
 
 def _is_allowed(
