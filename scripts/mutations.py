@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mutations_bounds import BOUNDS
+from mutations_control import CONTROL
 from mutations_following import FOLLOWING
 from mutations_growth import GROWTH
 from mutations_nodes import NODES
@@ -21,6 +22,7 @@ MUTATIONS = (
     *RIM_LOGS,
     *SESSIONS,
     *BOUNDS,
+    *CONTROL,
     *WAITS,
     *PIPELINES,
     *PROCESSES,

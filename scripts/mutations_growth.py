@@ -178,14 +178,4 @@ GROWTH: tuple[Mutation, ...] = (
         "        if records > self.left:\n            return False\n",
         tests=("tests/core/test_control_topics.py::test_what_is_refused_is_not_worked_out",),
     ),
-    one(
-        "each resource is held against every other",
-        "476 KB that name 60,000 topics",
-        "core/controller/config_changes.py",
-        "    counts = Counter(resources)\n",
-        "    counts = {each: resources.count(each) for each in resources}\n",
-        tests=(
-            "tests/core/test_control_configs.py::test_each_resource_is_not_held_against_every_other",
-        ),
-    ),
 )

@@ -5,10 +5,13 @@ Method: tables of texts per type, and a property: whatever the text, a value or 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.config import registry
 from holdfast.config.key import LONG_MAX, ConfigError, ConfigType, Key
 from holdfast.config.registry import (
     NODE,
@@ -158,6 +161,33 @@ def test_lists_grow_and_shrink() -> None:
     assert append_to_list("", "a") == "a"
     assert subtract_from_list("a,b,c", "b,x") == "a,c"
     assert subtract_from_list("a", "a") == ""
+
+
+class Counted(str):
+    """A member of a list that counts how often one was held against another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other) is True
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("change", [append_to_list, subtract_from_list])
+def test_no_member_is_held_against_every_other(
+    change: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: one APPEND or SUBTRACT of a long list costs what the two lists have.
+
+    Seen to fail: members were looked for in a list.
+    """
+    monkeypatch.setattr(registry, "_members", lambda text: list(map(Counted, text.split(","))))
+    Counted.compared = 0
+    change(",".join(f"1:{n}" for n in range(300)), ",".join(f"2:{n}" for n in range(300)))
+    assert Counted.compared < 3000
 
 
 def test_a_password_is_sensitive() -> None:

@@ -5,13 +5,18 @@ Method: a table of single changes, then what several together do.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
-from tests.core.control_kit import CONTROLLER_ID, Cluster
+from tests.core.control_kit import CONTROLLER_ID, Cluster, Counted
 
 from holdfast.core.controller.config_changes import (
     alter_configs,
     incremental_alter_configs,
 )
+from holdfast.core.controller.decisions import Decision
+from holdfast.core.metadata.image import Partition
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import alter_configs as legacy
 from holdfast.wire.messages.incremental_alter_configs import (
@@ -165,36 +170,72 @@ def test_naming_anything_twice_is_refused() -> None:
     assert [each.error_code for each in answer.responses] == [E.INVALID_REQUEST] * 2
 
 
-class Counted(str):
-    """A name that counts how often one was held against another."""
-
-    __slots__ = ()
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        Counted.compared += 1
-        return str.__eq__(self, other) is True
-
-    __hash__ = str.__hash__
-
-
-def test_each_resource_is_not_held_against_every_other() -> None:
+@pytest.mark.parametrize(
+    ("decide", "request_of", "resource_of"),
+    [
+        (incremental_alter_configs, IncrementalAlterConfigsRequest, AlterConfigsResource),
+        (alter_configs, legacy.AlterConfigsRequest, legacy.AlterConfigsResource),
+    ],
+)
+def test_each_resource_is_not_held_against_every_other(
+    decide: Callable[..., Decision], request_of: Any, resource_of: Any
+) -> None:
     """Seen to fail: 476 KB that named 60,000 topics held the controller for 32 s."""
     cluster = _cluster()
-    change = AlterableConfig(name="retention.ms", config_operation=SET, value="8")
     resources = [
-        AlterConfigsResource(
-            resource_type=2, resource_name=Counted(f"nobody-{number}"), configs=[change]
-        )
+        resource_of(resource_type=2, resource_name=Counted(f"nobody-{number}"))
         for number in range(300)
     ]
     Counted.compared = 0
-    answer = cluster.decide(
-        incremental_alter_configs,
-        IncrementalAlterConfigsRequest(resources=resources, validate_only=True),
-    )
+    answer = cluster.decide(decide, request_of(resources=resources, validate_only=True))
     assert {each.error_code for each in answer.responses} == {E.UNKNOWN_TOPIC_OR_PARTITION}
     assert Counted.compared < 10 * len(resources)
+
+
+class Watched(list[Partition]):
+    """Partitions of a topic, counted as they are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Partition]:
+        for each in super().__iter__():
+            Watched.looks += 1
+            yield each
+
+
+def test_unclean_election_looks_at_the_partitions_of_its_topics_alone() -> None:
+    """Goal: what topics of one request set off does not cost each all partitions that there are.
+
+    Seen to fail: each of the topics had all twenty looked at.
+    """
+    cluster = Cluster().start(0, 1)
+    for number in range(20):
+        cluster.create(f"t{number}", [0])
+    for each in cluster.state.image.topics.values():
+        each.partitions = Watched(each.partitions)
+    Watched.looks = 0
+    change = AlterableConfig(
+        name="unclean.leader.election.enable", config_operation=SET, value="true"
+    )
+    resources = [
+        AlterConfigsResource(resource_type=2, resource_name=f"t{number}", configs=[change])
+        for number in range(10)
+    ]
+    answer = cluster.decide(
+        incremental_alter_configs, IncrementalAlterConfigsRequest(resources=resources)
+    )
+    assert {each.error_code for each in answer.responses} == {E.NONE}
+    assert Watched.looks == 10
+
+
+@pytest.mark.parametrize("digits", [11, 5000])
+def test_a_name_of_thousands_of_digits_is_no_broker(digits: int) -> None:
+    """Seen to fail: int() raised ValueError for 5,000 digits, which nobody expected."""
+    code, message = _alter(
+        _cluster(), ResourceType.BROKER, "9" * digits, (SET, "num.io.threads", "8")
+    )
+    assert code is E.INVALID_REQUEST
+    assert "not a broker's id" in message
 
 
 def test_the_older_request_replaces_everything() -> None:

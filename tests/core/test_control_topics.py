@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.core.control_kit import Cluster, identity
+from tests.core.control_kit import Cluster, Counted, identity
 
 from holdfast.core.controller import assignment, topic_changes
 from holdfast.core.controller.topic_changes import create_partitions, create_topics, delete_topics
@@ -256,6 +256,42 @@ def test_partitions_that_are_refused_are_not_worked_out(
     )
     assert all(each.error_code for each in answer.results)
     assert worked_out == [60]
+
+
+def _names() -> list[Counted]:
+    Counted.compared = 0
+    return [Counted(f"n{number}") for number in range(300)]
+
+
+def test_no_topic_of_a_request_is_held_against_every_other() -> None:
+    """Seen to fail: each name was counted among all names."""
+    cluster, names = _cluster(), _names()
+    request = CreateTopicsRequest(topics=[topic(name, partitions=0) for name in names])
+    seeds = range(len(names))
+    ids = [identity(number) for number in seeds]
+    answer = cluster.decide(create_topics, request, topic_ids=ids, seeds=seeds)
+    assert {each.error_code for each in answer.topics} == {E.INVALID_PARTITIONS}
+    assert Counted.compared < 10 * len(names)
+
+
+def test_no_topic_that_is_to_grow_is_held_against_every_other() -> None:
+    """Seen to fail: each name was counted among all names."""
+    cluster, names = _cluster(), _names()
+    asked = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in names]
+    answer = cluster.decide(
+        create_partitions, CreatePartitionsRequest(topics=asked), seeds=range(len(names))
+    )
+    assert {each.error_code for each in answer.results} == {E.UNKNOWN_TOPIC_OR_PARTITION}
+    assert Counted.compared < 10 * len(names)
+
+
+def test_no_topic_that_is_to_go_is_held_against_every_other() -> None:
+    cluster, names = _cluster(), _names()
+    answer = cluster.decide(
+        delete_topics, DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
+    )
+    assert {each.error_code for each in answer.responses} == {E.UNKNOWN_TOPIC_OR_PARTITION}
+    assert Counted.compared < 10 * len(names)
 
 
 def test_topics_that_may_not_be_made_are_refused_alone() -> None:

@@ -61,12 +61,13 @@ def is_list(name: str) -> bool:
 def append_to_list(current: str, addition: str) -> str:
     """Return the list with the members of `addition` that it lacked."""
     members = _members(current)
-    return ",".join(members + [item for item in _members(addition) if item not in members])
+    present = set(members)
+    return ",".join(members + [item for item in _members(addition) if item not in present])
 
 
 def subtract_from_list(current: str, removal: str) -> str:
     """Return the list without the members of `removal`."""
-    removed = _members(removal)
+    removed = set(_members(removal))
     return ",".join(item for item in _members(current) if item not in removed)
 
 

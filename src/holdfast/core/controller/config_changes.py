@@ -7,9 +7,10 @@ who was eligible to lead is so no more.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.config.registry import (
     append_to_list,
@@ -30,6 +31,9 @@ from holdfast.wire.messages import alter_configs as legacy
 from holdfast.wire.messages import incremental_alter_configs as incremental
 from holdfast.wire.records.metadata import ConfigRecord
 from holdfast.wire.structs import AlteredResource, ConfigOperation, ResourceType
+
+# No longer than a 32-bit number: int() raises ValueError for thousands of digits.
+_BROKER_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 class _Step(NamedTuple):
@@ -137,7 +141,7 @@ def _refuse_resource(
         )
     if name == "":
         return None
-    if not (name.isascii() and name.isdigit() and str(int(name)) == name):
+    if not _BROKER_ID.fullmatch(name):
         return Refusal(
             ErrorCode.INVALID_REQUEST,
             f"'{name}' is not a broker's id; the empty name stands for all brokers.",
@@ -270,19 +274,11 @@ def _elections_after(
     state: ControllerState, records: Sequence[MetadataRecord]
 ) -> list[MetadataRecord]:
     """Elect for leaderless partitions when these records let a replica outside the ISR lead."""
-    widened: list[str | None] = []
-    for record in records:
-        if record.name != UNCLEAN_ELECTION:
-            continue
-        widened.append(record.resource_name if record.resource_type == ResourceType.TOPIC else None)
+    widened = [record for record in records if record.name == UNCLEAN_ELECTION]
     if not widened:
         return []
+    topics = None
+    if all(record.resource_type == ResourceType.TOPIC for record in widened):
+        topics = dict.fromkeys(record.resource_name for record in widened)
     # The answer depends on all sources together, so ask a state in which the change has happened.
-    after = state.rehearse(records)
-    if None in widened:
-        return list(elect_leaderless(after))
-    return [
-        record
-        for topic in dict.fromkeys(widened)
-        for record in elect_leaderless(after, topic=topic)
-    ]
+    return list(elect_leaderless(state.rehearse(records), topics=topics))

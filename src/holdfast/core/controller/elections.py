@@ -327,17 +327,23 @@ def elect_leaderless(
     state: ControllerState,
     *,
     joining: int | None = None,
-    topic: str | None = None,
+    topics: Iterable[str] | None = None,
     changes_max: int | None = None,
 ) -> list[PartitionChangeRecord]:
     """Give every partition without a leader one, where there is one to be had; or so many at most.
 
-    `joining` is a broker that the same decision makes active; `topic` restricts the search.
+    `joining` is a broker that the same decision makes active; `topics` restricts the search.
     """
     records: list[PartitionChangeRecord] = []
     wish = Wish(joining=joining)
-    for partition in state.image.partitions():
-        if partition.leader != NO_LEADER or topic not in (None, partition.topic):
+    image = state.image
+    # A request may name thousands of topics: the partitions of others are not looked at for each.
+    for partition in (
+        image.partitions()
+        if topics is None
+        else (each for name in topics for each in image.topics[name].partitions)
+    ):
+        if partition.leader != NO_LEADER:
             continue
         record = decide_on(state, partition, wish)
         if record is not None:
