@@ -234,6 +234,14 @@ PROCESSES: tuple[Mutation, ...] = (
         tests=("tests/simulate/test_simulate_refusals.py",),
     ),
     one(
+        "whoever leads may call a sequence out of order",
+        "an excuse without its broker",
+        "testing/simulation/clients.py",
+        "        (told.update if deposed else told.difference_update)(batch.sends)\n",
+        "        told.update(batch.sends)\n",
+        tests=("tests/simulate/test_simulate_refusals.py",),
+    ),
+    one(
         "a fault that has struck nothing excuses a loss",
         "an excuse without its event",
         "testing/simulation/disk_faults.py",

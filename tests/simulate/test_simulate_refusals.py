@@ -8,19 +8,23 @@ condition taken out of `_allowed` or of `_left_alone`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from holdfast.judge.history import Acknowledged, PartitionEvent, Refused, Send, Unknown
+from holdfast.testing.simulated_client import AnswerError, ClusterClient
 from holdfast.testing.simulation.allowances import Forgiveness, Reason
-from holdfast.testing.simulation.clients import History
+from holdfast.testing.simulation.clients import Batch, History, SimulatedProducer
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import State
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, TopicPlan
 from holdfast.testing.simulation.refusals import PASSING, wrong_refusals
+from holdfast.wire.errors import ErrorCode
 
 TOPIC_ID = bytes(range(16))
 HEALED_S = 20.0
@@ -28,6 +32,7 @@ PRODUCER = ProducerPlan(
     topic="t", partition=0, acks=-1, idempotent=True, retries=True, pause_ms=100
 )
 CONFIGS = {"min.insync.replicas": "2"}
+NO_CLIENT = cast("ClusterClient", None)  # nothing is sent
 
 
 class Story:
@@ -126,6 +131,37 @@ def test_a_sequence_is_out_of_order_where_something_was_lost_as_allowed() -> Non
     truth = story.oracle.truth((TOPIC_ID, 0))
     truth.allowances.given.append(Forgiveness(epoch=1, offset=0, reason=Reason.UNCLEAN))
     assert story.told() == []
+
+
+def test_a_deposed_leader_does_not_know_what_its_successor_took() -> None:
+    """Seen by two seeds of 650: cut off for 20 s, it was asked again by a producer between both."""
+    story = Story()
+    story.add(Unknown, 3.0, error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+    story.serve()
+    story.history.told_by_deposed.add("p:2")
+    assert story.told() == [Invariant.REFUSED_RIGHTLY]
+    story.history.told_by_deposed.add("p:1")
+    assert story.told() == []
+    other = Story()
+    other.add(Unknown, 3.0, error="INVALID_RECORD")  # which it knows as well as any
+    other.serve()
+    other.history.told_by_deposed.add("p:1")
+    assert other.told() == [Invariant.REFUSED_RIGHTLY]
+
+
+def test_the_last_answer_counts_and_who_leads_is_what_is_committed() -> None:
+    """Seen to fail: a note that stays, and one that asks whether anybody leads."""
+    story = Story()
+    batch = Batch("p", {"p:1": (b"p:1", None)}, give_up_s=1e9, attempts=1)
+    refused = AnswerError("produce", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+    async def answered(leader: int) -> set[str]:
+        producer = SimulatedProducer(PRODUCER, NO_CLIENT, story.history, story.oracle, seed=1)
+        assert not producer.settle(batch, leader, refused)
+        return set(story.history.told_by_deposed)
+
+    assert asyncio.run(answered(2)) == {"p:1"}
+    assert asyncio.run(answered(0)) == set()
 
 
 @pytest.mark.parametrize("kind", [Refused, Unknown])

@@ -61,6 +61,8 @@ class History:
         self.events: list[Event] = []
         self.epochs: dict[str, int | None] = {}  # id -> leader epoch in which it was acknowledged
         self.places: dict[str, int] = {}  # id -> offset at which it was acknowledged, where known
+        # Ids whose last answer came from a broker that no longer led, which it may not have heard.
+        self.told_by_deposed: set[str] = set()
 
     def now(self) -> tuple[float, int]:
         now_ms = asyncio.get_running_loop().time() * 1000
@@ -207,6 +209,7 @@ class SimulatedProducer:
             return True
         now = asyncio.get_running_loop().time()
         error = type(outcome).__name__
+        self._note_who_answered(batch, leader)
         if isinstance(outcome, AnswerError):
             error = outcome.code.name
             if outcome.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -229,6 +232,12 @@ class SimulatedProducer:
             self.doubt(batch, error)
             return True
         return False
+
+    def _note_who_answered(self, batch: Batch, leader: int) -> None:
+        """What its successor has taken in a deposed leader does not know."""
+        deposed = not self._oracle.leads(leader, self._plan.topic, self._plan.partition)
+        told = self._history.told_by_deposed
+        (told.update if deposed else told.difference_update)(batch.sends)
 
     def _is_refused(self, batch: Batch, failure: AnswerError) -> bool:
         """Whether it is in no log, and will not be sent again."""

@@ -87,6 +87,11 @@ class Oracle:
         key = self.metadata.find(topic, partition)
         return key is not None and self.metadata.partitions[key].leader >= 0
 
+    def leads(self, node: int, topic: str, partition: int) -> bool:
+        """Whether a partition of a topic that there is has this leader, as far as is committed."""
+        key = self.metadata.find(topic, partition)
+        return key is not None and self.metadata.partitions[key].leader == node
+
     # -- what is done to nodes -----------------------------------------------------------------
 
     def died(self, node: int, cause: str = "") -> None:

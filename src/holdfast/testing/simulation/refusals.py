@@ -60,9 +60,10 @@ def wrong_refusals(plan: Plan, history: History, oracle: Oracle) -> Iterator[tup
             continue
         if isinstance(event, Refused) and event.error not in _PASSING_NAMES:
             served[key] = event.at_ms
-        if event.error in _CODES - _PASSING_NAMES - _allowed(
-            plan, producer, oracle, batches[_batch_of(event)]
-        ):
+        batch = batches[_batch_of(event)]
+        deposed = any(each.id in history.told_by_deposed for each in batch)
+        allowed = _allowed(plan, producer, oracle, batch, deposed=deposed)
+        if event.error in _CODES - _PASSING_NAMES - allowed:
             yield (
                 Invariant.REFUSED_RIGHTLY,
                 f"{event.topic}-{event.partition}: {event} from {producer}",
@@ -87,8 +88,10 @@ def _batches(history: History) -> dict[tuple[object, ...], list[Send]]:
     return found
 
 
-def _allowed(plan: Plan, producer: ProducerPlan, oracle: Oracle, batch: Sequence[Send]) -> set[str]:
-    """What this batch may meet besides."""
+def _allowed(
+    plan: Plan, producer: ProducerPlan, oracle: Oracle, batch: Sequence[Send], *, deposed: bool
+) -> set[str]:
+    """What this batch may meet besides. `deposed`: who answered last no longer led."""
     limits = {each.name: each.configs.get("max.message.bytes") for each in plan.topics}
     limit = limits.get(producer.topic)
     truth = oracle.named(producer.topic, producer.partition)
@@ -98,7 +101,8 @@ def _allowed(plan: Plan, producer: ProducerPlan, oracle: Oracle, batch: Sequence
         found.add(ErrorCode.MESSAGE_TOO_LARGE.name)
     if any(map(_is_wild, batch)):
         found.add(ErrorCode.INVALID_TIMESTAMP.name)
-    if truth is None or truth.allowances.given:  # its last batches may be gone
+    # Its last batches may be gone, or be where who was asked has not seen them.
+    if deposed or truth is None or truth.allowances.given:
         found.add(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name)
     return found
 
