@@ -18,6 +18,7 @@ import pytest
 
 from holdfast.lab import background
 from holdfast.lab.background import Results, ResultsError, copied, fingerprint
+from holdfast.wire.messages import API_NAMES, module_name
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,18 @@ def test_code_is_named_by_its_files_and_their_bytes(source: Path) -> None:
     renamed = fingerprint(["one", "page.html"], source)
     (source / "page.html").write_text("other")
     assert len({name, renamed, fingerprint(["one", "page.html"], source)}) == 3
+
+
+def test_what_nothing_uses_yet_is_in_no_name(source: Path) -> None:
+    name = fingerprint(["one", "two"], source)
+    for new in ("one/b/new.py", "one/new/e.py"):
+        (source / new).parent.mkdir(exist_ok=True)
+        (source / new).write_text("new")
+    without = ("one/b/new.py", "one/new")
+    assert fingerprint(["one", "two"], source, without) == name
+    assert fingerprint(["one", "two"], source, without[:1]) != name
+    (source / "one" / "b" / "c.py").write_text("other")
+    assert fingerprint(["one", "two"], source, without) != name
 
 
 def test_rows_of_other_code_do_not_count(source: Path, tmp_path: Path) -> None:
@@ -173,3 +186,17 @@ def test_the_folders_hold_all_that_a_proof_imports(
     inside = tuple(folder.removesuffix(".py").replace("/", ".") for folder in folders)
     outside = {name for name in needed if not f"{name}.".startswith(tuple(f"{i}." for i in inside))}
     assert not outside
+
+
+def test_what_is_left_out_is_used_by_nothing_that_is_proven() -> None:
+    """Goal: no proof stands that an edit made untrue. Modules of messages are imported by name."""
+    graph = grimp.build_graph("holdfast", "pyspark_holdfast")
+    left_out = tuple(
+        f"{path.removesuffix('.py').replace('/', '.')}." for path in background.UNEXERCISED
+    )
+    apart = {name for name in graph.modules if f"{name}.".startswith(left_out)}
+    assert not {f"holdfast.wire.messages.{module_name(key)}" for key in API_NAMES} & apart
+    programs = ("holdfast.node.__main__", "holdfast.testing.simulation.runner")
+    served = {name for name in graph.modules if name.startswith("holdfast.node.api.")} - apart
+    for name in (*programs, *served):
+        assert not graph.find_upstream_modules(name) & apart
