@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast.wire.codec import decode, encode
-from holdfast.wire.decoder import ELEMENTS_MAX
+from holdfast.wire.decoder import ELEMENTS_MAX, STRING_BYTES_MAX
 from holdfast.wire.errors import WireError
 from holdfast.wire.frame import decode_request_header, encode_request
 from holdfast.wire.hot import decode_fetch
@@ -27,7 +27,11 @@ from holdfast.wire.messages.delete_topics import DeleteTopicsRequest
 from holdfast.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest
-from holdfast.wire.messages.metadata import MetadataRequest, MetadataResponse
+from holdfast.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from holdfast.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from holdfast.wire.messages.produce import ProduceRequest
 from holdfast.wire.primitives import TAGS_MAX, read_uvarint, uvarint
@@ -233,6 +237,17 @@ def test_tagged_fields_are_counted_over_a_whole_request() -> None:
         decode(cls, 0, described(few + 1, tags(TAGS_MAX)))
     with pytest.raises(WireError, match="tagged fields"):
         decode(cls, 0, described(1, tags(TAGS_MAX + 1)))
+
+
+def test_a_string_is_no_longer_than_older_versions_can_say() -> None:
+    """Goal: no name of a hundred megabytes, which is hashed, looked up and told back."""
+    for size in (127, 128, STRING_BYTES_MAX):
+        data = encode(MetadataRequest(topics=[MetadataRequestTopic(name="t" * size)]), 12)
+        assert decode(MetadataRequest, 12, data).topics == [MetadataRequestTopic(name="t" * size)]
+    for size in (STRING_BYTES_MAX + 1, 1_000_000):
+        data = encode(MetadataRequest(topics=[MetadataRequestTopic(name="t" * size)]), 12)
+        with pytest.raises(WireError, match="name is longer than 32767 bytes"):
+            decode(MetadataRequest, 12, data)
 
 
 def test_known_tagged_fields_are_counted_too() -> None:

@@ -30,6 +30,8 @@ ELEMENTS_MAX: Final = 120_000
 
 An element may have a single byte, and becomes an object, or several with those of its answer.
 """
+STRING_BYTES_MAX: Final = 32_767
+"""Of a request's string, in versions whose length could say more, too, as in Kafka."""
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
@@ -128,7 +130,11 @@ class _Reader:
         if self.flexible:
             self.run.append(("B", size, 1))
             self.flush()
-            source.line(f"if {size} > 127: {size}, p = more(d, p, {size})")
+            with source.block(f"if {size} > 127:"):
+                source.line(f"{size}, p = more(d, p, {size})")
+                if code == "h" and self.is_counted:
+                    text = f"{where} is longer than {STRING_BYTES_MAX} bytes"
+                    source.line(f"if {size} > {STRING_BYTES_MAX + 1}: raise WireError({text!r})")
             null = f"not {size}"
         else:
             self.run.append((code, size, 2 if code == "h" else 4))
