@@ -11,12 +11,15 @@ from mutation import Mutation, one
 TOPICS = "core/controller/topic_changes.py"
 CONFIGS = "core/controller/config_changes.py"
 ELECTIONS = "core/controller/elections.py"
+SHOWN = "core/controller/shown_settings.py"
 FEATURES = "core/controller/feature_updates.py"
 REGISTRY = "config/registry.py"
 
 TEST_TOPICS = "tests/core/test_control_topics.py"
 TEST_CONFIGS = "tests/core/test_control_configs.py"
 TEST_FEATURES = "tests/core/test_control_features.py"
+TEST_MOVES = "tests/core/test_control_moves.py"
+TEST_HOSTILE = "tests/wire/test_hostile.py"
 TEST_KEYS = "tests/config/test_config_keys.py"
 
 BOUNDLESS = "17 KB that named 1,200 topics of 9,999 partitions"
@@ -29,7 +32,7 @@ CONTROL: tuple[Mutation, ...] = (
         "a topic is placed before it is known whether the request may make it",
         BOUNDLESS,
         TOPICS,
-        "    if not room.holds_topic(asked, partitions):\n"
+        "    if factor <= len(state.image.brokers) and not room.holds_topic(asked, partitions):\n"
         "        return _too_many_records()\n"
         "    return placed(state, partitions, factor, seed)\n",
         "    lists = placed(state, partitions, factor, seed)\n"
@@ -79,10 +82,44 @@ CONTROL: tuple[Mutation, ...] = (
     one(
         "settings that topics have in common are described for each of them",
         "5,000 topics in one request",
-        TOPICS,
-        "        if like not in shown:\n            shown[like] =",
-        "        if asked is not None:\n            shown[like] =",
+        SHOWN,
+        "        if not self._common:\n",
+        "        if asked is not None:\n",
         tests=(f"{TEST_TOPICS}::test_settings_that_topics_have_in_common_are_described_once",),
+    ),
+    one(
+        "a factor that no broker is there for takes room of the request's other topics",
+        "CreateTopics of one large and one small topic",
+        TOPICS,
+        "    if factor <= len(state.image.brokers) and not room.holds_topic(",
+        "    if not room.holds_topic(",
+        tests=(f"{TEST_TOPICS}::test_who_is_refused_at_once_leaves_the_others_their_room",),
+    ),
+    one(
+        "a setting may have any length",
+        "four APPENDs of 4 MB",
+        REGISTRY,
+        "    return value is not None and len(value.encode()) > VALUE_BYTES_MAX\n",
+        "    return value is not None and not value.isprintable()\n",
+        tests=(f"{TEST_CONFIGS}::test_a_value_is_no_longer_than_older_requests_can_carry",),
+    ),
+    one(
+        "all settings of a topic are described to find one default",
+        "APPEND to lists of 5,000 topics",
+        CONFIGS,
+        "described(state, {}, names=(name,))",
+        "[each for each in described(state, {}) if each.name == name]",
+        tests=(f"{TEST_CONFIGS}::test_a_default_is_looked_up_alone",),
+    ),
+    one(
+        "each replica is looked for in the whole list of throttled ones",
+        "10,000 of 10,000 partitions in a list",
+        "config/topic.py",
+        "    return dict.fromkeys(sorted(value))\n",
+        "    return tuple(sorted(value))\n",
+        tests=(
+            "tests/replication/test_sim_throttle.py::test_no_replica_is_held_against_the_whole_list",
+        ),
     ),
     # -- nothing is held against all the others ---------------------------------------------------
     one(
@@ -154,10 +191,34 @@ CONTROL: tuple[Mutation, ...] = (
         tests=(f"{TEST_CONFIGS}::test_a_name_of_thousands_of_digits_is_no_broker",),
     ),
     one(
+        "a request's string may have any length",
+        "names of 100 MB",
+        "wire/decoder.py",
+        '                if code == "h" and self.is_counted:\n',
+        '                if code == "never" and self.is_counted:\n',
+        tests=(f"{TEST_HOSTILE}::test_a_string_is_no_longer_than_older_versions_can_say",),
+    ),
+    one(
+        "every partition that is to move is told the whole name of a topic",
+        "190 KB that were answered with 384 MB",
+        "core/controller/reassignment.py",
+        "a topic named {shown(topic)}.",
+        "a topic named {topic}.",
+        tests=(f"{TEST_MOVES}::test_a_long_name_is_not_told_of_every_partition",),
+    ),
+    one(
+        "every partition that is to be elected for is told the whole name of a topic",
+        "120 KB that were answered with 479 MB",
+        "core/controller/asked_elections.py",
+        "{shown(asked.topic)}",
+        "{asked.topic}",
+        tests=(f"{TEST_MOVES}::test_a_long_name_is_not_told_of_every_partition_to_elect_for",),
+    ),
+    one(
         "every feature is told the whole name of one that is unknown",
         "UpdateFeatures, version 1",
         FEATURES,
-        "feature {name[:NAME_SHOWN_MAX]}. {why}",
+        "feature {shown(name)}. {why}",
         "feature {name}. {why}",
         tests=(f"{TEST_FEATURES}::test_a_long_name_is_not_told_of_every_feature",),
     ),
@@ -165,7 +226,7 @@ CONTROL: tuple[Mutation, ...] = (
         "every feature is told the whole name of one that comes twice",
         "UpdateFeatures, version 1",
         FEATURES,
-        'f"{update.feature[:NAME_SHOWN_MAX]} is named twice."',
+        'f"{shown(update.feature)} is named twice."',
         'f"{update.feature} is named twice."',
         tests=(f"{TEST_FEATURES}::test_a_long_name_is_not_told_of_every_feature",),
     ),

@@ -47,6 +47,15 @@ def test_a_second_move_of_a_topic_leaves_the_first_one_on_the_list() -> None:
     assert (leaders, followers) == ("0:0,1:0", "0:1,1:2")
 
 
+def test_of_more_replicas_than_a_setting_can_name_all_are_throttled() -> None:
+    """Seen to fail: Kafka refuses a list of more than 32,767 bytes, and nothing was moved."""
+    driver: Any = Noting()
+    current = {("t", partition): [0] for partition in range(6_000)}
+    target = {key: [2] for key in current}
+    assert reassigning.throttle(driver, current, target, 5) == [0, 1, 2]
+    assert [driver.configs["t", key] for key in reassigning.REPLICAS] == ["*", "*"]
+
+
 def test_a_new_target_is_throttled_at_who_was_arriving() -> None:
     """Seen to fail: broker 1, which held nothing yet, counted as one that is copied from."""
     driver: Any = Noting()

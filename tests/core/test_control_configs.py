@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.core.control_kit import CONTROLLER_ID, Cluster, Counted
 
+from holdfast.core.controller import config_changes, shown_settings
 from holdfast.core.controller.config_changes import (
     alter_configs,
     incremental_alter_configs,
@@ -249,3 +250,37 @@ def test_the_older_request_replaces_everything() -> None:
     request = legacy.AlterConfigsRequest(resources=[resource])
     assert cluster.decide(alter_configs, request).responses[0].error_code == E.NONE
     assert cluster.state.image.topic_configs("t") == {"segment.bytes": "2000000"}
+
+
+def test_a_value_is_no_longer_than_older_requests_can_carry() -> None:
+    """Goal: no value grows by what is appended to it, nor is looked at as a whole for that.
+
+    Seen to fail: four requests made one of 17 MB, and each held the controller for longer.
+    """
+    cluster, key = _cluster(), "leader.replication.throttled.replicas"
+    members = [f"{number}:0" for number in range(5_000)]
+    code, message = _alter(cluster, 2, "t", (SET, key, ",".join(members)))
+    assert (code, "32767 bytes" in message) == (E.INVALID_CONFIG, True)
+    assert _alter(cluster, 2, "t", (SET, key, ",".join(members[:4_000])))[0] is E.NONE
+    code, message = _alter(cluster, 2, "t", (APPEND, key, ",".join(members[4_000:])))
+    assert (code, "32767 bytes" in message) == (E.INVALID_CONFIG, True)
+    assert _alter(cluster, 2, "t", (SUBTRACT, key, ",".join(members)))[0] is E.NONE
+    assert _alter(cluster, 4, "", (SET, "no.such.key", "\N{EURO SIGN}" * 11_000))[1] == message
+
+
+def test_a_default_is_looked_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: each list that was appended to had all settings of a topic described."""
+    looked_at: list[int] = []
+    describe = shown_settings.described
+
+    def counted(*asked: Any, **names: Any) -> Any:
+        found = describe(*asked, **names)
+        looked_at.append(len(found))
+        return found
+
+    cluster = _cluster()
+    monkeypatch.setattr(config_changes, "described", counted)
+    key = "follower.replication.throttled.replicas"
+    steps = (APPEND, "cleanup.policy", "delete"), (APPEND, key, "0:1")
+    assert _alter(cluster, 2, "t", *steps)[0] is E.NONE
+    assert looked_at == [1, 1]

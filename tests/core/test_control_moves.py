@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from tests.core.control_kit import Cluster, identity
 
+from holdfast.core.controller.asked_elections import elect_leaders
 from holdfast.core.controller.reassignment import alter_partition_reassignments
 from holdfast.core.controller.replica_directories import assign_replicas
+from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -22,6 +24,7 @@ from holdfast.wire.messages.assign_replicas_to_dirs import (
     AssignedTopic,
     AssignReplicasToDirsRequest,
 )
+from holdfast.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 DISKS = identity(1, 0xD0), identity(1, 0xD1)
 
@@ -55,3 +58,24 @@ def test_a_broker_without_its_disk_is_nobody_to_go_back_to() -> None:
     assert cluster.partition("t").isr == (2,)
     assert reassign(cluster, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert cluster.partition("t").leader == 2
+
+
+def test_a_long_name_is_not_told_of_every_partition() -> None:
+    """Seen to fail: 190 KB were answered with 384 MB."""
+    asked = [ReassignablePartition(partition_index=index, replicas=[0]) for index in range(1_000)]
+    topic = ReassignableTopic(name="x" * 30_000, partitions=asked)
+    request = AlterPartitionReassignmentsRequest(topics=[topic])
+    answer = Cluster().start(0).decide(alter_partition_reassignments, request)
+    codes = {each.error_code for each in answer.responses[0].partitions}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(encode(answer, 1)) < 10 * len(encode(request, 1))
+
+
+def test_a_long_name_is_not_told_of_every_partition_to_elect_for() -> None:
+    """Seen to fail: 120 KB were answered with 479 MB."""
+    asked = [TopicPartitions(topic="x" * 30_000, partitions=list(range(1_000)))]
+    request = ElectLeadersRequest(topic_partitions=asked)
+    answer = Cluster().start(0).decide(elect_leaders, request)
+    outcomes = answer.replica_election_results[0].partition_result
+    assert {each.error_code for each in outcomes} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(encode(answer, 2)) < 10 * len(encode(request, 2))

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from tests.core.control_kit import Cluster, Counted, identity
 
-from holdfast.core.controller import assignment, topic_changes
+from holdfast.config.describe import ConfigSource
+from holdfast.config.registry import TOPIC
+from holdfast.core.controller import assignment, shown_settings, topic_changes
 from holdfast.core.controller.topic_changes import create_partitions, create_topics, delete_topics
 from holdfast.core.refusal import Refusal
 from holdfast.wire.errors import ErrorCode
@@ -220,24 +222,50 @@ def test_settings_that_topics_have_in_common_are_described_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seen to fail: 5,000 topics in one request held the controller for half a second."""
-    described: list[Any] = []
-    describe = topic_changes.described
+    cluster = _cluster()
+    described: list[int] = []
+    describe = shown_settings.described
 
-    def counted(*asked: Any) -> Any:
-        described.append(asked)
-        return describe(*asked)
+    def counted(*asked: Any, **names: Any) -> Any:
+        found = describe(*asked, **names)
+        described.append(len(found))
+        return found
 
-    monkeypatch.setattr(topic_changes, "described", counted)
-    configs = [("retention.ms", "8")]
-    response = _cluster().create_by_request(
-        *(topic(f"t{n}", partitions=1, factor=1, configs=configs[: n % 2]) for n in range(20))
+    monkeypatch.setattr(shown_settings, "described", counted)
+    response = cluster.create_by_request(
+        *(
+            topic(f"t{n}", partitions=1, factor=1, configs=[("retention.ms", str(n))][: n % 2])
+            for n in range(20)
+        )
     )
-    shown = [
-        next(one.value for one in each.configs or () if one.name == "retention.ms")
-        for each in response.topics
+    for number, each in enumerate(response.topics):
+        assert each.configs is not None
+        assert [one.name for one in each.configs] == list(TOPIC)
+        (shown,) = (one for one in each.configs if one.name == "retention.ms")
+        own = (str(number), ConfigSource.DYNAMIC_TOPIC)
+        common = ("604800000", ConfigSource.DEFAULT)
+        assert (shown.value, shown.config_source) == (own if number % 2 else common)
+    assert described == [len(TOPIC), *[1] * 10]
+
+
+def test_who_is_refused_at_once_leaves_the_others_their_room() -> None:
+    """Seen to fail: the small ones were told that one partition is more than a request can make."""
+    cluster = _cluster()
+    cluster.create("b", [0])
+    response = cluster.create_by_request(
+        topic("big", partitions=9_999, factor=5), topic("small", partitions=1, factor=1)
+    )
+    codes = [ErrorCode(each.error_code) for each in response.topics]
+    assert codes == [E.INVALID_REPLICATION_FACTOR, E.NONE]
+    asked = [
+        CreatePartitionsTopic(name="taken", count=10_002, assignments=[]),
+        CreatePartitionsTopic(name="b", count=2, assignments=None),
     ]
-    assert shown == ["604800000", "8"] * 10
-    assert len(described) == 4, "two for the topics that were there"
+    answer = cluster.decide(
+        create_partitions, CreatePartitionsRequest(topics=asked), seeds=range(len(asked))
+    )
+    codes = [ErrorCode(each.error_code) for each in answer.results]
+    assert codes == [E.INVALID_REPLICA_ASSIGNMENT, E.NONE]
 
 
 def test_partitions_that_are_refused_are_not_worked_out(

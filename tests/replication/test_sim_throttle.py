@@ -17,7 +17,8 @@ import pytest
 
 from holdfast.config.node import NodeSettings
 from holdfast.config.registry import validate_broker_config, validate_topic_config
-from holdfast.core.replica.throttle import NO_QUOTA, Quota, is_throttled
+from holdfast.config.topic import TopicSettings
+from holdfast.core.replica.throttle import NO_QUOTA, Quota, Throttled, is_throttled
 from holdfast.testing.ground.runtime import World
 from holdfast.testing.simulated_client import ClusterClient
 from holdfast.testing.simulated_cluster import SimulatedCluster
@@ -85,6 +86,18 @@ def test_a_long_list_is_asked_for_one_name() -> None:
     partition = Partition(3)
     assert not is_throttled([f"{each}:1" for each in range(4, 1000)], partition, 1)
     assert partition.spelt == 1
+
+
+def test_no_replica_is_held_against_the_whole_list() -> None:
+    """Seen to fail: 10,000 replicas in a list held a broker for two seconds at each change."""
+    members = ",".join(f"{number}:1" for number in range(1_000))
+    settings = TopicSettings.resolve({"leader.replication.throttled.replicas": members})
+    listed = settings.leader_replication_throttled_replicas
+    assert list(listed) == sorted(members.split(","))
+    # Of a list or a tuple every name would be looked at.
+    assert isinstance(listed, dict)
+    assert Throttled.of(settings, 999, 1) == (True, False)
+    assert Throttled.of(settings, 999, 2) == (False, False)
 
 
 @pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,3:2"])

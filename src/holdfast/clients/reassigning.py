@@ -18,6 +18,8 @@ from holdfast.wire.structs import ResourceType
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 MOVING: Final = "is still in progress"
+LIST_BYTES_MAX: Final = 32_767  # of a setting; Kafka refuses longer ones
+ALL_REPLICAS: Final = "*"
 LOOK_S: Final = 0.2
 SETTLE_S: Final = 3.0  # a broker's metadata may be so far behind the controller's answer
 UNSEEN_S: Final = 120.0  # so long nobody may be able to look: a controller, or a broker, restarts
@@ -56,6 +58,11 @@ def without_moves(driver: Driver, current: Assignment) -> Assignment:
     return {key: moves[key].target if key in moves else nodes for key, nodes in current.items()}
 
 
+def _listed(replicas: Sequence[str]) -> str:
+    text = ",".join(replicas)
+    return text if len(text) <= LIST_BYTES_MAX else ALL_REPLICAS
+
+
 def throttle(
     driver: Driver, current: Assignment, target: Mapping[TopicPartition, Sequence[int]], rate: int
 ) -> list[int]:
@@ -63,7 +70,8 @@ def throttle(
 
     Those who hold a partition are throttled as leaders, those who get it as followers; so are those
     of these topics' partitions that move already. Returns the brokers concerned. To be called
-    before the moves begin.
+    before the moves begin. Where a topic has more of them than a setting can name, all of its
+    replicas are throttled, of which those in sync never wait.
     """
     moves = driver.perform(reassignments())
     wanted = {key: move.target for key, move in moves.items()} | {**target}
@@ -82,7 +90,7 @@ def throttle(
         followers += [f"{partition}:{node}" for node in getting if node not in holders]
         brokers |= {*getting, *holders}
     for name, lists in topics.items():
-        configs = {key: ",".join(each) for key, each in zip(REPLICAS, lists, strict=True)}
+        configs = {key: _listed(each) for key, each in zip(REPLICAS, lists, strict=True)}
         driver.perform(alter_configs(ResourceType.TOPIC, name, configs))
     set_rates(driver, brokers, rate)
     return sorted(brokers)

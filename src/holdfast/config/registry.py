@@ -16,6 +16,12 @@ from holdfast.config.topic_keys import SYNONYMS, TOPIC_KEYS
 TOPIC: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
 NODE: Final[dict[str, Key]] = {key.name: key for key in NODE_KEYS}
 
+VALUE_BYTES_MAX: Final = 32_767  # of UTF-8, as in Kafka since 4.3: older requests carry no more
+_TOO_LONG: Final = (
+    "The configuration value cannot be added because it exceeds the maximum value size of "
+    f"{VALUE_BYTES_MAX} bytes."
+)
+
 assert len(TOPIC) == len(TOPIC_KEYS), "a topic key stands in the table twice"
 assert len(NODE) == len(NODE_KEYS), "a node key stands in the table twice"
 assert SYNONYMS.keys() <= TOPIC.keys(), "a synonym belongs to no topic key"
@@ -23,6 +29,8 @@ assert SYNONYMS.keys() <= TOPIC.keys(), "a synonym belongs to no topic key"
 
 def validate_topic_config(name: str, value: str | None) -> str | None:
     """Return why a topic can't have this configuration, or None when it can (INVALID_CONFIG)."""
+    if _is_too_long(value):
+        return _TOO_LONG
     key = TOPIC.get(name)
     if key is None:
         retired = RETIRED_TOPIC_KEYS.get(name)
@@ -39,6 +47,8 @@ def validate_broker_config(name: str, value: str | None, *, per_broker: bool) ->
 
     `per_broker` says that one broker is addressed, not the default of the whole cluster.
     """
+    if _is_too_long(value):
+        return _TOO_LONG
     key = NODE.get(name)
     if key is None:
         retired = RETIRED_NODE_KEYS.get(name)
@@ -75,6 +85,10 @@ def node_default(name: str) -> str:
     """Return a node key's own default, as text; "" where there is none, or no such key."""
     key = NODE.get(name)
     return (key.default or "") if key is not None else ""
+
+
+def _is_too_long(value: str | None) -> bool:
+    return value is not None and len(value.encode()) > VALUE_BYTES_MAX
 
 
 def _members(text: str) -> list[str]:

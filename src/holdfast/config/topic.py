@@ -14,6 +14,11 @@ from holdfast.config.settings import Settings
 from holdfast.config.topic_keys import SYNONYMS
 
 NO_CONFIGS: Final[Mapping[str, str]] = {}
+# Thousands of replicas may be named, and each replica there is looks itself up.
+_LOOKED_UP: Final = (
+    "follower_replication_throttled_replicas",
+    "leader_replication_throttled_replicas",
+)
 
 
 class TopicSettings(Settings):
@@ -25,9 +30,9 @@ class TopicSettings(Settings):
     cleanup_policy: tuple[str, ...]
     compression_type: str
     file_delete_delay_ms: int
-    follower_replication_throttled_replicas: tuple[str, ...]
+    follower_replication_throttled_replicas: Mapping[str, None]
     index_interval_bytes: int
-    leader_replication_throttled_replicas: tuple[str, ...]
+    leader_replication_throttled_replicas: Mapping[str, None]
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -66,8 +71,16 @@ class TopicSettings(Settings):
             if text is None and (broker or cluster or static):
                 text = next((text for *_, text in inherited(key, broker, cluster, static)), None)
             if text is not None:
-                values[key.attribute] = key.parse(text)
+                values[key.attribute] = _value(key, text)
         return cls(**{name: value for name, value in values.items() if name in cls.__slots__})
+
+
+def _value(key: Key, text: str | None) -> object:
+    value = key.parse_default() if text is None else key.parse(text)
+    if key.attribute not in _LOOKED_UP:
+        return value
+    assert isinstance(value, tuple), f"{key.name} is a list"
+    return dict.fromkeys(sorted(value))
 
 
 def inherited(key: Key, *sources: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:
@@ -92,7 +105,7 @@ def in_topic_unit(name: str, text: str, factor: int) -> str:
 
 
 TopicSettings.defaults = {
-    key.attribute: key.parse_default()
+    key.attribute: _value(key, None)
     for key in TOPIC.values()
     if key.attribute in TopicSettings.__slots__
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from holdfast.core.controller.decisions import ControllerState, Decision
 from holdfast.core.controller.elections import Election, Wish, decide_on
 from holdfast.core.metadata.image import NO_LEADER, MetadataRecord, Partition
+from holdfast.core.refusal import shown
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -46,7 +47,8 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Decis
             partition = state.image.partition(asked.topic, index)
             if partition is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                outcomes.append(_result(index, code, f"No such partition: {asked.topic}-{index}"))
+                message = f"No such partition: {shown(asked.topic)}-{index}"
+                outcomes.append(_result(index, code, message))
             else:
                 outcomes.append(_elect_one(state, partition, election, records))
         results.append(ReplicaElectionResult(topic=asked.topic, partition_result=outcomes))

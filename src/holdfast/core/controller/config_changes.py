@@ -22,7 +22,7 @@ from holdfast.config.registry import (
 )
 from holdfast.core.controller.decisions import UNCLEAN_ELECTION, ControllerState, Decision
 from holdfast.core.controller.elections import clear_eligible, elect_leaderless
-from holdfast.core.controller.topic_changes import described
+from holdfast.core.controller.shown_settings import described
 from holdfast.core.metadata.feature_levels import MIN_INSYNC
 from holdfast.core.metadata.image import ConfigResource, MetadataRecord
 from holdfast.core.refusal import Refusal
@@ -218,10 +218,8 @@ def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> s
     Apache Kafka begins with the key's own default, whatever the cluster or a file says.
     """
     if resource[0] == ResourceType.TOPIC:
-        for entry in described(state, {}):
-            if entry.name == name:
-                return entry.value or ""
-        return ""
+        entries = described(state, {}, names=(name,))
+        return (entries[0].value or "") if entries else ""
     found = None
     if resource[1]:
         found = state.image.cluster_configs().get(name)

@@ -6,12 +6,10 @@ all nodes have to agree on min.insync.replicas; without them an ISR may not be e
 
 from __future__ import annotations
 
-from typing import Final
-
 from holdfast.core.controller.decisions import ControllerState, Decision
 from holdfast.core.metadata.feature_levels import MIN_INSYNC, SUPPORTED, settable
 from holdfast.core.metadata.image import MetadataRecord, Partition
-from holdfast.core.refusal import Refusal
+from holdfast.core.refusal import Refusal, shown
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -28,9 +26,6 @@ from holdfast.wire.records.metadata import (
 from holdfast.wire.structs import ResourceType
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION
 
-# Characters of a name in a reason, which is told for each of thousands of features.
-NAME_SHOWN_MAX: Final = 100
-
 
 def update_features(state: ControllerState, request: UpdateFeaturesRequest) -> Decision:
     """Change all features of the request or none."""
@@ -38,7 +33,7 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest) -> D
     names = [update.feature for update in request.feature_updates]
     for update in request.feature_updates:
         if names.count(update.feature) > 1:
-            twice = f"{update.feature[:NAME_SHOWN_MAX]} is named twice."
+            twice = f"{shown(update.feature)} is named twice."
             refusal = Refusal(ErrorCode.INVALID_REQUEST, twice)
             return Decision(refused(request, refusal))
         outcome = _update_one(state, update)
@@ -73,7 +68,7 @@ def _update_one(state: ControllerState, update: FeatureUpdateKey) -> Refusal | l
     if why is not None:
         return Refusal(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Invalid update version {wanted} for feature {name[:NAME_SHOWN_MAX]}. {why}",
+            f"Invalid update version {wanted} for feature {shown(name)}. {why}",
         )
     if wanted == level:
         return []

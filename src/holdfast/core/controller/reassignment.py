@@ -17,7 +17,7 @@ from holdfast.core.controller.decisions import RECORDS_PER_REQUEST_MAX, Controll
 from holdfast.core.controller.elections import Wish, decide_on
 from holdfast.core.controller.replica_sets import ReplicaSet
 from holdfast.core.metadata.image import MetadataRecord, Partition
-from holdfast.core.refusal import Refusal
+from holdfast.core.refusal import Refusal, shown
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -112,7 +112,7 @@ def _alter_one(
     """The record that begins, redirects or cancels one reassignment, or why it may not be."""
     if topic not in state.image.topics:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return Refusal(code, f"Unable to find a topic named {topic}.")
+        return Refusal(code, f"Unable to find a topic named {shown(topic)}.")
     partition = state.image.partition(topic, asked.partition_index)
     if partition is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

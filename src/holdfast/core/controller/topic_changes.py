@@ -7,10 +7,9 @@ replicas go is `placement`'s; chance and new ids come in as values.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.config.describe import ConfigEntry, describe_topic
 from holdfast.config.registry import validate_topic_config
 from holdfast.core.controller.assignment import (
     by_hand,
@@ -20,6 +19,7 @@ from holdfast.core.controller.assignment import (
     wrong_replicas,
 )
 from holdfast.core.controller.decisions import RECORDS_PER_REQUEST_MAX, ControllerState, Decision
+from holdfast.core.controller.shown_settings import ShownSettings
 from holdfast.core.metadata.image import MetadataRecord, Topic
 from holdfast.core.metadata.topic_names import folded, refuse_name
 from holdfast.core.refusal import Refusal
@@ -91,7 +91,7 @@ def create_topics(
     assert len(topic_ids) == len(seeds) == len(request.topics), "one id and one seed per topic"
     counts = Counter(asked.name for asked in request.topics)
     room = _Room()
-    shown: dict[tuple[tuple[str, str], ...], list[ShownConfig]] = {}
+    shown = ShownSettings(state)
     records: list[MetadataRecord] = []
     results: dict[str, CreatableTopicResult] = {}
     taken = {folded(name): name for name in state.image.topics}
@@ -115,12 +115,7 @@ def create_topics(
             continue
         taken[folded(asked.name)] = asked.name
         records.extend(outcome)
-        configs = {config.name: config.value or "" for config in asked.configs}
-        # Most topics of a request have the same settings, and to describe them costs most.
-        like = tuple(configs.items())
-        if like not in shown:
-            shown[like] = _shown(described(state, configs))
-        results[asked.name] = _creation_granted(asked, topic_id, outcome, shown[like])
+        results[asked.name] = _creation_granted(asked, topic_id, outcome, shown.of(asked))
     if request.validate_only:
         records = []
         for result in results.values():
@@ -221,7 +216,8 @@ def _assign(
             "Replication factor must be larger than 0, or -1 for the broker's "
             "default.replication.factor.",
         )
-    if not room.holds_topic(asked, partitions):
+    # A factor that no broker is there for is refused before anything is worked out.
+    if factor <= len(state.image.brokers) and not room.holds_topic(asked, partitions):
         return _too_many_records()
     return placed(state, partitions, factor, seed)
 
@@ -229,8 +225,8 @@ def _assign(
 def _too_many_records() -> Refusal:
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
-        f"One request can make {RECORDS_PER_REQUEST_MAX} records at most: ask for fewer "
-        "partitions, and add more with CreatePartitions.",
+        f"One request can make {RECORDS_PER_REQUEST_MAX} records at most, with all its topics: ask "
+        "for fewer partitions, and add more with CreatePartitions.",
     )
 
 
@@ -248,26 +244,6 @@ def _creation_granted(
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
         configs=configs,
-    )
-
-
-def _shown(entries: Iterable[ConfigEntry]) -> list[ShownConfig]:
-    return [
-        ShownConfig(
-            name=entry.name,
-            value=entry.value,
-            read_only=entry.read_only,
-            config_source=entry.source,
-            is_sensitive=entry.sensitive,
-        )
-        for entry in entries
-    ]
-
-
-def described(state: ControllerState, configs: Mapping[str, str]) -> list[ConfigEntry]:
-    """A topic's settings as the controller sees them: its own, then the cluster's defaults."""
-    return describe_topic(
-        configs, cluster=state.image.cluster_configs(), static=state.settings.properties
     )
 
 
@@ -382,10 +358,17 @@ def _add_partitions(
             "and partitions can't be taken away.",
         )
     added = asked.count - present
+    if asked.assignments is not None and len(asked.assignments) != added:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} partition(s) are to be added, but {len(asked.assignments)} assignment(s) "
+            "were given.",
+        )
     if not room.holds(added):
         return Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"{added} partitions are more than one request can make: add fewer at a time.",
+            f"{added} partition(s) more, with those of the request's other topics, are more than "
+            f"the {RECORDS_PER_REQUEST_MAX} that one request can make: add fewer at a time.",
         )
     factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
@@ -395,11 +378,6 @@ def _add_partitions(
         lists = found
     else:
         lists = [list(assignment.broker_ids) for assignment in asked.assignments]
-        if len(lists) != added:
-            return Refusal(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partition(s) are to be added, but {len(lists)} assignment(s) were given.",
-            )
     records: list[MetadataRecord] = []
     for index, replicas in enumerate(lists, start=present):
         wrong = wrong_replicas(state, index, replicas, factor)

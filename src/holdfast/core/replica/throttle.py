@@ -7,7 +7,7 @@ is in sync never waits, though its bytes count, so that the sum stays below the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 from holdfast.config.topic import TopicSettings
@@ -18,9 +18,9 @@ _WINDOW_MS: Final = 1_000
 _WINDOWS_MAX: Final = 11  # Kafka's replication.quota.window.num
 
 
-def is_throttled(replicas: Iterable[str], partition: int, node: int) -> bool:
+def is_throttled(replicas: Container[str], partition: int, node: int) -> bool:
     """Whether a topic's list of throttled replicas names this one; `*` names them all."""
-    return not {ALL_REPLICAS, f"{partition}:{node}"}.isdisjoint(replicas)
+    return ALL_REPLICAS in replicas or f"{partition}:{node}" in replicas
 
 
 class Throttled(NamedTuple):
