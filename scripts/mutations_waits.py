@@ -15,6 +15,7 @@ SLICED = "runtime/sliced_work.py"
 TEST_WAITING = "tests/node/test_waiting.py"
 TEST_SLICED = "tests/runtime/test_sliced_work.py"
 TEST_SESSIONS = "tests/node/test_fetch_sessions.py"
+TEST_FETCH_WAITS = "tests/node/test_fetch_waits.py"
 
 WAITS: tuple[Mutation, ...] = (
     one(
@@ -223,6 +224,16 @@ WAITS: tuple[Mutation, ...] = (
         tests=(f"{TEST_SESSIONS}::test_a_request_hears_of_what_changed_in_the_same_turn",),
     ),
     one(
+        "a session's request that ends does not hear of what it was not told yet",
+        "an empty answer in a crowd, though data came",
+        FETCH,
+        "            self._session.hear()\n        self._give({})\n",
+        "            pass\n        self._give({})\n",
+        tests=(
+            f"{TEST_SESSIONS}::test_a_request_whose_time_is_over_hears_of_what_it_was_not_told_yet",
+        ),
+    ),
+    one(
         "waits that end together end in one turn",
         "88,000 fetches that end in one millisecond",
         ROOM,
@@ -243,9 +254,17 @@ WAITS: tuple[Mutation, ...] = (
         "an answer to a fetch is as large as a client says",
         "50 MiB read in one go",
         FETCH,
-        "settings.fetch_max_bytes, self._reader.room, READ_BYTES_MAX\n",
-        "settings.fetch_max_bytes, self._reader.room\n",
+        "settings.fetch_max_bytes, READ_BYTES_MAX)\n",
+        "settings.fetch_max_bytes)\n",
         tests=(f"{TEST_SESSIONS}::test_an_answer_is_read_in_one_go_up_to_a_bound",),
+    ),
+    one(
+        "a fetch waits for more than an answer can hold",
+        "min.bytes of 16 MiB, of which an answer has 8",
+        FETCH,
+        "        enough = min(self._request.min_bytes, self._bytes_max())\n",
+        "        enough = self._request.min_bytes\n",
+        tests=(f"{TEST_FETCH_WAITS}::test_all_that_an_answer_can_hold_is_enough",),
     ),
     # -- long work ------------------------------------------------------------------------------
     one(

@@ -545,6 +545,32 @@ def test_a_request_hears_of_what_changed_in_the_same_turn() -> None:
     played(story)
 
 
+def test_a_request_whose_time_is_over_hears_of_what_it_was_not_told_yet() -> None:
+    """Method: its time is over before the loop has come to tell who watches.
+
+    Seen to fail: in a crowd that was still being told, an answer was empty though data had come.
+    """
+
+    async def story(reader: Reader) -> None:
+        await reader.ask(all_from(0))
+        assert await reader.ask({}) == {}
+        waits = reader.send({}, max_wait_ms=60_000)
+        waiting = reader.broker.waiting
+        await reader.cluster.until(lambda: waiting.parked == 1, "it waits")
+        schedule, waiting._schedule = waiting._schedule, lambda: None  # type: ignore[method-assign]
+        try:
+            await reader.produce(2)
+            assert not waits.done()
+            next(iter(waiting._parked)).expire()
+            answer: FetchResponse = await waits
+        finally:
+            waiting._schedule = schedule  # type: ignore[method-assign]
+        told = [each.partition_index for topic in answer.responses for each in topic.partitions]
+        assert told == [2]
+
+    played(story)
+
+
 def test_an_answer_is_read_in_one_go_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen to fail: 50 MiB for one consumer kept everybody else waiting for 40 ms."""
 

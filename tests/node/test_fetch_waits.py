@@ -20,6 +20,7 @@ from tests.node.replica_kit import alive, decided, leading, replica
 from holdfast.config.topic import TopicSettings
 from holdfast.core.metadata.image import Broker, Endpoint, MetadataImage
 from holdfast.core.replica.replication import NO_SESSION
+from holdfast.node.api import fetch as fetch_api
 from holdfast.node.api.fetch import Fetch
 from holdfast.node.api.fetch_readers import (
     Asked,
@@ -98,6 +99,31 @@ def test_a_reader_that_waits_for_much_is_told_at_once(lost: bool, code: ErrorCod
         response = waits.begin()
         assert response is not None
         assert response.responses[0].partitions[0].error_code == code
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("bound", ["the request's", "the broker's", "ours"])
+def test_all_that_an_answer_can_hold_is_enough(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: there are more bytes than an answer may have, and fewer than the reader waits for.
+
+    Seen to fail: who asked for at least 16 MiB, of which an answer has 8, waited each time.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        partition = a_leader(runtime)
+        there = leading(partition).log.bytes_between(0, 3)
+        waits = fetch(partition)
+        assert waits.begin() is None, "an answer could hold more"
+        if bound == "the request's":
+            waits._request.max_bytes = there - 1
+        elif bound == "the broker's":
+            waits._broker.settings.fetch_max_bytes = there - 1
+        else:
+            monkeypatch.setattr(fetch_api, "READ_BYTES_MAX", there - 1)
+        response = waits.begin()
+        assert response is not None, "nothing that comes could make the answer larger"
+        assert response.responses[0].partitions[0].records
 
     virtual(body)
 

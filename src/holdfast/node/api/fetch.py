@@ -136,7 +136,9 @@ class Fetch:
         return False
 
     def expire(self) -> None:
-        """Answer with what there is."""
+        """Answer with what there is, also where the room has not told of it yet."""
+        if self._session.session_id:
+            self._session.hear()
         self._give({})
 
     def _give(self, look: Look) -> None:
@@ -166,13 +168,14 @@ class Fetch:
 
     def _is_enough(self, look: Look) -> bool:
         """Whether to answer now: enough bytes, or something that the client must hear at once."""
-        request = self._request
+        # More than an answer can hold nobody has to wait for.
+        enough = min(self._request.min_bytes, self._bytes_max())
         for asked, seen in look.items():
             if isinstance(seen, Refused) or seen.has_news:
                 return True
             available, offset = 0, asked.wanted.fetch_offset
             if offset < seen.end and seen.is_readable:
-                if request.min_bytes <= 1:
+                if enough <= 1:
                     return True
                 try:
                     found = seen.log.bytes_between(offset, seen.end)
@@ -181,15 +184,17 @@ class Fetch:
                 available = min(found, asked.wanted.partition_max_bytes)
             self._available += available - asked.available
             asked.available = available
-        return self._available >= request.min_bytes
+        return self._available >= enough
+
+    def _bytes_max(self) -> int:
+        """How large an answer may be, but for one larger batch."""
+        settings = self._broker.settings
+        return min(self._request.max_bytes, settings.fetch_max_bytes, READ_BYTES_MAX)
 
     def _answer(self, look: Look) -> wire.FetchResponse:
         """Read what there is. Rules: fetch.md#size-of-an-answer."""
         session = self._session
-        settings = self._broker.settings
-        budget = min(
-            self._request.max_bytes, settings.fetch_max_bytes, self._reader.room, READ_BYTES_MAX
-        )
+        budget = min(self._bytes_max(), self._reader.room)
         if self._broker.runtime.provoke("fetch.one-batch"):
             budget = 0  # one batch of the first partition that has any
         topics: dict[tuple[str, bytes], wire.FetchableTopicResponse] = {}
