@@ -12,6 +12,7 @@ FETCH = "node/api/fetch.py"
 PRODUCE = "node/api/produce.py"
 ROOM = "node/door/waiting_room.py"
 SLICED = "runtime/sliced_work.py"
+TURNS = "runtime/turns.py"
 TEST_WAITING = "tests/node/test_waiting.py"
 TEST_SLICED = "tests/runtime/test_sliced_work.py"
 TEST_SESSIONS = "tests/node/test_fetch_sessions.py"
@@ -270,8 +271,8 @@ WAITS: tuple[Mutation, ...] = (
     one(
         "long work of one client goes before that of all others",
         "13,000 look-ups before one append",
-        SLICED,
-        "        clients.move_to_end(client)\n",
+        TURNS,
+        "        self._clients.move_to_end(client)\n",
         "",
         tests=(f"{TEST_SLICED}::test_who_begins_many_waits_for_himself",),
     ),

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from holdfast.runtime.ports import Worker, WorkerFullError
+from holdfast.runtime.turns import Turns
 from holdfast.wire.compression import Buffer, decompress
 from holdfast.wire.errors import InflatedError, WireError
 
@@ -109,13 +110,12 @@ class _Piece:
         self.is_running = False
 
 
-class _Turns:
+class _Pieces:
     """Pieces that wait for their turn."""
 
     def __init__(self) -> None:
-        # By kind and by client. Of each the first has the next turn, and is the last one then.
-        self._kinds: OrderedDict[str, OrderedDict[Hashable, OrderedDict[_Piece, None]]]
-        self._kinds = OrderedDict()
+        # By kind. The first has the next turn, and is the last one then.
+        self._kinds: OrderedDict[str, Turns[_Piece]] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
@@ -123,32 +123,29 @@ class _Turns:
 
     def add(self, piece: _Piece) -> None:
         kind, client = piece.queue
-        clients = self._kinds.setdefault(kind, OrderedDict())
-        clients.setdefault(client, OrderedDict())[piece] = None
+        self._kinds.setdefault(kind, Turns()).add(piece, client)
         self._size += 1
 
     def take(self) -> _Piece:
         """Return the piece whose turn it is."""
-        kind, clients = next(iter(self._kinds.items()))
-        client, pieces = next(iter(clients.items()))
-        piece = next(iter(pieces))
-        clients.move_to_end(client)
+        kind, pieces = next(iter(self._kinds.items()))
         self._kinds.move_to_end(kind)
-        self.remove(piece)
+        piece = pieces.take()
+        self._took(kind)
         return piece
 
     def remove(self, piece: _Piece) -> None:
         """Forget a piece, if it is here."""
-        kind, client = piece.queue
-        clients = self._kinds.get(kind)
-        pieces = None if clients is None else clients.get(client)
-        if clients is None or pieces is None or piece not in pieces:
-            return
-        del pieces[piece]
+        kind, _ = piece.queue
+        pieces = self._kinds.get(kind)
+        if pieces is not None and piece in pieces:
+            pieces.remove(piece)
+            self._took(kind)
+
+    def _took(self, kind: str) -> None:
+        """One of this kind is here no longer."""
         self._size -= 1
-        if not pieces:
-            del clients[client]
-        if not clients:
+        if not self._kinds[kind]:
             del self._kinds[kind]
 
     def clear(self) -> list[_Piece]:
@@ -168,7 +165,7 @@ class SlicedWork:
         self._worker = worker
         self._holding = 0  # pieces in `_active` and those that wait for a job
         self._active: deque[_Piece] = deque()
-        self._waiting = _Turns()
+        self._waiting = _Pieces()
         self._timer: asyncio.TimerHandle | None = None
         self._free_from = 0.0  # when the loop has been with others for long enough
 
