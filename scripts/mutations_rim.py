@@ -264,9 +264,9 @@ RIM: tuple[Mutation, ...] = (
         "a wait is asked once for each key that was woken",
         "finding 3: O(n^2) with 10,000 partitions",
         "node/door/waiting_room.py",
-        "                    if watcher.touched(key):  # one may leave by it\n"
-        "                        self._due[watcher] = None\n",
-        "                    if watcher.touched(key):\n                        watcher.ask()\n",
+        "            if watcher.touched(key):  # one may leave by it\n"
+        "                self._due[watcher] = None\n",
+        "            if watcher.touched(key):\n                watcher.ask()\n",
         tests=(
             "tests/node/test_waiting.py::test_a_wait_is_asked_once_however_many_of_its_keys_are_woken",
         ),

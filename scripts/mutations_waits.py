@@ -14,6 +14,7 @@ ROOM = "node/door/waiting_room.py"
 SLICED = "runtime/sliced_work.py"
 TURNS = "runtime/turns.py"
 TEST_WAITING = "tests/node/test_waiting.py"
+TEST_TURNS = "tests/node/test_waiting_turns.py"
 TEST_SLICED = "tests/runtime/test_sliced_work.py"
 TEST_SESSIONS = "tests/node/test_fetch_sessions.py"
 TEST_FETCH_WAITS = "tests/node/test_fetch_waits.py"
@@ -86,8 +87,8 @@ WAITS: tuple[Mutation, ...] = (
         "a wait that breaks takes all others of its turn along",
         "waits that nobody asks again",
         ROOM,
-        "            if asked < len(due):\n",
-        "            if asked > len(due):\n",
+        "        for watcher in due:\n            self._behind.add(watcher, watcher.sender)\n",
+        "        for watcher in due:\n            self._behind.remove(watcher)\n",
         tests=("tests/node/test_waiting.py::test_a_wait_that_breaks_costs_the_others_nothing",),
     ),
     one(
@@ -180,8 +181,8 @@ WAITS: tuple[Mutation, ...] = (
         "the rest of a crowd never hears of a change",
         "a fetch that waits beside 64 others",
         ROOM,
-        "                elif is_crowd:\n",
-        "                elif not watchers:\n",
+        "        elif is_crowd:\n",
+        "        elif not watchers:\n",
         tests=(f"{TEST_WAITING}::test_a_crowd_hears_of_a_change_by_turns",),
     ),
     one(
@@ -204,8 +205,8 @@ WAITS: tuple[Mutation, ...] = (
         "a crowd goes before those that are woken meanwhile",
         "a neighbour's fetch behind 90,000 others",
         ROOM,
-        "            if watcher.touched(key):\n                self._behind[watcher] = None\n",
-        "            if watcher.touched(key):\n                self._due[watcher] = None\n",
+        "                self._behind.add(watcher, watcher.sender)\n            told += 1\n",
+        "                self._due[watcher] = None\n            told += 1\n",
         tests=(f"{TEST_WAITING}::test_a_crowd_hears_of_a_change_by_turns",),
     ),
     one(
@@ -242,6 +243,80 @@ WAITS: tuple[Mutation, ...] = (
         "            if self._loop.time() >= until:\n                break\n",
         "            if not wait.finished:\n                wait.expire()\n",
         tests=(f"{TEST_WAITING}::test_those_that_end_together_end_by_turns",),
+    ),
+    # -- turns ----------------------------------------------------------------------------------
+    one(
+        "waits end in the order of their times, whosever they are",
+        "a wait of 500 ms behind 50,000 of one client",
+        ROOM,
+        "                self._over.add(wait, wait.sender)\n",
+        "                self._over.add(wait, None)\n",
+        tests=(f"{TEST_TURNS}::test_who_ends_does_not_stand_behind_all_of_another",),
+    ),
+    one(
+        "one wait ends before it is known whose the others are",
+        "a wait of 500 ms behind 50,000 of one client",
+        ROOM,
+        "        while self._ended and not (known >= SORTED_MIN and self._loop.time() >= until):\n",
+        "        while self._ended and not known:\n",
+        tests=(f"{TEST_TURNS}::test_who_ends_does_not_stand_behind_all_of_another",),
+    ),
+    one(
+        "those left behind are asked in the order in which they came",
+        "a fetch behind 50,000 of one client",
+        ROOM,
+        "        for watcher in due:\n            self._behind.add(watcher, watcher.sender)\n",
+        "        for watcher in due:\n            self._behind.add(watcher, None)\n",
+        tests=(f"{TEST_TURNS}::test_who_is_woken_does_not_stand_behind_all_of_another",),
+    ),
+    one(
+        "a crowd is asked in the order in which it came",
+        "a fetch behind 50,000 of one client",
+        ROOM,
+        "                self._behind.add(watcher, watcher.sender)\n            told += 1\n",
+        "                self._behind.add(watcher, None)\n            told += 1\n",
+        tests=(f"{TEST_TURNS}::test_a_crowd_is_told_sooner_than_it_is_asked",),
+    ),
+    one(
+        "one of a crowd is told for each that is asked",
+        "a fetch behind 50,000 of one client",
+        ROOM,
+        "not (told and told % CROWD == 0 and self._loop.time() >= until):\n",
+        "not (told and self._loop.time() >= until):\n",
+        tests=(f"{TEST_TURNS}::test_a_crowd_is_told_sooner_than_it_is_asked",),
+    ),
+    one(
+        "who is told again loses its place among those left behind",
+        "a fetch that is woken in each turn, and never asked",
+        TURNS,
+        "        if each not in self._client_of:\n            self._client_of[each] = client\n",
+        "        self.remove(each)\n        if True:\n            self._client_of[each] = client\n",
+        tests=(f"{TEST_TURNS}::test_who_is_woken_all_the_time_keeps_its_place",),
+    ),
+    one(
+        "all that was woken is told of in one turn",
+        "10,000 partitions with 64 watchers each",
+        ROOM,
+        "            self._tell_of(key, few)\n            if self._loop.time() >= until:\n",
+        "            self._tell_of(key, few)\n            if not self._woken:\n",
+        tests=(f"{TEST_TURNS}::test_many_keys_are_told_of_in_several_turns",),
+    ),
+    one(
+        "what was woken and not told of in a turn is not told of",
+        "a lost wake-up",
+        ROOM,
+        "            if self._loop.time() >= until:\n                break\n\n    def _tell_of(",
+        "            if self._loop.time() >= until:\n                self._woken.clear()\n\n"
+        "    def _tell_of(",
+        tests=(f"{TEST_TURNS}::test_nobody_misses_a_change",),
+    ),
+    one(
+        "what was woken and not told of waits for the next change",
+        "a lost wake-up",
+        ROOM,
+        "            is_over = not (self._woken or self._due or self._behind or self._crowds)\n",
+        "            is_over = not (self._due or self._behind or self._crowds)\n",
+        tests=(f"{TEST_TURNS}::test_nobody_misses_a_change",),
     ),
     one(
         "a timer stays when the last of its waits was answered",

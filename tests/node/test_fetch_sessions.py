@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Sequence
+from math import inf
 from typing import Any
 
 import pytest
@@ -594,6 +595,8 @@ def test_a_followers_late_request_is_looked_at_again_by_its_session() -> None:
     touched: list[Hashable] = []
 
     class Session:
+        sender = "a follower"
+
         def touched(self, key: Hashable) -> bool:
             touched.append(key)
             return False
@@ -611,12 +614,12 @@ def test_a_followers_late_request_is_looked_at_again_by_its_session() -> None:
         leader.fetched_by(1, 3, 0, -1, session)
         waiting.watch(partition.key, Session())
         leader.fetched_by(1, 2, 0, -1)
-        waiting._tell()
+        waiting._tell(inf)
         assert touched == [partition.key]
         leader.fetched_by(1, 3, 0, -1, session)
         session.is_open = False
         leader.fetched_by(1, 3, 0, -1, LastFetch())
-        waiting._tell()
+        waiting._tell(inf)
         assert touched == [partition.key], "a session that is over is not missed"
 
     virtual(body)

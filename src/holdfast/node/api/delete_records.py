@@ -120,6 +120,10 @@ class _Deletion:
 
     # -- what the waiting room asks --------------------------------------------------------------
 
+    @property
+    def sender(self) -> Hashable:
+        return self._context.sender
+
     def touched(self, key: Hashable) -> bool:
         self._touched[key] = None
         return True

@@ -82,6 +82,11 @@ class Fetch:
         self._available = 0  # bytes for it, as far as was looked
         self._fresh: dict[Asked, None] = {}  # has changed since it was looked at
 
+    @property
+    def sender(self) -> Hashable:
+        """Whose it is: its connection."""
+        return self._context.sender
+
     def begin(self) -> wire.FetchResponse | None:
         """Take the request for what it says; the answer, if there is enough for one.
 

@@ -32,6 +32,10 @@ Name: TypeAlias = tuple[str | bytes, int]  # of a partition: its topic's name, o
 class ParkedFetch(Protocol):
     """The request of a session that waits."""
 
+    @property
+    def sender(self) -> Hashable:
+        """Whose it is: its connection."""
+
     def touched(self, asked: Asked, key: Hashable) -> bool:
         """One of its partitions has changed. True: ask whether that is enough."""
 
@@ -65,6 +69,11 @@ class FetchSession(CachedSession):
     @property
     def size(self) -> int:
         return len(self._asked)
+
+    @property
+    def sender(self) -> Hashable:
+        """Whose request waits; a session goes on with any connection, and keeps none."""
+        return None if self.parked is None else self.parked.sender
 
     # -- what is asked for ---------------------------------------------------------------------
 

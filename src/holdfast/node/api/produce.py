@@ -9,6 +9,7 @@ Rules: produce.md#acks, produce.md#no-answer, produce.md#internal-topics.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
@@ -87,6 +88,10 @@ class ProduceWait:
                 partition.acknowledgements.add(required, self, number)
         if not self.finished:
             self._deferred.lost = self._give_up
+
+    @property
+    def sender(self) -> Hashable:
+        return self._deferred.sender
 
     def settle(self, part: int) -> None:
         settled = self._is_settled(part)

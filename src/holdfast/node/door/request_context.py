@@ -168,6 +168,11 @@ class Deferred:
         return deferred
 
     @property
+    def sender(self) -> Hashable:
+        """The same as of its request's context."""
+        return self._deliver
+
+    @property
     def lost(self) -> Callable[[], None]:
         """Called when the connection ends first: what waits for this answer's sake need not.
 

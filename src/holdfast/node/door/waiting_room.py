@@ -1,15 +1,15 @@
 """The waiting room: the one place where a broker's requests wait for what becomes of partitions.
 
-Owns the queues by partition and the deadlines. Whoever registers a wait checks again afterwards;
-whoever changes what is waited for wakes the key. It never decides whether a wait is over: the wait
-itself does.
+Owns the queues by partition, the deadlines, and whose turn it is: clients are asked and ended by
+turns. Whoever registers a wait checks again afterwards; whoever changes what is waited for wakes
+the key. It never decides whether a wait is over: the wait itself does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -18,17 +18,23 @@ from typing import NamedTuple, Protocol
 
 from holdfast.node.door.line import SLICE_S
 from holdfast.runtime.ports import Clock, never
+from holdfast.runtime.turns import Turns
 
 DEADLINE_STEP_MS = 50  # acks=all deadlines are rounded up to this, and share one timer a step
 # Steps are longer for who waits longer: what was answered in time leaves its step there until then,
 # and some clients allow weeks.
 DEADLINE_STEPS_MAX = 1024
+SORTED_MIN = 256  # waits that are over, in a turn: a tenth of a millisecond
 CROWD = 64  # watchers of one key that are told of a change at once; the others are, by turns
 _ROUNDING_MS = 1e-6
 
 
 class Watcher(Protocol):
     """Who is told of what changes under keys, for as long as it watches them."""
+
+    @property
+    def sender(self) -> Hashable:
+        """Whose request it is, if one waits: its connection."""
 
     def touched(self, key: Hashable) -> bool:
         """Take note that something changed under `key`. True: ask before the loop sleeps again."""
@@ -39,6 +45,10 @@ class Watcher(Protocol):
 
 class Wait(Protocol):
     """A request that is parked until one of its keys is woken and it says that it is done."""
+
+    @property
+    def sender(self) -> Hashable:
+        """Whose it is: its connection."""
 
     def try_complete(self) -> bool:
         """Answer if it can be answered now. True when it is over, and then never asked again."""
@@ -58,6 +68,10 @@ class OffsetWait(Protocol):
 
     @property
     def finished(self) -> bool: ...
+
+    @property
+    def sender(self) -> Hashable:
+        """Whose it is, until it is finished: its connection."""
 
     def expire(self) -> None: ...
 
@@ -108,6 +122,10 @@ class _Parked:
     ends_ms: int = 0  # loop time
     finished: bool = False
 
+    @property
+    def sender(self) -> Hashable:
+        return None if self.finished else self.wait.sender
+
     def touched(self, _key: Hashable) -> bool:
         return True
 
@@ -135,6 +153,10 @@ class Ends(Protocol):
 
     @property
     def finished(self) -> bool: ...
+
+    @property
+    def sender(self) -> Hashable:
+        """Whose it is, until it is finished: its connection."""
 
     def expire(self) -> None:
         """Answer with what there is."""
@@ -190,11 +212,12 @@ class WaitingRoom:
         self._provoke = provoke
         self._watchers: dict[Hashable, dict[Watcher, None]] = {}
         self._parked: dict[_Parked, None] = {}
-        self._woken: dict[Hashable, None] = {}
+        self._woken: OrderedDict[Hashable, None] = OrderedDict()
         self._due: dict[Watcher, None] = {}  # to be asked
-        self._behind: OrderedDict[Watcher, None] = OrderedDict()  # to be asked when there is time
+        self._behind: Turns[Watcher] = Turns()  # to be asked when there is time
         self._crowds: OrderedDict[Hashable, _Crowd] = OrderedDict()  # to be told when there is
-        self._over: OrderedDict[Ends, None] = OrderedDict()  # to be ended when there is
+        self._ended: deque[Ends] = deque()  # their time is over: to be sorted by their clients
+        self._over: Turns[Ends] = Turns()  # to be ended when there is time
         self._ending: dict[int, _Ending] = {}  # by their time, milliseconds of the loop
         self._is_scheduled = False
         self._deadlines: dict[int, dict[OffsetWait, None]] = {}  # by their time, milliseconds
@@ -266,72 +289,85 @@ class WaitingRoom:
         the same millisecond: whoever is woken meanwhile does not stand behind them.
         """
         self._is_scheduled = False
-        self._tell()
-        due, self._due = self._due, {}
-        for watcher in due:
-            self._behind.pop(watcher, None)
-        until = self._loop.time() + SLICE_S
-        asked = 0
+        began = self._loop.time()
+        until = began + SLICE_S
         try:
-            for watcher in due:
-                asked += 1
-                watcher.ask()
-                if self._loop.time() >= until:
-                    break
-            if self._behind:
-                self._ask_behind(until)
-            if self._crowds:
-                self._tell_crowds(until)
-            if self._over:
-                self._end_some(until)
+            self._tell(began + SLICE_S / 2)
+            self._tell_crowds(began + SLICE_S / 2)
+            self._ask_due(until)
+            self._ask_behind(until)
+            self._end_some(until)
         finally:
             # A mistake in one of them must not cost the others their turn.
-            if asked < len(due):
-                self._behind.update(dict.fromkeys(islice(due, asked, None)))
-            if (self._behind or self._crowds or self._over) and not self._is_scheduled:
+            is_over = not (self._woken or self._due or self._behind or self._crowds)
+            if not (is_over and not self._ended and not self._over) and not self._is_scheduled:
                 self._schedule()
 
-    def _tell(self) -> None:
+    def _tell(self, until: float) -> None:
         """Tell the watchers of what was touched: all, or of a crowd those that came first.
 
-        Followers, whose sessions last, stand before a crowd that came behind them.
+        Followers, whose sessions last, stand before a crowd that came behind them. What is touched
+        and not told of in this turn is told of in the next ones.
         """
+        if not self._woken:
+            return
+        is_reversed = self._provoke("waits.in-reverse")
+        few = 1 if self._provoke("waits.are-crowds") else CROWD
         while self._woken:
-            woken, self._woken = self._woken, {}
-            if self._provoke("waits.in-reverse"):
-                woken = dict(reversed(woken.items()))
-            few = 1 if self._provoke("waits.are-crowds") else CROWD
-            for key in woken:
-                watchers = self._watchers.get(key, {})
-                is_crowd = len(watchers) > few
-                if key in self._crowds:
-                    self._crowds[key].touched()
-                elif is_crowd:
-                    # Written down now: as the first are answered, those behind move up.
-                    self._crowds[key] = _Crowd(islice(watchers, few, None))
-                for watcher in list(islice(watchers, few) if is_crowd else watchers):
-                    if watcher.touched(key):  # one may leave by it
-                        self._due[watcher] = None
+            key, _ = self._woken.popitem(last=is_reversed)
+            self._tell_of(key, few)
+            if self._loop.time() >= until:
+                break
+
+    def _tell_of(self, key: Hashable, few: int) -> None:
+        watchers = self._watchers.get(key, {})
+        is_crowd = len(watchers) > few
+        if key in self._crowds:
+            self._crowds[key].touched()
+        elif is_crowd:
+            # Written down now: as the first are answered, those behind move up.
+            self._crowds[key] = _Crowd(islice(watchers, few, None))
+        for watcher in list(islice(watchers, few) if is_crowd else watchers):
+            if watcher.touched(key):  # one may leave by it
+                self._due[watcher] = None
 
     def _tell_crowds(self, until: float) -> None:
-        """Tell of the rest of them one at least, a crowd after the other."""
-        while self._crowds:
+        """Tell as many of the rest as are told of one key at least, a crowd after the other.
+
+        To be told costs little, and whose turn it is to be asked is known once all are.
+        """
+        told = 0
+        while self._crowds and not (told and told % CROWD == 0 and self._loop.time() >= until):
             key, crowd = next(iter(self._crowds.items()))
             watcher = crowd.next_of(self._watchers.get(key, {}))
             if watcher is None:
                 del self._crowds[key]
                 continue
             if watcher.touched(key):
-                self._behind[watcher] = None
-            if self._loop.time() >= until:
+                self._behind.add(watcher, watcher.sender)
+            told += 1
+            if told % CROWD == 0:
                 self._crowds.move_to_end(key)
+
+    def _ask_due(self, until: float) -> None:
+        """Ask those that were told in this turn; whoever there is no time for is behind then.
+
+        Who was behind before keeps its place there, or who is told all the time would never be
+        asked.
+        """
+        due, self._due = self._due, {}
+        for watcher in due:
+            self._behind.add(watcher, watcher.sender)
+        for watcher in due:
+            self._behind.remove(watcher)
+            watcher.ask()
+            if self._loop.time() >= until:
                 break
 
     def _ask_behind(self, until: float) -> None:
         """Ask one at least, or there would be no end where others are woken all the time."""
         while self._behind:
-            watcher, _ = self._behind.popitem(last=False)
-            watcher.ask()
+            self._behind.take().ask()
             if self._loop.time() >= until:
                 break
 
@@ -348,7 +384,7 @@ class WaitingRoom:
             ending.waits[parked] = None
 
     def _end_never(self, parked: _Parked) -> None:
-        self._over.pop(parked, None)
+        self._over.remove(parked)
         ending = self._ending.get(parked.ends_ms)
         if ending is None or parked not in ending.waits:
             return
@@ -362,14 +398,23 @@ class WaitingRoom:
 
     def _all_over(self, waits: Iterable[Ends]) -> None:
         """These have waited for long enough: each ends when there is time."""
-        self._over.update(dict.fromkeys(waits))
-        if self._over and not self._is_scheduled:
+        self._ended.extend(waits)
+        if self._ended and not self._is_scheduled:
             self._schedule()
 
     def _end_some(self, until: float) -> None:
-        """End one at least."""
+        """End one at least, once it is known whose all of them are.
+
+        Whose a wait is is found out in slices too: tens of thousands may be over at once.
+        """
+        known = 0
+        while self._ended and not (known >= SORTED_MIN and self._loop.time() >= until):
+            wait = self._ended.popleft()
+            known += 1
+            if not wait.finished:
+                self._over.add(wait, wait.sender)
         while self._over:
-            wait, _ = self._over.popitem(last=False)
+            wait = self._over.take()
             if not wait.finished:
                 wait.expire()
             if self._loop.time() >= until:
