@@ -87,8 +87,9 @@ WAITS: tuple[Mutation, ...] = (
         "a wait that breaks takes all others of its turn along",
         "waits that nobody asks again",
         ROOM,
-        "        for watcher in due:\n            self._behind.add(watcher, watcher.sender)\n",
-        "        for watcher in due:\n            self._behind.remove(watcher)\n",
+        "            for watcher in left:\n"
+        "                self._behind.add(watcher, watcher.sender)\n",
+        "            for watcher in left:\n                self._behind.remove(watcher)\n",
         tests=("tests/node/test_waiting.py::test_a_wait_that_breaks_costs_the_others_nothing",),
     ),
     one(
@@ -205,8 +206,8 @@ WAITS: tuple[Mutation, ...] = (
         "a crowd goes before those that are woken meanwhile",
         "a neighbour's fetch behind 90,000 others",
         ROOM,
-        "        for watcher in due:\n            self._behind.remove(watcher)\n",
-        "        for watcher in ():\n            self._behind.remove(watcher)\n",
+        "                self._behind.remove(watcher)\n                watcher.ask()\n",
+        "                self._behind.add(watcher, watcher.sender)\n",
         tests=(f"{TEST_WAITING}::test_a_crowd_hears_of_a_change_by_turns",),
     ),
     one(
@@ -265,8 +266,9 @@ WAITS: tuple[Mutation, ...] = (
         "those left behind are asked in the order in which they came",
         "a fetch behind 50,000 of one client",
         ROOM,
-        "        for watcher in due:\n            self._behind.add(watcher, watcher.sender)\n",
-        "        for watcher in due:\n            self._behind.add(watcher, None)\n",
+        "            for watcher in left:\n"
+        "                self._behind.add(watcher, watcher.sender)\n",
+        "            for watcher in left:\n                self._behind.add(watcher, None)\n",
         tests=(f"{TEST_TURNS}::test_who_is_woken_does_not_stand_behind_all_of_another",),
     ),
     one(

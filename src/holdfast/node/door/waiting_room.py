@@ -356,13 +356,16 @@ class WaitingRoom:
         asked.
         """
         due, self._due = self._due, {}
-        for watcher in due:
-            self._behind.add(watcher, watcher.sender)
-        for watcher in due:
-            self._behind.remove(watcher)
-            watcher.ask()
-            if self._loop.time() >= until:
-                break
+        left = iter(due)
+        try:
+            for watcher in left:
+                self._behind.remove(watcher)
+                watcher.ask()
+                if self._loop.time() >= until:
+                    break
+        finally:
+            for watcher in left:
+                self._behind.add(watcher, watcher.sender)
 
     def _ask_behind(self, until: float) -> None:
         """Ask one at least, or there would be no end where others are woken all the time."""
