@@ -215,6 +215,60 @@ def test_what_was_deleted_makes_room_for_a_start(is_full: bool) -> None:
     virtual(body)
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("write", ["of checkpoints", "of a segment"])
+def test_a_start_makes_room_where_bytes_are_free(code: int, write: str) -> None:
+    """Seen to fail: a file system had run out of files, and no start ever removed any."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, kept = new_log(runtime)
+        directories.start()
+        gone = directories.create("gone", 0, b"1" * 16, small_settings())
+        append_many(kept)
+        append_many(gone)
+        await kept.flush()
+        end, home = kept.end, kept.home
+        if write == "of checkpoints":
+            home.write_now()  # and what they say of who is gone is to be written anew
+        else:
+            new = directories.create("new", 0, b"2" * 16, small_settings())
+            memory_disk(runtime).remove(f"{new.directory}/{0:020}.log")  # a crash came before it
+        directories.delete("gone", 0)
+        crash(directories)
+        again = after_crash(runtime)
+        disk = memory_disk(again)
+        quota = disk.limit(home.path, -1000, code)  # a snapshot that goes makes too little
+        found, log = reopened(again)
+        assert quota.struck, "there was no room at first"
+        assert all(each.online for each in found.directories)
+        assert log.end == end
+        assert not [name for name in disk.list(home.path) if name.endswith("-delete")]
+
+    virtual(body)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_removed"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)]
+)
+def test_a_full_disk_does_not_keep_what_was_deleted(code: int, is_removed: bool) -> None:
+    """Also where its directory is offline already; a failing one is left alone."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        directories.create("gone", 0, b"1" * 16, small_settings())
+        directories.delete("gone", 0)
+        disk, home = memory_disk(runtime), log.home
+        disk.inject(DiskFault(operations={"append"}, code=code))
+        with pytest.raises(StorageError):
+            append(log)
+        assert not home.online
+        await asyncio.sleep(120)  # file.delete.delay.ms is over
+        left = [name for name in disk.list(home.path) if name.endswith("-delete")]
+        assert len(left) == (not is_removed)
+
+    virtual(body)
+
+
 def test_start_goes_on_without_a_directory_that_fails() -> None:
     async def body(runtime: Runtime) -> None:
         directories = open_directories(runtime, PATHS)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 from holdfast.config.node import NodeSettings
@@ -38,7 +39,7 @@ from holdfast.log.directory import (
 )
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log, Place
-from holdfast.log.recovery import Recovery, Remembered
+from holdfast.log.recovery import Loaded, Recovery, Remembered
 from holdfast.log.topic_ids import TopicIds
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.uuids import NULL_UUID, uuid_text
@@ -203,7 +204,7 @@ class LogDirectories:
             )
             self._load_replica(directory, name, key, remembered)
         if directory.contradicts(recovery_points, starts, high_watermarks):
-            directory.write_now()  # before anything is written
+            directory.with_room(lambda _: directory.write_first())  # before anything is written
         if renamed:
             directory.sync_names()  # or a replica made anew may meet the old one
         return recovery_points if broker_epoch is not None else {}
@@ -233,7 +234,13 @@ class LogDirectories:
         assert key not in self._logs, f"{path} has a copy"
         topic_id = self._read_topic_id(path)
         self._copies.loaded(directory, key, path)
-        loaded = Recovery(self._runtime, directory.files, path, settings, remembered).run()
+
+        def recover(is_again: bool) -> Loaded:
+            # A first try may have left an index that is half made, as a crash does.
+            known = replace(remembered, clean=False) if is_again else remembered
+            return Recovery(self._runtime, directory.files, path, settings, known).run()
+
+        loaded = directory.with_room(recover)
         self._enter(
             self._make_log(
                 directory,

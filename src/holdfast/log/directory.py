@@ -22,7 +22,7 @@ from holdfast.log.checkpoints import (
 )
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.files import FileCache
-from holdfast.log.offline import what_helps, why_offline
+from holdfast.log.offline import FULL, what_helps, why_offline
 from holdfast.log.start_keeper import StartKeeper
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
 from holdfast.wire.uuids import NULL_UUID
@@ -84,6 +84,7 @@ class LogDirectory:
         self.directory_id = NULL_UUID  # from meta.properties; NULL_UUID if it can't be read
         self.online = True
         self.failure = ""  # why it went offline; "" while online
+        self._is_full = False  # that is why
         self.files = FileCache(runtime.disk, file_limit)
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.lock: DirectoryLock | None = None
@@ -123,7 +124,9 @@ class LogDirectory:
                 what_helps(error),
             )
             self.files.close()
-            self._cancel_removals()
+            self._is_full = error.errno in FULL
+            if not self._is_full:  # a removal needs no room, and makes some for the next start
+                self._cancel_removals()
             if self.on_offline is not None:
                 asyncio.get_running_loop().call_soon(self.on_offline, self)
         return StorageError(self.path, self.failure)
@@ -231,6 +234,10 @@ class LogDirectory:
         self._write_now([*_TOLD])
         self._outdated.clear()
 
+    def write_first(self) -> None:
+        """Write all checkpoints durably, as `write_now`, while loading. OSError: the disk fails."""
+        self._write([*_TOLD])
+
     def write_starts_now(self) -> None:
         """Write log starts durably before this returns, and what is known to be synced."""
         self._write_now((RECOVERY_POINT, LOG_START))
@@ -238,13 +245,15 @@ class LogDirectory:
     def _write_now(self, names: Sequence[str]) -> None:
         self.check()
         self.supersede()
+        with self.guarded():
+            self._write(names)
+
+    def _write(self, names: Sequence[str]) -> None:
         for name in names:
             captured = self._capture(name)
-            if self._written.get(name) == captured:
-                continue
-            with self.guarded():
+            if self._written.get(name) != captured:
                 self.runtime.disk.write_atomic(f"{self.path}/{name}", _encode(captured))
-            self._written[name] = captured
+                self._written[name] = captured
 
     def contradicts(self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets) -> bool:
         """Whether these checkpoints say more than is true of the replicas that are there."""
@@ -334,12 +343,13 @@ class LogDirectory:
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove files or directories after a while; that they are gone already is no error.
 
-        What is left when the process ends is removed when the directory is loaded.
+        Also where the disk is full by then and the directory offline. What is left when the process
+        ends is removed when the directory is loaded.
         """
 
         def start() -> None:
             self._removals.discard(handle)
-            if self.online:
+            if self.online or self._is_full:
                 self.submit(lambda: remove_all(self.runtime, paths)).add_done_callback(self.settle)
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, start)
@@ -349,18 +359,39 @@ class LogDirectory:
         """Remove replicas that were deleted before the last end; return whether there are any.
 
         In the background, for they may be large. But where there is hardly room for what a start
-        writes, at once: the directory would go offline by it, and keep for good what was deleted.
+        writes, at once: the directory would go offline by it.
         """
-        disk, path = self.runtime.disk, self.path
-        gone = [
-            f"{path}/{name}" for name in disk.list(path) if name.endswith(DELETED_DIRECTORY_SUFFIX)
-        ]
-        if gone and disk.space(path).free_bytes < _ROOM_BYTES:
-            logger.warning("%s is nearly full: what was deleted there is removed first", path)
-            remove_all(self.runtime, gone)
+        gone = self._deleted()
+        if gone and self.runtime.disk.space(self.path).free_bytes < _ROOM_BYTES:
+            self._make_room(gone)
         elif gone:
             self.remove_later(gone, 0)
         return bool(gone)
+
+    def with_room(self, step: Callable[[bool], T]) -> T:
+        """Do a step of loading. If there is no room for it, remove what was deleted and do it anew.
+
+        Free bytes don't tell that beforehand: file systems run out of files, too, and users of
+        their quota. `step` is told whether it was tried before. OSError: the disk fails, or is
+        full all the same.
+        """
+        try:
+            return step(False)
+        except OSError as error:
+            gone = self._deleted()
+            if error.errno not in FULL or not gone:
+                raise
+            self._make_room(gone)
+        return step(True)
+
+    def _deleted(self) -> list[str]:
+        path = self.path
+        names = self.runtime.disk.list(path)
+        return [f"{path}/{name}" for name in names if name.endswith(DELETED_DIRECTORY_SUFFIX)]
+
+    def _make_room(self, gone: Sequence[str]) -> None:
+        logger.warning("%s is full, or nearly: what was deleted is removed first", self.path)
+        remove_all(self.runtime, gone)
 
     def add_name(self) -> int:
         """Count a new replica's name. It is durable once `names_durable` has reached its number."""

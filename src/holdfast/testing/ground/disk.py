@@ -251,13 +251,13 @@ class MemoryDisk:
         self._platter.faults.append(fault)
         return fault
 
-    def limit(self, prefix: str, left_bytes: int) -> Quota:
+    def limit(self, prefix: str, left_bytes: int, code: int = errno.ENOSPC) -> Quota:
         """Leave so much room below a prefix; it stays through crashes until `heal`.
 
         Of a write that does not fit a part may stay in the file, as where cutting it off fails.
         """
         self.fold("limit", prefix, left_bytes)
-        quota = Quota(prefix=prefix, left_bytes=left_bytes)
+        quota = Quota(prefix=prefix, left_bytes=left_bytes, code=code)
         self._platter.quotas.append(quota)
         return quota
 
@@ -489,9 +489,10 @@ class MemoryDisk:
         return draw.randint(0, size - 1) if self._platter.quotas and draw.random() < 0.3 else 0
 
     def _take_quota(self, path: str, count: int) -> None:
-        if not all(quota.take(path, count) for quota in self._platter.quotas):
-            self.fold("disk full", path, count)
-            _fail(errno.ENOSPC, path)
+        for quota in self._platter.quotas:
+            if not quota.take(path, count):
+                self.fold("disk full", path, count)
+                _fail(quota.code, path)
 
     def fold(self, kind: str, *parts: Part) -> None:
         if self._fold is not None:

@@ -5,6 +5,7 @@ Owns the counting of one. Who writes, and what becomes of a write that does not 
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +18,7 @@ class Quota:
 
     prefix: str
     left_bytes: int
+    code: int = errno.ENOSPC  # what a write that does not fit fails with
     struck: int = field(default=0, init=False)  # how often there was too little left
 
     def take(self, path: str, count: int) -> bool:
