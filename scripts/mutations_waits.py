@@ -13,6 +13,9 @@ PRODUCE = "node/api/produce.py"
 ROOM = "node/door/waiting_room.py"
 SLICED = "runtime/sliced_work.py"
 TURNS = "runtime/turns.py"
+LEFT = "node/door/left_behind.py"
+TEST_CONNECTION = "tests/node/test_connection.py"
+TEST_DEEP = "tests/node/test_deep_produce.py"
 TEST_WAITING = "tests/node/test_waiting.py"
 TEST_TURNS = "tests/node/test_waiting_turns.py"
 TEST_SLICED = "tests/runtime/test_sliced_work.py"
@@ -368,5 +371,46 @@ WAITS: tuple[Mutation, ...] = (
         "        piece.is_over = True\n        self._waiting.remove(piece)\n",
         "        piece.is_over = True\n",
         tests=(f"{TEST_SLICED}::test_what_nobody_waits_for_takes_no_turn_and_is_not_kept",),
+    ),
+    # -- what a client has left behind ----------------------------------------------------------
+    one(
+        "a batch that is looked into is thrown away when its client leaves",
+        "acks=0, flush and close: nothing was appended",
+        PRODUCE,
+        "    deferred.outlives = True\n",
+        "",
+        tests=(f"{TEST_DEEP}::test_what_was_received_is_appended_although_its_client_has_left",),
+    ),
+    one(
+        "an append waits to be committed for who has left",
+        "acks=all for nobody",
+        PRODUCE,
+        "        if deferred.is_left:\n",
+        "        if deferred.is_answered:\n",
+        tests=(f"{TEST_DEEP}::test_what_was_received_is_appended_although_its_client_has_left",),
+    ),
+    one(
+        "who leaves work behind gives his place back",
+        "a bomb, a close, and the next connection",
+        LEFT,
+        "        if admission.admit(self):\n",
+        "        if admission:\n",
+        tests=(f"{TEST_CONNECTION}::test_who_leaves_work_behind_keeps_his_place_until_it_is_done",),
+    ),
+    one(
+        "work that was left behind keeps bytes that nobody counts",
+        "a bomb, a close, and the next connection",
+        LEFT,
+        "            ledger.note(self, answer.kept)",
+        "            ledger.note(self, 0)",
+        tests=(f"{TEST_CONNECTION}::test_work_that_was_left_behind_ends_where_too_much_is_held",),
+    ),
+    one(
+        "work that was left behind does not end where too much is held",
+        "a bomb, a close, and the next connection",
+        LEFT,
+        "        self._settle(self._answer)\n        self._answer.lost()\n",
+        "        self._settle(self._answer)\n",
+        tests=(f"{TEST_CONNECTION}::test_work_that_was_left_behind_ends_where_too_much_is_held",),
     ),
 )

@@ -43,7 +43,10 @@ PATIENCE_SECONDS = 15  # with one step of a test
 
 
 class Echo:
-    """The handler under test: `e` echoes, `w` waits until told, `r` refuses, `n` has no answer."""
+    """The handler under test: `e` echoes, `w` waits until told, `r` refuses, `n` has no answer.
+
+    `b` does its work later, also when its client has gone, and keeps so many bytes for that.
+    """
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -51,6 +54,8 @@ class Echo:
         self.connections: list[Connection] = []
         self.reserved = 0
         self.partitions = 0
+        self.kept = 0
+        self.ended: list[Deferred] = []  # whose work has ended before it was done
 
     def __call__(self, connection: Connection, frame: memoryview) -> Buffers | Deferred | None:
         body = bytes(frame)
@@ -62,6 +67,14 @@ class Echo:
             deferred = Deferred(
                 lambda _: framed(body), connection.deliver, self.reserved, self.partitions
             )
+            self.waiting.append((deferred, body))
+            return deferred
+        if kind == b"b":
+            deferred = Deferred(
+                lambda _: [], connection.deliver, kept=self.kept, is_before_effect=True
+            )
+            deferred.outlives = True
+            deferred.lost = lambda: self.ended.append(deferred)
             self.waiting.append((deferred, body))
             return deferred
         if kind == b"r":
@@ -839,5 +852,68 @@ def test_what_is_promised_on_a_connection_that_ends_meanwhile_is_put_away() -> N
             writer.write(frame("w1"))
             await until(lambda: bool(lost))
             assert lost == ["promised"]
+
+    asyncio.run(scenario())
+
+
+async def leave(client: Client, group: Connections) -> None:
+    """Send a request whose work goes on, and go; return when that was noticed."""
+    there = len(group.open)
+    _, writer = client
+    writer.write(frame("b"))
+    writer.close()
+    await until(lambda: len(group.open) < there)
+
+
+def test_who_leaves_work_behind_keeps_his_place_until_it_is_done() -> None:
+    """Else a client that comes, asks and leaves, over and over, would be bounded by nothing."""
+
+    async def scenario() -> None:
+        admission = Admission(limits=Limits(address=2))
+        async with served(admission=admission) as (echo, group, connect):
+            echo.kept = 5000
+            for _ in range(2):
+                await leave(await connect(), group)
+            requests = group.budget.requests
+            assert (len(admission), requests.held) == (2, 10_000), "also of what is little"
+            assert not any(len(each._buffer) for each in echo.connections)
+            reader, _ = await connect()
+            assert await reader.read() == b"", "no place is left for this one"
+            assert not echo.ended
+            (first, _), (second, _) = echo.waiting
+            assert first.is_left
+            first.answer_nothing()
+            first.proceed()
+            assert (len(admission), requests.held) == (1, 5000)
+            reader, writer = await connect()
+            writer.write(frame("e"))
+            assert await answer(reader) == "e"
+            second.abandon()
+            assert (len(admission), requests.held, group.refused) == (1, 0, 0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("bound", ["bytes of an address", "places"])
+def test_work_that_was_left_behind_ends_where_too_much_is_held(bound: str) -> None:
+    """It makes room like a connection that is open; what it would have written is not."""
+
+    async def scenario() -> None:
+        ledger, admission = Ledger(REQUESTS), Admission()
+        if bound == "places":
+            admission = Admission(descriptors=2)
+        else:
+            ledger = Ledger(REQUESTS, address_most=250_000)
+        budget = Budget(requests=ledger)
+        async with served(budget=budget, admission=admission) as (echo, group, connect):
+            echo.kept = 100_000
+            for _ in range(20):
+                await leave(await connect(), group)
+            left = [each for each, _ in echo.waiting if each not in echo.ended]
+            assert len(left) == len(admission) == 2
+            assert ledger.held == 200_000
+            for each in left:
+                each.answer_nothing()
+            assert (len(admission), ledger.held) == (0, 0)
 
     asyncio.run(scenario())

@@ -127,17 +127,31 @@ def test_several_partitions_in_one_request() -> None:
 
 
 @pytest.mark.slow
-def test_who_leaves_meanwhile_has_written_nothing() -> None:
-    async def story(cluster: SimulatedCluster) -> None:
-        broker, connection = await begun(cluster)
-        sent = connection.send(request(many()), timeout_ms=LONG)
-        await looked_at(broker)
-        connection.close()
-        assert isinstance(sent.exception(), ConnectionLostError)
-        await cluster.until(lambda: broker.sliced_work.pieces == 0, "nobody waits any more")
-        assert end_of(cluster) == 0
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_what_was_received_is_appended_although_its_client_has_left(acks: int) -> None:
+    """As flush and close end a program that wants no answers. Nothing is left of it afterwards.
 
-    play(story, brokers=1)
+    Seen to fail: the work ended with the connection, and what was flushed was in no log.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        broker, connection = await begun(cluster, replicas=(0, 1))
+        cluster.crash(1)  # so that nothing is committed, for which acks=all would wait
+        guests = len(broker._admission)
+        for batch in (many(), make_batch(), many()):
+            sent = connection.send(request(batch, acks=acks), timeout_ms=LONG)
+        await looked_at(broker)
+        assert end_of(cluster) == 0
+        assert connection._transport is not None
+        connection._transport.close()  # once all of it is sent
+        await asyncio.wait([sent])
+        assert isinstance(sent.exception(), ConnectionLostError)
+        await cluster.until(lambda: end_of(cluster) == 2 * MANY + 1, "all of it is appended")
+        assert broker.sliced_work.pieces == 0
+        assert len(broker._admission) < guests
+        assert not sum(map(len, broker.waiting._deadlines.values())), "nobody is to be answered"
+
+    play(story, brokers=2, broker_session_timeout_ms="60000", replica_lag_time_max_ms="60000")
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ Served: 3 to 12; advertised from 0 (KAFKA-18659). Version 7 brought zstd, 8 the 
 error, 10 the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). Topic ids (13) are not served.
 acks=0 has no answer: when anything failed, the connection closes, which is its only signal.
 
-Rules: produce.md#acks, produce.md#no-answer, produce.md#internal-topics.
+Rules: produce.md#acks, produce.md#no-answer, produce.md#a-client-that-leaves,
+produce.md#internal-topics.
 """
 
 from __future__ import annotations
@@ -295,7 +296,9 @@ def _read(
     """Look at the records of these batches and append them: now, if that is done in a slice.
 
     Else by turns with what others want, and meanwhile nothing more is done for this client. What
-    was received is gone by then, so what is left of it is copied.
+    was received is gone by then, so what is left of it is copied. It is appended also when its
+    client has gone meanwhile, as who wants no answers does after a flush; but not when the node had
+    to close on the client, then or later, because too much is held.
     """
     effort = served.broker.sliced_work.first_effort()
     is_late = next(_outcomes(unread, effort), None) is not None
@@ -309,20 +312,17 @@ def _read(
         each.batch = each.batch._replace(batch=memoryview(bytearray(each.batch.batch)))
     served.request.topic_data = []
     deferred = context.defer_effect(size)
+    deferred.outlives = True
     effort.spent = 1  # others have their turn before it goes on
     steps = _outcomes(rest, effort)
 
     def done(_: None) -> None:
         _append_read(served, rest)
-        try:
-            answer = served.answer(deferred)
-        except WireError:
-            deferred.abandon()
+        deferred.outlives = False  # from here on only the answer is due
+        if deferred.is_left:
+            deferred.answer_nothing()
         else:
-            if answer is None:
-                deferred.answer_nothing()
-            elif answer is not deferred:
-                deferred.answer(answer)
+            _keep_promise(served, deferred)
         deferred.proceed()
 
     queue = ("appends", context.sender)
@@ -330,6 +330,18 @@ def _read(
         steps, next(steps), queue=queue, done=done, failed=deferred.abandon
     )
     return deferred
+
+
+def _keep_promise(served: Served, deferred: Deferred) -> None:
+    try:
+        answer = served.answer(deferred)
+    except WireError:
+        deferred.abandon()
+    else:
+        if answer is None:
+            deferred.answer_nothing()
+        elif answer is not deferred:
+            deferred.answer(answer)
 
 
 def _outcomes(unread: list[Unread], effort: Effort) -> Steps[None]:

@@ -19,6 +19,7 @@ from typing import cast
 
 from holdfast.node.door.admission import Admission
 from holdfast.node.door.budget import LIGHT_BYTES, Budget
+from holdfast.node.door.left_behind import LeftBehind
 from holdfast.node.door.line import DEAR_BYTES, DEAR_S, PIECE_REST_S, REST_S, SLICE_S, Line
 from holdfast.node.door.request_bounds import (
     HOT,
@@ -194,8 +195,14 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
             logger.debug("connection %s lost: %s", self.peer, exc)
+        has_left = self._transport is not None  # else it was closed on, and is to cost nothing more
         self._transport = None
+        left = self.slots.pop() if has_left and self.slots and self.slots[-1].outlives else None
         self._forget()
+        self._filled = 0
+        self.give_buffer_back()
+        if left is not None:
+            LeftBehind(left, self, self.group.admission, self.group.budget.requests)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         if not self._buffer:

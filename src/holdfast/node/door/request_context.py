@@ -116,7 +116,8 @@ class Deferred:
 
     Exactly one of `answer` and `abandon` is called, once, at any later moment on the loop, or
     before the handler returns; or neither, by one that has set `lost`. When the connection is gone
-    by then, nothing happens.
+    by then, nothing happens. But whoever sets `outlives` is not told so by `lost`, goes on, and
+    calls one of them: until then what the request keeps stays counted.
     """
 
     __slots__ = (
@@ -128,7 +129,9 @@ class Deferred:
         "counted",
         "is_answered",
         "is_before_effect",
+        "is_left",
         "kept",
+        "outlives",
         "partitions",
         "proceed",
         "reserved",
@@ -156,6 +159,10 @@ class Deferred:
         # has done it calls `proceed`, once.
         self.is_before_effect = is_before_effect
         self.proceed: Callable[[], None] = _nothing
+        # Its effect is due also when its client has gone before. `lost` is called then only where
+        # the node holds too much: the work ends with nothing done.
+        self.outlives = False
+        self.is_left = False  # the client has gone before: nobody takes an answer
         self._encode = encode
         self._deliver = deliver
 
@@ -176,6 +183,8 @@ class Deferred:
     def lost(self) -> Callable[[], None]:
         """Called when the connection ends first: what waits for this answer's sake need not.
 
+        See `outlives` for what is to be done all the same.
+
         It is let go of then, and with an answer: it refers to whoever has this promise, and a
         circle would keep the connection and all that it received until a collector comes by.
         """
@@ -185,6 +194,13 @@ class Deferred:
     @lost.setter
     def lost(self, put_away: Callable[[], None]) -> None:
         self._put_away = put_away
+
+    def leave_to(self, deliver: Callable[[Deferred], None]) -> None:
+        """Its client has gone: who is told here of the end of its work takes no answer."""
+        assert not self.is_answered, "its effect is done"
+        self.is_left = True
+        self.proceed = _nothing
+        self._deliver = deliver
 
     @property
     def size(self) -> int:

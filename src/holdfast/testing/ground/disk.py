@@ -257,9 +257,8 @@ class MemoryDisk:
         Of a write that does not fit a part may stay in the file, as where cutting it off fails.
         """
         self.fold("limit", prefix, left_bytes)
-        quota = Quota(prefix=prefix, left_bytes=left_bytes, code=code)
-        self._platter.quotas.append(quota)
-        return quota
+        self._platter.quotas.append(Quota(prefix=prefix, left_bytes=left_bytes, code=code))
+        return self._platter.quotas[-1]
 
     @contextmanager
     def observed(self) -> Iterator[None]:
