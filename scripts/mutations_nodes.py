@@ -37,6 +37,45 @@ NODES: tuple[Mutation, ...] = (
         "        candidate = self.log_end\n",
     ),
     one(
+        "the high watermark waits for replicas that are dead",
+        "acks=all, KIP-966: the ISR decides, not the replicas",
+        REPLICATION,
+        "            if follower.log_end < candidate and (\n"
+        "                self.is_counted(node)\n"
+        "                or (follower.may_count and now_ms - follower.last_caught_up_ms <="
+        " self.lag_ms_max)\n"
+        "            ):\n",
+        "            if follower.log_end < candidate:\n",
+    ),
+    Mutation(
+        "a leader that was chosen uncleanly acknowledges what it does not write",
+        "records that are in no log",
+        (
+            Edit(
+                LEADING,
+                '"_surroundings", "_waiting", "key",',
+                '"_surroundings", "_waiting", "drop", "key",',
+            ),
+            Edit(
+                LEADING,
+                "        self.key = held.key\n",
+                "        self.key = held.key\n"
+                "        recovering = decided.recovery_state is image.RecoveryState.RECOVERING\n"
+                "        self.drop = 3 if recovering else 0\n",
+            ),
+            Edit(
+                LEADING,
+                "        try:\n"
+                "            base_offset = log.append_as_leader(batch, leader.epoch)\n",
+                "        if acks == -1 and self.drop:\n"
+                "            self.drop -= 1\n"
+                "            return Appended(ErrorCode.NONE, log.end, -1, log.end)\n"
+                "        try:\n"
+                "            base_offset = log.append_as_leader(batch, leader.epoch)\n",
+            ),
+        ),
+    ),
+    one(
         "whoever is about to be removed counts no more",
         "KIP-497",
         REPLICATION,

@@ -243,7 +243,7 @@ def test_a_loss_is_found_behind_however_many_that_are_allowed() -> None:
     history, story = History(), Story().send(*many)
     for number in many:
         story.ack(number, number)
-        history.epochs[f"p:{number}"] = 1
+        history.epochs[f"p:{number}"] = (1,)
     history.events = story.final().events
     allowances = oracle.truth((TOPIC_ID, 0)).allowances
     allowances.given.append(Forgiveness(2, 0, Reason.UNCLEAN, end=many[-1]))

@@ -47,9 +47,8 @@ class Forgiveness:
     since: int = 0
 
     def covers(self, epoch: int, offset: int) -> bool:
-        """An epoch of -1 is one that nobody knows any more."""
-        is_of_these = (epoch < 0 or epoch >= self.since) and epoch < self.epoch
-        return is_of_these and self.offset <= offset < self.end
+        """Whether a record that `epoch` wrote at `offset` may be gone. None of unknown epochs."""
+        return self.since <= epoch < self.epoch and self.offset <= offset < self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 from holdfast.clients.outcomes import CERTAIN_CODES
@@ -30,6 +31,7 @@ from holdfast.testing.simulated_client import (
 from holdfast.testing.simulation.chain import content_of
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import STAMPS, ProducerPlan
+from holdfast.testing.simulation.truth import Asked
 from holdfast.wire.batch import Record, assign_max_timestamp, build_batch
 from holdfast.wire.batch_header import (
     NO_PRODUCER_EPOCH,
@@ -59,8 +61,11 @@ class History:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.epochs: dict[str, int | None] = {}  # id -> leader epoch in which it was acknowledged
+        # id -> leader epochs in which what was acknowledged may have been written
+        self.epochs: dict[str, tuple[int, ...]] = {}
         self.places: dict[str, int] = {}  # id -> offset at which it was acknowledged, where known
+        # id -> the number of its batch: the records of one have their outcome together.
+        self.batches: dict[str, int] = {}
         # Ids whose last answer came from a broker that no longer led, which it may not have heard.
         self.told_by_deposed: set[str] = set()
 
@@ -98,6 +103,7 @@ class Batch:
     out_of_order_since: float | None = None
     # The CRC of each attempt, whose time of writing differs, and the content.
     sent: list[int] = field(default_factory=list)
+    asked: Asked | None = None  # the leader, as the last attempt has found him
 
 
 class SimulatedProducer:
@@ -116,7 +122,11 @@ class SimulatedProducer:
         self._number = 0
         self._identity: tuple[int, int] | None = None
         self._sequence = 0
-        self.waits_since: float | None = None  # when the batch in hand was first sent
+        self.served_s = -inf  # when it was last told what it should be, whatever was in doubt since
+        # Most of its batches are such as nobody has to take: a refusal serves it, too.
+        self._is_mostly_refused = plan.stamps == "wild" or (
+            plan.oversized > 0 and plan.size_max > _OVERSIZED
+        )
         self.stopping = False
 
     def __str__(self) -> str:
@@ -129,12 +139,9 @@ class SimulatedProducer:
 
     async def _write(self) -> None:
         batch = self.draw_batch()
-        try:
-            while not await self._attempt(batch):
-                await asyncio.sleep(PAUSE_S)
-                self._client.forget()
-        finally:
-            self.waits_since = None
+        while not await self._attempt(batch):
+            await asyncio.sleep(PAUSE_S)
+            self._client.forget()
 
     def draw_batch(self) -> Batch:
         """Make a batch of records that nobody has sent yet, and write down that it is to be."""
@@ -142,16 +149,17 @@ class SimulatedProducer:
         process = f"{plan.topic}-{plan.partition}.{self.generation}"
         sends: dict[str, tuple[bytes, int | None]] = {}
         now_ms, wall_ms = self._history.now()
+        number = len(self._history.batches)
         for _ in range(self._draw.randint(1, _BATCH_MAX)):
             name = f"{process}:{self._number}"
             self._number += 1
             value = name.encode() + b"|" + self._filling()
             stamp = STAMPS[plan.stamps](self._draw, wall_ms)
             sends[name] = value, stamp
+            self._history.batches[name] = number
             self._note(
                 Send, process, id=name, digest=digest_of(value), size=len(value), timestamp=stamp
             )
-        self.waits_since = now_ms / 1000
         return Batch(process, sends, now_ms / 1000 + _DELIVERY_S)
 
     def _filling(self) -> bytes:
@@ -169,7 +177,7 @@ class SimulatedProducer:
         try:
             await self.identify()
             leader = await self._client.leader(plan.topic, plan.partition)
-            data = self.build(batch)
+            data = self.build(batch, leader)
             outcome = await self._client.produce_batch(
                 plan.topic, plan.partition, data, acks=plan.acks, node=leader
             )
@@ -183,8 +191,10 @@ class SimulatedProducer:
             self._identity = await self._client.producer_id()
             self._sequence = self._first_sequence()
 
-    def build(self, batch: Batch, *, ahead: int = 0) -> bytes:
+    def build(self, batch: Batch, leader: int, *, ahead: int = 0) -> bytes:
         """Make the bytes of one attempt, with `ahead` records of this producer before it."""
+        truth = self._oracle.named(self._plan.topic, self._plan.partition)
+        batch.asked = None if truth is None else truth.asked(leader)
         batch.sequence = (self._sequence + ahead) % _SEQUENCES
         data = self._batch(batch)
         values = (value for value, _ in batch.sends.values())
@@ -205,6 +215,7 @@ class SimulatedProducer:
                 self._acknowledged(batch, outcome if outcome >= 0 else None, leader)
             else:  # nobody ever says what became of it
                 self._oracle.counts["records sent with acks=0"] += len(batch.sends)
+                self.served_s = asyncio.get_running_loop().time()
                 self.doubt(batch, "acks=0")
             return True
         now = asyncio.get_running_loop().time()
@@ -219,6 +230,8 @@ class SimulatedProducer:
                 batch.out_of_order_since = batch.out_of_order_since or now
             if self._is_refused(batch, outcome):
                 self._oracle.counts[f"batches refused: {error}"] += 1
+                if outcome.code in _REFUSED_ALWAYS and self._is_mostly_refused:
+                    self.served_s = now
                 for name in batch.sends:
                     self._note(Refused, batch.process, id=name, error=error)
                 return True
@@ -275,16 +288,19 @@ class SimulatedProducer:
         counts["sequences that started over"] += self._sequence < batch.sequence
         counts[f"batches stamped {plan.stamps}"] += 1
         truth = self._oracle.named(plan.topic, plan.partition)
-        epoch = None
+        epochs: tuple[int, ...] = ()
         place = base
         if base is None and truth is not None:  # a duplicate: no answer said where it is
             place = truth.offset_of(sent)
+            stands = None if place is None else truth.committed.at(place)
+            epochs = () if stands is None else (stands.epoch,)
         if base is not None and truth is not None:
-            epoch = truth.epoch_of(leader, base)
+            epochs = truth.epochs_of(leader, base, sent, batch.asked)
             if plan.acks == -1:
-                truth.acknowledged(leader, base + len(names) - 1, sent)
+                truth.acknowledged(leader, base + len(names) - 1, sent, batch.asked)
+        self.served_s = asyncio.get_running_loop().time()
         for number, name in enumerate(names):
-            history.epochs[name] = epoch
+            history.epochs[name] = epochs
             if place is not None:
                 history.places[name] = place + number
             offset = None if base is None else base + number

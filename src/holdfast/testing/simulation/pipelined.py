@@ -59,6 +59,9 @@ class Pipeline:
         self._draw = random.Random(f"pipeline/{seed}/{plan.topic}/{plan.partition}")
         self.stopping = False
 
+    def __str__(self) -> str:
+        return f"pipeline into {self._plan.topic}"
+
     async def run(self) -> None:
         held: list[_Held] = []
         loop = asyncio.get_running_loop()
@@ -71,10 +74,6 @@ class Pipeline:
             held = await self._attempt(held)
             if held or self._doubts != doubts:
                 self._client.forget()  # somebody else may lead
-            waiting = {each.lane for each in held}
-            for lane in self._lanes:
-                if lane not in waiting:
-                    lane.waits_since = None
             if held:
                 await asyncio.sleep(PAUSE_S)
             else:
@@ -167,7 +166,7 @@ class Pipeline:
                 stuck[lane] = failure
                 failed.append((each, failure))
                 continue
-            data = lane.build(batch, ahead=ahead[lane])
+            data = lane.build(batch, leader, ahead=ahead[lane])
             ahead[lane] += len(batch.sends)
             parts.setdefault(leader, []).append((each, data))
         return parts, failed

@@ -63,6 +63,9 @@ class SimulatedReader:
         self.from_followers = 0
         self.stopping = False
 
+    def __str__(self) -> str:
+        return f"{self._process} of {self._plan.topic}"
+
     async def run(self) -> None:
         while not self.stopping:
             await self._turn()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from holdfast.judge.history import Acknowledged, Refused, Send, Unknown
 from holdfast.testing.simulation.clients import History
@@ -40,7 +40,6 @@ _RECORD_BYTES_MAX: Final = 40
 _CODEC_BYTES_MAX: Final = 100
 
 Key = tuple[str, int]
-Outcome: TypeAlias = Refused | Unknown
 
 
 def wrong_refusals(plan: Plan, history: History, oracle: Oracle) -> Iterator[tuple[Invariant, str]]:
@@ -60,7 +59,7 @@ def wrong_refusals(plan: Plan, history: History, oracle: Oracle) -> Iterator[tup
             continue
         if isinstance(event, Refused) and event.error not in _PASSING_NAMES:
             served[key] = event.at_ms
-        batch = batches[_batch_of(event)]
+        batch = batches[history.batches[event.id]]
         deposed = any(each.id in history.told_by_deposed for each in batch)
         allowed = _allowed(plan, producer, oracle, batch, deposed=deposed)
         if event.error in _CODES - _PASSING_NAMES - allowed:
@@ -71,20 +70,15 @@ def wrong_refusals(plan: Plan, history: History, oracle: Oracle) -> Iterator[tup
     yield from _left_alone(plan, producers, served, history, oracle)
 
 
-def _batch_of(event: Outcome) -> tuple[object, ...]:
-    """What the records of one batch have in common: they have their outcome together."""
-    return event.process, event.topic, event.partition, event.at_ms, event.error
+def _batches(history: History) -> dict[int, list[Send]]:
+    """Return what was sent in each batch.
 
-
-def _batches(history: History) -> dict[tuple[object, ...], list[Send]]:
-    """Find what was sent in each batch that was refused, or whose outcome is unknown."""
-    sent: dict[str, Send] = {}
-    found: dict[tuple[object, ...], list[Send]] = defaultdict(list)
+    By its number: a pipeline is told of several batches of a partition at one moment.
+    """
+    found: dict[int, list[Send]] = defaultdict(list)
     for event in history.events:
         if isinstance(event, Send):
-            sent[event.id] = event
-        elif isinstance(event, (Refused, Unknown)):
-            found[_batch_of(event)].append(sent[event.id])
+            found[history.batches[event.id]].append(event)
     return found
 
 
@@ -122,7 +116,7 @@ def _left_alone(
 ) -> Iterator[tuple[Invariant, str]]:
     """Who has had no answer since the faults ended, though all are back and enough are in sync."""
     begun_ms = next((event.at_ms for event in history.events if isinstance(event, Send)), None)
-    if not plan.events or plan.broken or begun_ms is None:
+    if not plan.events or begun_ms is None:
         return
     healed_ms = begun_ms + plan.seconds * 1000
     metadata = oracle.metadata

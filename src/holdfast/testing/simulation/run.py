@@ -336,13 +336,14 @@ class _Stage:
         return log is not None and log.end > log.start
 
     def _stuck(self, since: float) -> list[str]:
-        """Producers that have been waiting for an answer all the time, and should have one."""
+        """Producers to whom nobody has acknowledged anything since, though somebody could.
+
+        Not those that wait: who gives up what it waits for, and begins anew, waits for ever.
+        """
         return [
-            f"{runner} has no answer since {runner.waits_since:.3f} s"
+            f"{runner} was served last at {runner.served_s:.3f} s"
             for runner, one in zip(self._work.producers, self._plan.producers, strict=True)
-            if runner.waits_since is not None
-            and runner.waits_since < since
-            and can_acknowledge(self._hand, one.topic, one.partition)
+            if runner.served_s < since and can_acknowledge(self._hand, one.topic, one.partition)
         ]
 
     async def _make_topic(self) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from holdfast.testing.simulation.allowances import (
     Allowances,
@@ -75,6 +75,13 @@ class Replica:
             f"node {self.node} ({life}): start {self.start}, high watermark {self.high_watermark}, "
             f"end {chain.end}, synced {self.synced}, last batches {tail or 'none'}"
         )
+
+
+class Asked(NamedTuple):
+    """Whom a client has asked to take a batch, as he was then."""
+
+    replica: Replica | None
+    epoch: int  # the last in which he had led, in any of his processes; -1: none
 
 
 class PartitionTruth:
@@ -554,30 +561,68 @@ class PartitionTruth:
         """Whether this is one of the batches that were sent, by CRC or by content."""
         return entry.crc in sent or self.contents.get(entry.name) in sent
 
-    def epoch_of(self, node: int, offset: int) -> int | None:
-        """In which epoch a node holds this offset; None: it does not hold it any more."""
+    def asked(self, node: int) -> Asked:
+        """Note a node before it is asked to take a batch."""
+        led = (epoch for epoch, leader in self.leaders.items() if leader == node)
+        return Asked(self.replicas.get(node), max(led, default=-1))
+
+    def _still_leads(self, node: int, asked: Asked | None) -> bool:
+        """Whether it has gone on in one epoch since it was asked, so that this one has answered."""
+        replica = self.replicas.get(node)
+        return (
+            asked is not None
+            and replica is not None
+            and replica is asked.replica
+            and replica.epoch == asked.epoch
+        )
+
+    def epochs_of(
+        self, node: int, offset: int, sent: Collection[int], asked: Asked | None
+    ) -> tuple[int, ...]:
+        """In which epochs what a node has acknowledged at this offset may have been written.
+
+        Where it does not hold it any more: any in which it has led since it was asked.
+        """
         replica = self.replicas.get(node)
         entry = None if replica is None else replica.chain.at(offset)
-        return None if entry is None else entry.epoch
+        if entry is not None and self._is(entry, sent):
+            return (entry.epoch,)
+        since = -1 if asked is None else asked.epoch
+        return tuple(
+            epoch for epoch, leader in self.leaders.items() if leader == node and epoch >= since
+        )
 
-    def acknowledged(self, node: int, offset: int, sent: Collection[int]) -> None:
+    def acknowledged(
+        self, node: int, offset: int, sent: Collection[int], asked: Asked | None = None
+    ) -> None:
         """A node has acknowledged, with acks=all, what it holds at this offset.
 
         `sent`: the CRC of each batch that may be meant, for a retry has another time in it, and the
-        content of them all.
+        content of them all. `asked`: the node, as it was asked.
         """
+        leads_in = asked.epoch if asked is not None and self._still_leads(node, asked) else None
         found = self.committed.at(offset)
         if found is not None:
-            if not self._is(found, sent) and not self.allowances.reaches(offset):
+            if not self._is(found, sent) and not self._may_be_gone(leads_in, offset):
                 self._fail(
                     Invariant.ACKNOWLEDGED_AS_SENT,
                     f"{self.name}: node {node} acknowledged offset {offset}, where [{found}] is "
                     f"committed; sent was {', '.join(f'{crc:08x}' for crc in sent)}\n{self}",
                 )
             return
-        epoch = self.epoch_of(node, offset)
+        replica = self.replicas.get(node)
+        entry = None if replica is None else replica.chain.at(offset)
+        epoch = leads_in if entry is None else entry.epoch  # what it never held is its own, too
         if epoch is not None and not self.allowances.covers(epoch, offset):
+            holds = "not held" if entry is None else f"[{entry}]"
             self._fail(
                 Invariant.ACKNOWLEDGED_COMMITTED,
-                f"{self.name}: node {node} acknowledged offset {offset} of epoch {epoch}\n{self}",
+                f"{self.name}: node {node} acknowledged offset {offset} in epoch {epoch}, {holds}"
+                f"\n{self}",
             )
+
+    def _may_be_gone(self, epoch: int | None, offset: int) -> bool:
+        """Whether what stood at an offset may have been lost. `epoch`: whose; None: unknown."""
+        if epoch is None:
+            return self.allowances.reaches(offset)
+        return self.allowances.covers(epoch, offset)

@@ -108,7 +108,7 @@ def _is_allowed(
     if finding.anomaly is Anomaly.VANISHED:
         read = finding.events[0]
         assert isinstance(read, Delivered)
-        return allowances.covers(-1 if read.epoch is None else read.epoch, read.offset)
+        return read.epoch is not None and allowances.covers(read.epoch, read.offset)
     if finding.anomaly is Anomaly.SKIPPED:
         return bool(allowances.given)  # a reader that stood behind what was lost
     return False
@@ -119,10 +119,15 @@ def _acknowledged(finding: Finding) -> Acknowledged | None:
 
 
 def _loss_is_allowed(one: Acknowledged | None, allowances: Allowances, history: History) -> bool:
-    if one is None or one.offset is None:
+    """Whether some epoch in which it may have been written has lost what stood there.
+
+    Where nobody knows the place, as of a duplicate that was in no log that is committed, it may be
+    any loss.
+    """
+    place = None if one is None else history.places.get(one.id, one.offset)
+    if one is None or place is None:
         return bool(allowances.given)
-    epoch = history.epochs.get(one.id)
-    return allowances.covers(-1 if epoch is None else epoch, one.offset)
+    return any(allowances.covers(epoch, place) for epoch in history.epochs.get(one.id, ()))
 
 
 def describe(findings: Sequence[Finding]) -> str:

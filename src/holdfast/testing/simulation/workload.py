@@ -116,7 +116,8 @@ class Workload:
         done, late = await asyncio.wait(self._tasks, timeout=STOP_S)
         for task in done:
             task.result()
-        return [str(one) for one in self.producers if one.waits_since is not None] if late else []
+        running = zip(self._running, self._tasks, strict=True)
+        return [str(client) for client, task in running if task in late]
 
     def cancel(self) -> None:
         """End all clients, whatever they wait for."""
