@@ -147,6 +147,19 @@ NODES: tuple[Mutation, ...] = (
         "Seen(log, log.high_watermark, ",
         "Seen(log, log.end, ",
     ),
+    one(
+        "a consumer's session refuses every other partition for ever",
+        "an error that all clients bear with",
+        "node/api/fetch.py",
+        "            asked: look(asked.found, asked.wanted)\n"
+        "            if isinstance(asked.found, Partition)\n",
+        "            asked: Refused(ErrorCode.KAFKA_STORAGE_ERROR)\n"
+        "            if self._session.session_id\n"
+        "            and type(self._reader).__name__ == 'ConsumerReader'\n"
+        "            and asked.wanted.partition % 2\n"
+        "            else look(asked.found, asked.wanted)\n"
+        "            if isinstance(asked.found, Partition)\n",
+    ),
     # -- a follower -------------------------------------------------------------------------------
     one(
         "followers truncate to their high watermark",

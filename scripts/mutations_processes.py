@@ -15,6 +15,7 @@ _TEST_PROCESSES = ("tests/cluster/test_cluster_processes.py",)
 _TEST_PORTS = ("tests/cluster/test_cluster_ports.py",)
 _TEST_CLOSING = ("tests/lab/test_lab_closing.py",)
 _TEST_DISK_FAULTS = ("tests/simulate/test_simulate_disk_faults.py",)
+_TEST_READABLE = ("tests/simulate/test_simulate_readable.py",)
 _TEST_GAVE_UP = ("tests/lab/test_lab_gave_up.py",)
 _TEST_EXPECTATIONS = ("tests/lab/test_lab_expectations.py",)
 
@@ -232,6 +233,55 @@ PROCESSES: tuple[Mutation, ...] = (
         "    if limit is not None and HEADER_SIZE + size + _CODEC_BYTES_MAX > int(limit):\n",
         "    if limit is not None:\n",
         tests=("tests/simulate/test_simulate_refusals.py",),
+    ),
+    one(
+        "what is wrong with one batch excuses all others",
+        "an excuse without its batch",
+        "testing/simulation/refusals.py",
+        "        batch = batches[history.batches[event.id]]\n",
+        "        batch = [each for some in batches.values() for each in some]\n",
+        tests=("tests/simulate/test_simulate_refusals.py",),
+    ),
+    one(
+        "what no log ever held is forgiven where anything is",
+        "an excuse without its epoch",
+        "testing/simulation/truth.py",
+        "        epoch = leads_in if entry is None else entry.epoch  #",
+        "        epoch = None if entry is None else entry.epoch  #",
+        tests=("tests/simulate/test_simulate_truth.py",),
+    ),
+    one(
+        "a record of an unknown epoch may be gone",
+        "an excuse without its epoch",
+        "testing/simulation/allowances.py",
+        "        return self.since <= epoch < self.epoch and self.offset <= offset < self.end\n",
+        "        known = epoch < 0 or self.since <= epoch\n"
+        "        return known and epoch < self.epoch and self.offset <= offset < self.end\n",
+        tests=("tests/simulate/test_simulate_truth.py",),
+    ),
+    one(
+        "any disk may refuse a reader",
+        "an excuse without its event",
+        "testing/simulation/readable.py",
+        "        return oracle.faults.excuses(node)\n",
+        "        return True\n",
+        tests=_TEST_READABLE,
+    ),
+    one(
+        "who leads may say that it does not",
+        "an excuse without its broker",
+        "testing/simulation/readable.py",
+        "    return code in _BY_OTHERS and not led\n",
+        "    return code in _BY_OTHERS\n",
+        tests=_TEST_READABLE,
+    ),
+    one(
+        "nobody waits for readers",
+        "consumers that are refused for ever",
+        "testing/simulation/readers.py",
+        "        self._goals = {n: min(end, self._next[n] + 1) for n, end in ends.items()}\n",
+        "        self._goals = {}\n",
+        tests=_TEST_READABLE,
     ),
     one(
         "whoever leads may call a sequence out of order",

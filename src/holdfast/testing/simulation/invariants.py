@@ -57,6 +57,7 @@ class Invariant(StrEnum):
     BEGIN_AS_STARTED = "EARLIEST is where a log begins"
     READABLE_BY_TIMESTAMP = "a record is found by its timestamp"
     REFUSED_RIGHTLY = "nobody is refused what may be written"
+    READ_RIGHTLY = "nobody is refused what may be read"
     SERVED_AGAIN = "who writes is served again once all is well"
     SESSION_TELLS_ALL = "an answer in a session leaves out nothing that there is to read"
     SESSION_IS_HELD = "a session takes no request that is not its next one"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
+from math import inf
 from typing import Final
 
 from holdfast.clients.workload.payload import digest_of
@@ -24,10 +25,11 @@ from holdfast.testing.simulated_client import (
 )
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.clients import History, name_of
-from holdfast.testing.simulation.ends import ends_at, is_same, what_is_wrong
+from holdfast.testing.simulation.ends import Ends, ends_at, is_same, what_is_wrong
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import ReaderPlan
+from holdfast.testing.simulation.readable import is_refused_rightly, true_leader
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import PartitionData
 from holdfast.wire.well_known import EARLIEST, LATEST
@@ -60,6 +62,7 @@ class SimulatedReader:
         self._draw = random.Random(f"reader/{number}/{plan.topic}/{plan.pause_ms}")
         # Some of what was delivered, for looking it up again.
         self._seen: dict[int, deque[Stored]] = {n: deque(maxlen=_SEEN_MAX) for n in self._next}
+        self._goals: dict[int, int] = {}  # what it has still to come to, by partition
         self.from_followers = 0
         self.stopping = False
 
@@ -89,12 +92,14 @@ class SimulatedReader:
         leader = await client.leader(topic, partition)
         node = self._nearest.get(partition, leader)
         at = self._next[partition]
+        before = self.true_leader(partition, node)
         try:
             data = await client.fetch(
                 topic, partition, at,
                 node=node, rack=self._plan.rack, wait_ms=100, partition_bytes=FETCH_BYTES,
             )  # fmt: skip
         except AnswerError as error:
+            self.refused(partition, node, before, error.code)
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             await self._out_of_range(partition, nearest=node != leader)
@@ -120,7 +125,43 @@ class SimulatedReader:
             deliver(self._history, self._process, topic, partition, stored, data.high_watermark)
             self._next[partition] = stored[-1].offset + 1
             self._seen[partition].append(stored[0])
+        self.came(partition)
         return len(stored)
+
+    def expect(self, ends: Mapping[int, int]) -> None:
+        """From now on wait for some of each partition, or for an answer where it ends.
+
+        Not for all that there is: where more is written than it reads at a time, it is far behind.
+        """
+        self._goals = {n: min(end, self._next[n] + 1) for n, end in ends.items()}
+
+    def came(self, partition: int) -> None:
+        """It was answered, and not refused, where it stands now."""
+        if self._next[partition] >= self._goals.get(partition, inf):
+            del self._goals[partition]
+
+    def behind(self) -> list[str]:
+        """Tell which partitions it was not given anything of since it was to read them."""
+        return [
+            f"{self} does not come on in {partition}: at {self._next[partition]}, to pass {goal}"
+            for partition, goal in self._goals.items()
+        ]
+
+    def true_leader(self, partition: int, node: int) -> Ends | None:
+        """What a node has that leads and knows it, before it is asked."""
+        return true_leader(self._oracle, self._plan.topic, partition, node)
+
+    def refused(self, partition: int, node: int, before: Ends | None, code: int) -> None:
+        """Hold an error of a fetch against what it was asked for."""
+        topic, at = self._plan.topic, self._next[partition]
+        if not is_refused_rightly(
+            self._oracle, topic, partition, node, before=before, at=at, code=code
+        ):
+            self._oracle.fail(
+                Invariant.READ_RIGHTLY,
+                f"{self}: node {node} answered {ErrorCode(code).name} for {topic}-{partition} at"
+                f" {at}, {before}\n{self._oracle.named(topic, partition)}",
+            )
 
     async def _look_back(self, partition: int) -> None:
         """Look up a record by its timestamp, and read on from the answer: what indexes are for."""

@@ -293,8 +293,14 @@ class _Stage:
         """Wait until nobody waits any more, within bounds."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        is_read = drained  # then nobody reads any more
         while True:
             found = waiting(self._hand, drained=drained) or ([] if drained else self._stuck(began))
+            if not found and not is_read:
+                self._expect_reading()
+                is_read = True
+            if not drained:
+                found += [each for reader in self._work.readers for each in reader.behind()]
             if not found:
                 self._hand.note(f"all is well {when}")
                 return
@@ -345,6 +351,21 @@ class _Stage:
             for runner, one in zip(self._work.producers, self._plan.producers, strict=True)
             if runner.served_s < since and can_acknowledge(self._hand, one.topic, one.partition)
         ]
+
+    def _expect_reading(self) -> None:
+        """Have each reader come on, as far as there are leaders who have something."""
+        metadata = self._oracle.metadata
+        for reader, its in zip(self._work.readers, self._plan.readers, strict=True):
+            ends = {}
+            for key, state in metadata.partitions.items():
+                held = self._oracle.truth(key).replicas.get(state.leader)
+                if (
+                    metadata.topics[key[0]] == its.topic
+                    and held is not None
+                    and held.log is not None
+                ):
+                    ends[key[1]] = held.high_watermark
+            reader.expect(ends)
 
     async def _make_topic(self) -> None:
         with closing(self._cluster.client("last")) as client:

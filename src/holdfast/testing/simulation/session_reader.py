@@ -23,6 +23,7 @@ from holdfast.wire.messages import fetch as wire
 
 _STRANGE: Final = 0.04  # how often a request names another session or epoch than its own
 _ENDS: Final = 0.02  # how often it ends its session
+_GOES_ON: Final = 0.5  # how often it keeps one in which a broker says that it does not lead
 _WAIT_MS: Final = 100
 _ANSWER_BYTES: Final = 1 << 20
 _GONE: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -89,6 +90,7 @@ class SessionReader(SimulatedReader):
             self._oracle.counts["fetch sessions that a reader ended"] += 1
         wanted = {n: _Place(client.topic_ids[topic], self._next[n]) for n in partitions}
         promised = {n: self._promised(n, node) for n in partitions}
+        leading = {n: self.true_leader(n, node) for n in partitions}
         response = await client.ask(
             self._request(session, wanted), node=node, version=FETCH_VERSION
         )
@@ -108,9 +110,21 @@ class SessionReader(SimulatedReader):
         for n in records:
             session.left_out.pop(n, None)
             self._oracle.counts["records read in sessions"] += self.take(n, answered[n])
+        for n in partitions:
+            if n not in answered or not answered[n].error_code:
+                self.came(n)
         for n, data in answered.items():
+            if data.error_code:
+                self.refused(n, node, leading.get(n), data.error_code)
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 await self._out_of_range(n, nearest=False)
+            elif (
+                data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                and self._draw.random() < _GOES_ON
+            ):
+                # Most clients go on, too: the broker has to remember what it has not told.
+                self._oracle.counts["fetch sessions that went on after an error"] += 1
+                client.forget()
             else:
                 check(f"fetch of {topic}-{n} in a session", data.error_code)
 

@@ -50,7 +50,7 @@ class Replica:
     start: int = 0
     high_watermark: int = 0
     settled: bool = False  # its process has taken up all that it found
-    epoch: int = 0  # the last in which it has led
+    epoch: int = -1  # the last in which it has led; -1: none
     durable: int = 0  # when its process died
     kept: int = 0  # synced by an earlier process: this one may not know it yet
     ghost: Chain | None = None  # what it held before it lost some of it
@@ -573,7 +573,7 @@ class PartitionTruth:
             asked is not None
             and replica is not None
             and replica is asked.replica
-            and replica.epoch == asked.epoch
+            and replica.epoch == asked.epoch >= 0
         )
 
     def epochs_of(
