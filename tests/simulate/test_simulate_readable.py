@@ -100,7 +100,7 @@ def test_what_nobody_may_say(oracle: Oracle, code: ErrorCode) -> None:
 def test_a_disk_fails_a_reader_only_if_it_has_failed(oracle: Oracle) -> None:
     """Seen to fail: a session that answered so for ever, for every other partition."""
     code = ErrorCode.KAFKA_STORAGE_ERROR
-    fault = DiskFault(operations=("read",))
+    fault = DiskFault(operations={"read"})
     assert not is_right(oracle, code)
     oracle.faults.laid_in(1, fault)
     assert not is_right(oracle, code)
