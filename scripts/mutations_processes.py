@@ -235,6 +235,14 @@ PROCESSES: tuple[Mutation, ...] = (
         tests=("tests/simulate/test_simulate_refusals.py",),
     ),
     one(
+        "who gives up counts as served",
+        "acks=all that waits for the dead",
+        "testing/simulation/clients.py",
+        "        self.generation += 1\n",
+        "        self.generation += 1\n        self.served_s = asyncio.get_running_loop().time()\n",
+        tests=("tests/simulate/test_simulate_refusals.py",),
+    ),
+    one(
         "what is wrong with one batch excuses all others",
         "an excuse without its batch",
         "testing/simulation/refusals.py",

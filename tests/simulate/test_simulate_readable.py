@@ -7,6 +7,7 @@ it, and beside what doesn't.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -15,12 +16,14 @@ import pytest
 
 from holdfast.testing.ground.disk import DiskFault
 from holdfast.testing.simulated_client import ClusterClient
+from holdfast.testing.simulated_cluster import SimulatedCluster
+from holdfast.testing.simulation import workload
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry
 from holdfast.testing.simulation.clients import History
 from holdfast.testing.simulation.metadata import State
 from holdfast.testing.simulation.oracle import Oracle
-from holdfast.testing.simulation.plan import ReaderPlan
+from holdfast.testing.simulation.plan import Plan, ReaderPlan
 from holdfast.testing.simulation.readable import is_refused_rightly, true_leader
 from holdfast.testing.simulation.readers import SimulatedReader
 from holdfast.testing.simulation.truth import Replica
@@ -116,6 +119,23 @@ def test_what_is_committed_is_in_range(oracle: Oracle) -> None:
     replica = oracle.truth(KEY).replicas[1]
     replica.start = 3  # as by retention
     assert [is_right(oracle, code, at=at) for at in (2, 3)] == [True, False]
+
+
+def test_a_reader_that_never_ends_is_named(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: producers only were, and nobody was late where none was named."""
+    monkeypatch.setattr(workload, "STOP_S", 0.01)
+    reader = SimulatedReader(0, ReaderPlan(topic="t"), 2, NO_CLIENT, History(), oracle)
+    plan = Plan(seed=0, brokers=1, controllers=1, combined=True, elr=False)
+
+    async def stop() -> list[str]:
+        work = workload.Workload(plan, cast("SimulatedCluster", None), oracle)
+        work._running.append(reader)
+        work._tasks.append(asyncio.get_running_loop().create_task(asyncio.sleep(60.0)))
+        late = await work.stop()
+        work.cancel()
+        return late
+
+    assert asyncio.run(stop()) == ["reader-0 of t"]
 
 
 def test_a_reader_has_to_come_on(oracle: Oracle) -> None:

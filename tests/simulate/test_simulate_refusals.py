@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -186,6 +187,40 @@ def test_the_last_answer_counts_and_who_leads_is_what_is_committed() -> None:
 
     assert asyncio.run(answered(2)) == {"p:1"}
     assert asyncio.run(answered(0)) == set()
+
+
+def served_by(plan: ProducerPlan, *outcomes: int | AnswerError) -> bool:
+    """Whether these outcomes, one batch each, serve a producer."""
+    story = Story()
+    client = cast("ClusterClient", SimpleNamespace(forget=lambda: None))
+
+    async def settle() -> bool:
+        producer = SimulatedProducer(plan, client, story.history, story.oracle, seed=1)
+        for number, outcome in enumerate(outcomes):
+            name = f"p:{number}"
+            batch = Batch("p", {name: (b"", None)}, give_up_s=-1.0, attempts=1)
+            assert producer.settle(batch, 0, outcome)
+        return producer.served_s >= 0
+
+    return asyncio.run(settle())
+
+
+def test_who_gives_up_is_not_served_by_that() -> None:
+    """Seen to fail: whoever began another batch was one that had just begun to wait."""
+    late = AnswerError("produce", ErrorCode.REQUEST_TIMED_OUT)
+    assert not served_by(PRODUCER, late, late)
+    assert served_by(PRODUCER, 5, late)
+    assert served_by(replace(PRODUCER, acks=0), -1)
+
+
+def test_a_refusal_serves_whom_little_else_is_due() -> None:
+    wild = AnswerError("produce", ErrorCode.INVALID_TIMESTAMP)
+    assert not served_by(PRODUCER, wild)
+    assert served_by(WILD, wild)
+    assert not served_by(WILD, AnswerError("produce", ErrorCode.NOT_ENOUGH_REPLICAS))
+    large = AnswerError("produce", ErrorCode.MESSAGE_TOO_LARGE)
+    assert not served_by(replace(PRODUCER, oversized=0.05), large)
+    assert served_by(replace(PRODUCER, oversized=0.05, size_max=3_000), large)
 
 
 @pytest.mark.parametrize("kind", [Refused, Unknown])
