@@ -74,6 +74,8 @@ NODES: tuple[Mutation, ...] = (
                 "            base_offset = log.append_as_leader(batch, leader.epoch)\n",
             ),
         ),
+        # An unclean election, and acks=all: one full plan in seven or so.
+        scale="full",
     ),
     one(
         "whoever is about to be removed counts no more",

@@ -271,7 +271,7 @@ PROCESSES: tuple[Mutation, ...] = (
         "any disk may refuse a reader",
         "an excuse without its event",
         "testing/simulation/readable.py",
-        "        return oracle.faults.excuses(node)\n",
+        "        return oracle.faults.offline(node)\n",
         "        return True\n",
         tests=_TEST_READABLE,
     ),

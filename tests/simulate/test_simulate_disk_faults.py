@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.testing.ground.disk import DiskFault
+from holdfast.testing.ground.disk_quota import Quota
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.truth import DISK_FAULT, WIPED
 
@@ -68,3 +69,19 @@ def test_a_new_disk_has_no_faults() -> None:
     assert world.cause == WIPED
     world.oracle.loaded(NODE)
     assert world.cause == ""
+
+
+def test_a_full_disk_is_no_loss_and_is_out_of_use_until_its_node_begins_anew() -> None:
+    world = World(struck=0)
+    faults = world.oracle.faults
+    room = Quota(prefix="/", left_bytes=0)
+    faults.filled(NODE, room)
+    assert not faults.offline(NODE)
+    room.struck = 1
+    world.oracle.died(NODE)
+    assert faults.offline(NODE), "it has no room still"
+    world.heal()
+    assert faults.offline(NODE), "it goes on without what it has lost"
+    assert world.cause == ""
+    world.oracle.died(NODE)
+    assert not faults.offline(NODE)

@@ -313,13 +313,14 @@ async def _full_disk(hand: Conductor, event: Event) -> bool:
     """A disk has room for a little more, or for nothing; later for all, and its node starts anew.
 
     Where a little was left, the node has been started without room before that. It keeps all that
-    a killed one keeps, so nothing is excused.
+    a killed one keeps, so no loss is excused.
     """
     node = hand.resolve(event.target)
     if node is None or not hand.cluster.is_up(node):
         return False
     disk = hand.cluster.machine(node).disk
     room = disk.limit(event.other or "/", 0 if event.amount == 1 else int(event.seconds * ROOM))
+    hand.oracle.faults.filled(node, room)
     await asyncio.sleep(event.seconds)
     if event.other and room.struck and hand.cluster.is_up(node):
         hand.counts["log directories lost by a broker that serves on"] += 1

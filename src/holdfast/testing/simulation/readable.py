@@ -50,7 +50,7 @@ def is_refused_rightly(
     `before`: what it had when it was asked, if it led. Who has led all the while knows it.
     """
     if code == ErrorCode.KAFKA_STORAGE_ERROR:
-        return oracle.faults.excuses(node)
+        return oracle.faults.offline(node)
     truth = oracle.named(topic, partition)
     led = (
         before is not None

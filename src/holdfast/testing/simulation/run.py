@@ -303,6 +303,7 @@ class _Stage:
                 found += [each for reader in self._work.readers for each in reader.behind()]
             if not found:
                 self._hand.note(f"all is well {when}")
+                self._count_served()
                 return
             if loop.time() > began + _SETTLE_S:
                 self._oracle.fail(
@@ -351,6 +352,14 @@ class _Stage:
             for runner, one in zip(self._work.producers, self._plan.producers, strict=True)
             if runner.served_s < since and can_acknowledge(self._hand, one.topic, one.partition)
         ]
+
+    def _count_served(self) -> None:
+        """Who was served although some are dead: what `_stuck` waits for must have been asked."""
+        if "broken" in self._hand.held.values():
+            self._oracle.counts["producers served while a minority was dead"] += sum(
+                can_acknowledge(self._hand, one.topic, one.partition)
+                for one in self._plan.producers
+            )
 
     def _expect_reading(self) -> None:
         """Have each reader come on, as far as there are leaders who have something."""
