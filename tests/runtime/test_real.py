@@ -209,6 +209,8 @@ def test_uuids_are_version_4_and_never_begin_with_a_dash() -> None:
     assert {(raw[6] >> 4, raw[8] >> 6, len(raw)) for raw in made} == {(4, 2, 16)}
     assert 62 not in {raw[0] >> 2 for raw in made}
     assert {RealRandom().below(3) for _ in range(200)} == {0, 1, 2}
+    one = RealRandom()  # which draws for many numbers in one go, and none twice
+    assert len({one.below(1 << 64) for _ in range(1_000)}) == 1_000
 
 
 def test_both_ends_have_no_delay_of_nagle() -> None:

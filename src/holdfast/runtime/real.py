@@ -46,6 +46,7 @@ _SYNCFS_TELLS = (5, 8)  # the first Linux whose syncfs says that a file could no
 _SPARE_DESCRIPTORS = 32
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _ACCEPTED_AT_ONCE = 4
+_RANDOM_BYTES = 64 * 16  # drawn in one go: a system call costs as much as the rest of a number
 _ACCEPT_PAUSE_S = 0.0005  # for each that was accepted; to begin and to end it takes 0.15 ms
 
 # macOS has no fdatasync; Linux's skips the time stamps and so one write of the journal.
@@ -63,12 +64,20 @@ class RealClock:
 class RealRandom:
     """The kernel's randomness: no two nodes may ever draw the same UUID."""
 
+    def __init__(self) -> None:
+        self._drawn = b""  # for numbers, which each answer to Metadata needs one of
+        self._used = 0
+
     def uuid(self) -> bytes:
         return new_uuid(os.urandom)
 
     def below(self, bound: int) -> int:
         assert 0 < bound <= 1 << 64, "the bias of the remainder is below 2^-64 only up to here"
-        return int.from_bytes(os.urandom(16), "big") % bound
+        if self._used == len(self._drawn):
+            self._drawn, self._used = os.urandom(_RANDOM_BYTES), 0
+        start = self._used
+        self._used += 16
+        return int.from_bytes(self._drawn[start : self._used], "big") % bound
 
 
 class _RealListener:
