@@ -279,7 +279,7 @@ PROCESSES: tuple[Mutation, ...] = (
         "who leads may say that it does not",
         "an excuse without its broker",
         "testing/simulation/readable.py",
-        "    return code in _BY_OTHERS and not led\n",
+        "    return code in _BY_OTHERS and (goes or not led)\n",
         "    return code in _BY_OTHERS\n",
         tests=_TEST_READABLE,
     ),

@@ -264,6 +264,7 @@ def test_a_wish_to_delete_that_nobody_has_carried_out_excuses_no_loss() -> None:
     history = History()
     history.events = Story().send(0, 1).ack(0, 0).ack(1, 1).final(0).events
     history.places = {"p:0": 0, "p:1": 1}
+    history.batches = {"p:0": 0, "p:1": 1}
     truth = oracle.truth((TOPIC_ID, 0))
     assert truth.deletions.bound == inf
     truth.deletions.reached = 1

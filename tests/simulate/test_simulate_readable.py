@@ -82,6 +82,16 @@ def test_who_leads_knows_it(oracle: Oracle, code: ErrorCode) -> None:
     assert is_refused_rightly(oracle, "t", 0, 1, before=before, at=0, code=code)
 
 
+def test_who_stops_lets_go_before_the_controller_says_so(oracle: Oracle) -> None:
+    """Seen in seed 780015: no controller was active, and its open connections heard of it."""
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    oracle.stopping.add(1)
+    assert is_right(oracle, code)
+    assert not is_right(oracle, ErrorCode.UNKNOWN_SERVER_ERROR)
+    oracle.died(1)
+    assert not oracle.stopping
+
+
 def test_a_process_that_has_not_begun_to_lead_is_no_leader(oracle: Oracle) -> None:
     """Not even in the first epoch."""
     metadata, truth = oracle.metadata, oracle.truth(KEY)

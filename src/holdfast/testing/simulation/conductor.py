@@ -313,6 +313,7 @@ class Conductor:
 
     async def stop(self, node: int) -> bool:
         """Stop a node as SIGTERM does. False: it took so long that it was killed."""
+        self.oracle.stopping.add(node)
         try:
             await asyncio.wait_for(self.cluster.stop(node), _STOP_S)
         except TimeoutError:

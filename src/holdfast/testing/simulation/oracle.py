@@ -55,6 +55,7 @@ class Oracle:
         self.metadata = Metadata(self.fail, self.counts, static, self._elected)
         self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
         self._running: dict[int, None] = {}  # nodes that have opened all that they found
+        self.stopping: set[int] = set()  # nodes that were asked to, and whose process still lives
         self.faults = DiskFaults()
         # Deleted replicas with a job under way, by node, topic and partition.
         self.flushing: dict[tuple[int, str, int], object] = {}
@@ -99,6 +100,7 @@ class Oracle:
         for truth in self._truths.values():
             truth.died(node)
         self.faults.died(node, replaced=cause == WIPED)
+        self.stopping.discard(node)
         self._running.pop(node, None)
         if cause or node not in self._causes:
             self._causes[node] = cause

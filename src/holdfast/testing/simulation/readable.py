@@ -60,4 +60,5 @@ def is_refused_rightly(
     )
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return not (led and before is not None and before.replica.start <= at <= before.committed)
-    return code in _BY_OTHERS and not led
+    goes = node in oracle.stopping or oracle.faults.offline(node)  # it lets go before it is heard
+    return code in _BY_OTHERS and (goes or not led)
