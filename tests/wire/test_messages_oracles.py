@@ -234,7 +234,7 @@ def to_kafka_python(message: Struct, cls: Any, version: int) -> Any:
     for name, field in cls.fields.items():
         if not field.for_version_q(version):
             continue
-        if name == "authorized_operations":
+        if name == "authorized_operations" and name not in ours:
             declared = ours.get("cluster_" + name) or ours["topic_" + name]
         else:
             declared = ours[name]

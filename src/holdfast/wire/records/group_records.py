@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` to bytes and back. Owns their frame, and which version is written.
+"""Records of `__consumer_offsets` to bytes and back. Owns their frame, and the version written.
 
 A key begins with the record's type, a value with its version: 16 bits each. The fields follow.
 A record without a value says that what its key names is gone.

@@ -14,7 +14,7 @@ _SIGN: Final = 0x80000000
 
 def java_hash(text: str) -> int:
     """Return what Java's `String.hashCode` does: over units of UTF-16, in 32 bits with a sign."""
-    data = text.encode("utf-16-be")
+    data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in unpack(f">{len(data) // 2}H", data):
         value = (31 * value + unit) & _MASK
