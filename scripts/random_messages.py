@@ -26,7 +26,7 @@ def _integer(random: Random, bits: int) -> int:
 
 
 def _primitive(random: Random, field: Field, kind: str) -> Any:
-    if field.name == "log_append_time_ms":
+    if field.name in {"log_append_time_ms", "retention_time_ms"}:
         return random.randrange(-1, TIME_MAX)
     if kind == "int16" and field.name.endswith("error_code"):
         return random.choice(ERRORS)
