@@ -17,6 +17,7 @@ from typer.models import OptionInfo
 from holdfast.cli import command_table as table
 from holdfast.cli import configs, delete_records
 from holdfast.cli.cat import cat_command as cat
+from holdfast.cli.consumer_groups import groups_command as groups
 from holdfast.cli.quick import _names, _parameters
 from holdfast.cli.reassignment import reassign_partitions as reassign
 from holdfast.cli.topics import topics_command as topics
@@ -46,6 +47,13 @@ VALUES = {
     "--topics-to-move-json-file": "file",
     "--reassignment-json-file": "file",
     "--throttle": "1000",
+    "--group": "g",
+    "--to-offset": "3",
+    "--shift-by": "-3",
+    "--by-duration": "PT1H",
+    "--to-datetime": "2026-01-31T12:00:00.000",
+    "--from-file": "file",
+    "--timeout": "1000",
     "-p": "0",
     "-k": "key",
     "-K": ":",
@@ -88,7 +96,16 @@ REASSIGN = {
 CAT = {
     "-P": ["-P", "-t", "t", "-b", "127.0.0.1:1"],
     "-C": ["-C", "-t", "t", "-b", "127.0.0.1:1"],
+    "-G": ["-G", "g", "-b", "127.0.0.1:1", "topic"],
     "-L": ["-L", "-b", "127.0.0.1:1"],
+}
+GROUPS = {
+    "--list": ["--list"],
+    "--describe": ["--describe", "--group", "g"],
+    "--delete": ["--delete", "--group", "g"],
+    "--reset-offsets": ["--reset-offsets", "--group", "g", "--all-topics", "--to-latest"],
+    "--delete-offsets": ["--delete-offsets", "--group", "g", "--topic", "t"],
+    "--validate-regex": ["--validate-regex", "a.*"],
 }
 DELETE_GOES_WITH = dict.fromkeys(["--partition", "--before-offset", "--all"], delete_records.WHERE)
 COMMANDS: dict[
@@ -102,6 +119,7 @@ COMMANDS: dict[
     ),
     "delete-records": (DELETE, DELETE_GOES_WITH, WHOM | {"--json"}),
     "reassign-partitions": (REASSIGN, reassign.GOES_WITH, WHOM),
+    "groups": (GROUPS, groups.GOES_WITH, WHOM),
     "cat": (CAT, cat.GOES_WITH, {"-b", "--data-dir", "-t", "-q", "-m", "-X"}),
 }
 
@@ -179,7 +197,8 @@ def test_an_option_with_effect_is_taken(
         if (command, action) == ("delete-records", "--topic"):
             continue  # its options are alternatives; see the tests of the command
         outcome = run(command, *arguments)
-        exclusive = {"--replica-assignment", "--topic"} & set(arguments[2:]) and outcome.status == 2
+        alternatives = {"--replica-assignment", "--topic", "--all-groups", *groups.AIMS}
+        exclusive = alternatives & set(arguments[2:]) and outcome.status == 2
         if not exclusive:
             assert (outcome.status, "nobody answers" in outcome.errors) == (1, True), arguments
 
@@ -216,6 +235,58 @@ def test_an_option_with_effect_is_taken(
         "features disable --feature a=1",
         "features --bootstrap-server a:1 describe --bootstrap-server b:1",
         "metadata-quorum describe --json --human-readable",
+        "groups",
+        "groups --list --describe --group g",
+        "groups --describe",
+        "groups --describe --group g --all-groups",
+        "groups --describe --group=",
+        "groups --describe --group g --offsets --members",
+        "groups --describe --group g --members --state",
+        "groups --describe --group g --state stable",
+        "groups --list --state stabel",
+        "groups --list --type clasic",
+        "groups --delete",
+        "groups --delete-offsets --group g",
+        "groups --delete-offsets --topic t",
+        "groups --delete-offsets --group g --group h --topic t",
+        "groups --delete-offsets --group g --topic t:x",
+        "groups --reset-offsets --group g --all-topics",
+        "groups --reset-offsets --group g --to-latest",
+        "groups --reset-offsets --to-latest --all-topics",
+        "groups --reset-offsets --group g --to-latest --to-earliest --all-topics",
+        "groups --reset-offsets --group g --to-latest --all-topics --topic t",
+        "groups --reset-offsets --group g --to-latest --topic t: ",
+        "groups --reset-offsets --group g --to-latest --all-topics --dry-run --execute",
+        "groups --reset-offsets --group g --to-latest --all-topics --export --json",
+        "groups --reset-offsets --group g --from-file f --topic t",
+        "groups --reset-offsets --group g --from-file /proc/nowhere",
+        "groups --reset-offsets --group g --by-duration 5 --all-topics",
+        "groups --reset-offsets --group g --to-datetime 5 --all-topics",
+        "groups --reset-offsets --group g --to-offset x --all-topics",
+        "groups --list --timeout 0",
+        "get-offsets --topic t --topic-partitions t:0",
+        "get-offsets --partitions 0 --topic-partitions t:0",
+        "get-offsets --partitions x",
+        "get-offsets --partitions 0,,1",
+        "get-offsets --topic-partitions t:x",
+        "get-offsets --topic-partitions t:1:2",
+        "get-offsets --topic t( ",
+        "get-offsets --time x",
+        "get-offsets --time -7",
+        "get-offsets --time 99999999999999999999",
+        "inspect",
+        "inspect t",
+        "inspect t-",
+        "inspect -0",
+        "inspect t-x",
+        "inspect t-0 --offset -1",
+        "inspect t-0 u-0",
+        "cat -G g",
+        "cat -G g t -t t",
+        "cat -G g -C t",
+        "cat -G g t -J -f %s",
+        "cat -G g t -X group.id=h",
+        "cat -G g t -p 0",
         "cat -P -t t -b a -X bootstrap.servers=b",
         "cat -P -t t -z gzip -X compression.codec=lz4",
         "cat -P -t t -b a --data-dir d",
@@ -258,7 +329,7 @@ def test_a_guessed_mode_is_named(run: Run) -> None:
     """Goal: who forgot -C learns why producing was tried. Method: no mode, and no terminal."""
     outcome = run("cat", "-t", "t", "-e", "-b", "127.0.0.1:1")
     assert outcome.status == 2
-    assert "Without -P, -C or -L" in outcome.errors
+    assert "Without -P, -C, -G or -L" in outcome.errors
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,12 @@ NOBODY = "127.0.0.1:1"
         ("elect-leaders", "leader-election"),
         ("reassign --list", "reassign-partitions"),
         ("leader", "leader-election"),
+        ("consumer-groups --list", "holdfast groups"),
+        ("group --list", "groups"),
+        ("get-offset", "get-offsets"),
+        ("groups --list --state stabel", "Stable"),
+        ("groups --lst", "--list"),
+        ("get-offsets --time latets", "latest"),
         ("metadata-quorum descirbe", "describe"),
         ("topics --lst", "--list"),
         ("up --brokrs 3", "--brokers"),
@@ -72,6 +78,11 @@ def test_what_is_near_and_what_is_not() -> None:
         "leader-election --election-type preferred --all-topic-partitions",
         "delete-records --topic t --all",
         "reassign-partitions --list",
+        "groups --list",
+        "groups --describe --group g",
+        "groups --reset-offsets --group g --all-topics --to-latest",
+        "get-offsets",
+        "inspect t-0",
         "cluster cluster-id",
         "cluster unregister --id 1",
         "features describe",
@@ -143,7 +154,9 @@ def test_somebody_who_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [["-L"], ["-C", "-t", "t"], ["-P", "-t", "t", "-l"]])
+@pytest.mark.parametrize(
+    "mode", [["-L"], ["-C", "-t", "t"], ["-P", "-t", "t", "-l"], ["-G", "g", "t"]]
+)
 def test_cat_finds_nobody(run: Run, mode: list[str], tmp_path: Path) -> None:
     """Goal: -b is named, soon. Method: a closed port. Producing would try for five minutes."""
     file = tmp_path / "lines"
@@ -172,6 +185,10 @@ def test_cat_finds_nobody(run: Run, mode: list[str], tmp_path: Path) -> None:
         "kill",
         "topics --partitions 0 --create --topic t",
         "leader-election --all-topic-partitions",
+        "groups --describe",
+        "get-offsets --time x",
+        "inspect t",
+        "cat -G g -b 127.0.0.1:1",
     ],
 )
 def test_a_wrong_command_line_is_status_2(run: Run, line: str) -> None:

@@ -40,7 +40,11 @@ def test_the_version(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["up", "down", "status", "kill", "start", "topics", "configs", "cat", "node"]
+    "name",
+    [
+        *("up", "down", "status", "kill", "start", "topics", "configs", "cat", "node"),
+        *("groups", "get-offsets", "inspect"),
+    ],
 )
 def test_each_command_explains_itself(run: Run, name: str) -> None:
     """Goal: help works and comes from the command itself. Method: --help of each."""
@@ -49,7 +53,9 @@ def test_each_command_explains_itself(run: Run, name: str) -> None:
     assert f"holdfast {name}" in outcome.output
 
 
-@pytest.mark.parametrize("line", ["", "topics", "features", "features describe", "prove", "cat"])
+@pytest.mark.parametrize(
+    "line", ["", "topics", "features", "features describe", "prove", "cat", "groups"]
+)
 def test_a_flag_is_shown_without_a_value(run: Run, line: str) -> None:
     """Goal: nobody is led to type `--json true`, which is refused. Method: help of each kind.
 

@@ -76,6 +76,21 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "delete_records",
         "Forget what lies before an offset.",
     ),
+    "groups": (
+        "holdfast.cli.consumer_groups.groups_command",
+        "groups",
+        "List, describe, reset, delete consumer groups of any Kafka.",
+    ),
+    "get-offsets": (
+        "holdfast.cli.offsets.get_offsets",
+        "get_offsets",
+        "Print where partitions begin and end.",
+    ),
+    "inspect": (
+        "holdfast.cli.offsets.inspect_command",
+        "inspect_partition",
+        "Show how far each replica is; is message N committed?",
+    ),
     "cluster": ("holdfast.cli.cluster_tool", "cluster", "A cluster's id; brokers gone for good."),
     "features": ("holdfast.cli.features", "features", "Levels of the cluster's features."),
     "cat": ("holdfast.cli.cat.cat_command", "cat", "Produce, consume, list: kcat's flags."),
@@ -85,6 +100,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 
 # Of these, status 1 says that a promise was broken; whatever else goes wrong decides nothing.
 VERDICTS = frozenset({"check", "demo", "prove"})
+
+# Options that may stand without their values, as in Kafka's tools: an empty one stands for that.
+VALUE_LEFT_OUT = {"groups": ("--state", "--type")}
 
 # What other tools call it.
 ELSEWHERE = {
@@ -97,6 +115,7 @@ ELSEWHERE = {
     "console-consumer": "cat -C",
     "server-start": "node",
     "elect-leaders": "leader-election",
+    "consumer-groups": "groups",
 }
 HELP = """A replicated log that speaks the Kafka protocol, and a lab that proves what it keeps.
 
@@ -246,10 +265,12 @@ def _called(name: str, arguments: list[str], failed: int) -> int:
     try:
         if name not in COMMANDS:
             _group().main(arguments, prog_name="holdfast")
-        elif (values := quick.values_of(function_named(name), arguments[1:])) is not None:
+            return 0
+        words = filled(name, arguments[1:])
+        if (values := quick.values_of(function_named(name), words)) is not None:
             function_named(name)(**values)
         else:
-            command_named(name).main(arguments[1:], prog_name=f"holdfast {name}")
+            command_named(name).main(words, prog_name=f"holdfast {name}")
     except typer.Exit as stop:
         return stop.exit_code
     except SystemExit as stop:
@@ -275,6 +296,15 @@ def _called(name: str, arguments: list[str], failed: int) -> int:
     except KeyboardInterrupt:
         return _interrupted(InterruptedCommandError())
     return 0
+
+
+def filled(name: str, words: list[str]) -> list[str]:
+    """Return a command line with an empty value where an option stands without one, and may."""
+    found = []
+    for at, word in enumerate(words):
+        is_last = at + 1 == len(words) or words[at + 1].startswith("-")
+        found.append(f"{word}=" if is_last and word in VALUE_LEFT_OUT.get(name, ()) else word)
+    return found
 
 
 def _loaded(module: str, name: str) -> tuple[type[Exception], ...]:

@@ -1,6 +1,7 @@
 """`holdfast cat`: produce, consume and list with kcat's flags, on any Kafka.
 
-Owns the options and the choice of mode; producing, consuming and listing are `cat_modes.py`'s.
+Owns the options and the choice of mode; what is done is `cat_modes.py`'s, `cat_group.py`'s and
+`cat_list.py`'s.
 """
 
 from __future__ import annotations
@@ -24,37 +25,46 @@ PARTITION_MAX = (1 << 31) - 1
 SERVERS = ("bootstrap.servers", "metadata.broker.list")
 COMPRESSION = ("compression.codec", "compression.type")
 GOES_WITH: Mapping[str, Sequence[str]] = {
-    "FILE": ["-P"],
+    "FILE": ["-P", "-G"],
     "-p": ["-P", "-C"],
     "-k": ["-P"],
-    "-K": ["-P", "-C"],
-    "-D": ["-P", "-C"],
-    "-o": ["-C"],
-    "-c": ["-P", "-C"],
-    "-e": ["-C"],
-    "-f": ["-C"],
-    "-J": ["-C", "-L"],
-    "-Z": ["-P", "-C"],
-    "-u": ["-C"],
+    "-K": ["-P", "-C", "-G"],
+    "-D": ["-P", "-C", "-G"],
+    "-o": ["-C", "-G"],
+    "-c": ["-P", "-C", "-G"],
+    "-e": ["-C", "-G"],
+    "-f": ["-C", "-G"],
+    "-J": ["-C", "-G", "-L"],
+    "-Z": ["-P", "-C", "-G"],
+    "-u": ["-C", "-G"],
     "-H": ["-P"],
     "-z": ["-P"],
     "-l": ["-P"],
     "-T": ["-P"],
 }
 GUESSED = {
-    "-P": "Without -P, -C or -L, input from a pipe or a file means -P.",
-    "-C": "Without -P, -C or -L, input from a terminal means -C.",
+    "-P": "Without -P, -C, -G or -L, input from a pipe or a file means -P.",
+    "-C": "Without -P, -C, -G or -L, input from a terminal means -C.",
 }
 # What -J and -f say of a consumed message replaces these.
 IDLE_TOGETHER = (("-J", ("-f", "-K", "-D", "-Z")), ("-f", ("-K", "-D")))
 
 
 Files = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[FILE]...", help="-P: each file is one message (see -l)."),
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE]...",
+        help="-P: each file is one message (see -l). -G: topics, or ^PATTERN.",
+    ),
 ]
 Produce = Annotated[bool, typer.Option("-P", help="Produce: messages from input.")]
 Consume = Annotated[bool, typer.Option("-C", help="Consume: messages to output.")]
+InGroup = Annotated[
+    str | None,
+    typer.Option(
+        "-G", metavar="GROUP", help="Consume as a member of a group; topics stand at the end."
+    ),
+]
 ListMetadata = Annotated[bool, typer.Option("-L", help="List brokers, topics, partitions.")]
 Brokers = Annotated[
     str | None,
@@ -100,28 +110,28 @@ Offsets = Annotated[
     typer.Option(
         "-o",
         metavar="OFFSET",
-        help="-C: beginning, end, stored, N, -N (before the end), "
+        help="-C, -G: beginning, end, stored, N, -N (before the end), "
         "s@MS (from a time), e@MS (up to a time).",
-        show_default="beginning",
+        show_default="beginning; stored with -G",
     ),
 ]
 Count = Annotated[
     int | None, typer.Option("-c", metavar="N", help="Exit after so many messages.", min=1)
 ]
-ExitAtEnd = Annotated[bool, typer.Option("-e", help="-C: exit at the end of all partitions.")]
+ExitAtEnd = Annotated[bool, typer.Option("-e", help="-C, -G: exit at the end of all partitions.")]
 Quiet = Annotated[bool, typer.Option("-q", help="No word beside the messages.")]
 Format = Annotated[
     str | None,
     typer.Option(
         "-f",
         metavar="FORMAT",
-        help="-C: %s value, %k key, %S %K their lengths, %R length as 4 bytes, %t topic, "
+        help="-C, -G: %s value, %k key, %S %K their lengths, %R length as 4 bytes, %t topic, "
         "%p partition, %o offset, %T timestamp, %h headers.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("-J", help="-C, -L: JSON.")]
-Nulls = Annotated[bool, typer.Option("-Z", help="-P: empty is null. -C: null is written NULL.")]
-Unbuffered = Annotated[bool, typer.Option("-u", help="-C: no buffering of output.")]
+AsJson = Annotated[bool, typer.Option("-J", help="-C, -G, -L: JSON.")]
+Nulls = Annotated[bool, typer.Option("-Z", help="-P: empty is null. -C, -G: null is written NULL.")]
+Unbuffered = Annotated[bool, typer.Option("-u", help="-C, -G: no buffering of output.")]
 Headers = Annotated[
     list[str] | None,
     typer.Option("-H", metavar="NAME=VALUE", help="-P: a header; may be repeated."),
@@ -151,6 +161,7 @@ def cat(
     *,
     produce: Produce = False,
     consume: Consume = False,
+    group: InGroup = None,
     metadata: ListMetadata = False,
     brokers: Brokers = None,
     data_dir_option: DataDir = None,
@@ -174,12 +185,13 @@ def cat(
     timeout_s: TimeoutS = FIRST_ANSWER_S,
     properties: Properties = None,
 ) -> None:
-    """Produce (-P), consume (-C) or list (-L) with kcat's flags, on any Kafka.
+    """Produce (-P), consume (-C, -G) or list (-L) with kcat's flags, on any Kafka.
 
-    Without a mode: produce what is piped in, else consume. Consuming needs no group, and commits
-    nothing unless -o stored and -X group.id=... ask for it.
+    Without a mode: produce what is piped in, else consume. Consuming with -C needs no group, and
+    commits nothing unless -o stored and -X group.id=... ask for it; with -G what was written is
+    committed.
     """
-    mode = _mode(produce=produce, consume=consume, metadata=metadata)
+    mode = _mode(produce=produce, consume=consume, group=group, metadata=metadata)
     given = {
         "FILE": files,
         "-p": partition,
@@ -198,18 +210,19 @@ def cat(
         "-l": lines,
         "-T": tee,
     }
-    _check(mode, given, topic=topic, guessed=not (produce or consume or metadata))
-    start, stop_ms = parse_offsets(offsets or [])
+    is_guessed = not (produce or consume or metadata or group is not None)
+    _check(mode, given, topic=topic, guessed=is_guessed)
     between, between_keys = _delimiters(mode, delimiter, key_delimiter)
-    settings = _settings(brokers, data_dir_option, properties or [], codec)
+    start, stop_ms = parse_offsets(offsets or [])
+    settings = _settings(brokers, data_dir_option, properties or [], codec, group)
     # librdkafka is loaded for real work only
-    from holdfast.cli.cat import cat_list, cat_modes  # noqa: PLC0415
+    from holdfast.cli.cat import cat_group, cat_list, cat_modes  # noqa: PLC0415
 
     if mode == "-L":
         cat_list.list_metadata(settings, topic, as_json=as_json, timeout_s=timeout_s)
         return
-    assert topic is not None, "checked above"
     if mode == "-P":
+        assert topic is not None, "checked above"
         production = cat_modes.Production(
             topic=topic,
             partition=-1 if partition is None else partition,
@@ -222,12 +235,11 @@ def cat(
             tee=tee,
             timeout_s=timeout_s,
         )
-        cat_modes.produce(settings, production, files=files or [], lines=lines)
+        paths = [Path(each) for each in files or []]
+        cat_modes.produce(settings, production, files=paths, lines=lines)
         return
-    consumption = cat_modes.Consumption(
-        topic=topic,
-        partition=None if partition in {None, -1} else partition,
-        start=start,
+    write = writer(format_, between, between_keys, as_json=as_json, nulls=nulls)
+    until = cat_modes.Until(
         stop_ms=stop_ms,
         count=count,
         exit_at_end=exit_at_end,
@@ -235,7 +247,16 @@ def cat(
         unbuffered=unbuffered,
         timeout_s=timeout_s,
     )
-    write = writer(format_, between, between_keys, as_json=as_json, nulls=nulls)
+    if group is not None:
+        begins = any(not text.startswith("e@") for text in offsets or []) and not start.stored
+        member = cat_group.GroupConsumption(
+            group=group, topics=files or [], start=start if begins else None, until=until
+        )
+        cat_group.consume_in_group(settings, member, write)
+        return
+    assert topic is not None, "checked above"
+    wanted = None if partition in {None, -1} else partition
+    consumption = cat_modes.Consumption(topic=topic, partition=wanted, start=start, until=until)
     cat_modes.consume(settings, consumption, write)
 
 
@@ -253,7 +274,9 @@ def _delimiters(mode: str, delimiter: str | None, of_key: str | None) -> tuple[b
 def _check(mode: str, given: Mapping[str, object], *, topic: str | None, guessed: bool) -> None:
     files, codec = given["FILE"], given["-z"]
     problem = None
-    if mode != "-L" and not topic:
+    if mode == "-G":
+        problem = _wrong_for_group(topic, files)
+    elif mode != "-L" and not topic:
         problem = f"{mode} needs -t TOPIC."
     elif topic == "":
         problem = "-t is empty."
@@ -264,7 +287,7 @@ def _check(mode: str, given: Mapping[str, object], *, topic: str | None, guessed
         problem = "-l needs exactly one FILE."
     elif files and given["-D"] is not None and not (given["-l"] or given["-T"]):
         problem = "-D has no effect on FILE, which is one message; -l makes many of it."
-    for with_, idle in IDLE_TOGETHER if mode == "-C" else ():
+    for with_, idle in IDLE_TOGETHER if mode in {"-C", "-G"} else ():
         for option in idle:
             if given[with_] and given[option]:
                 problem = problem or f"{option} has no effect with {with_}."
@@ -278,16 +301,30 @@ def _check(mode: str, given: Mapping[str, object], *, topic: str | None, guessed
         raise CommandError(f"{error} {GUESSED[mode]}", code=error.code) from None
 
 
-def _mode(*, produce: bool, consume: bool, metadata: bool) -> str:
-    chosen = [mode for mode, is_on in (("-P", produce), ("-C", consume), ("-L", metadata)) if is_on]
-    refuse_if(len(chosen) > 1, "-P, -C and -L exclude each other.")
+def _wrong_for_group(topic: str | None, topics: object) -> str | None:
+    if topic is not None:
+        return "-t has no effect with -G: topics stand at the end, as in -G GROUP TOPIC."
+    if not topics:
+        return "-G needs topics at the end: -G GROUP TOPIC..."
+    return None
+
+
+def _mode(*, produce: bool, consume: bool, group: str | None, metadata: bool) -> str:
+    modes = {"-P": produce, "-C": consume, "-G": group is not None, "-L": metadata}
+    chosen = [mode for mode, is_on in modes.items() if is_on]
+    refuse_if(len(chosen) > 1, "-P, -C, -G and -L exclude each other.")
+    refuse_if(group == "", "-G is empty: which group?")
     if chosen:
         return chosen[0]
     return "-C" if sys.stdin.isatty() else "-P"
 
 
 def _settings(
-    brokers: str | None, directory: Path | None, properties: list[str], codec: str | None
+    brokers: str | None,
+    directory: Path | None,
+    properties: list[str],
+    codec: str | None,
+    group: str | None,
 ) -> dict[str, str]:
     """Return librdkafka's settings: those of -X, and what other options say."""
     given = key_values(properties, "-X")
@@ -296,6 +333,7 @@ def _settings(
         ("-b", brokers, SERVERS),
         ("--data-dir", directory, SERVERS),
         ("-z", codec, COMPRESSION),
+        ("-G", group, ("group.id",)),
     ]
     for option, value, names in twice:
         for name in names:

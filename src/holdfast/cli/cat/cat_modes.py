@@ -54,18 +54,25 @@ class Production:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consumption:
-    """What to consume, from where, and when to stop."""
+class Until:
+    """When to stop consuming, and what is said meanwhile."""
 
-    topic: str
-    partition: int | None
-    start: formats.Start
     stop_ms: int | None
     count: int | None
     exit_at_end: bool
     quiet: bool
     unbuffered: bool
     timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """What to consume, from where, and when to stop. Partition None: all."""
+
+    topic: str
+    partition: int | None
+    start: formats.Start
+    until: Until
 
 
 def client_settings(settings: Settings) -> dict[str, Any]:
@@ -246,12 +253,12 @@ def consume(settings: Settings, consumption: Consumption, write: formats.Write) 
 def _leaders(consumer: Any, settings: Settings, consumption: Consumption) -> dict[int, int]:
     """Return the partitions to read, with the brokers that lead them."""
     try:
-        found = consumer.list_topics(consumption.topic, timeout=consumption.timeout_s)
+        found = consumer.list_topics(consumption.topic, timeout=consumption.until.timeout_s)
     except KafkaException as error:
         raise unreachable(settings, error) from None
     topic = found.topics[consumption.topic]
     if topic.error is not None:
-        known = consumer.list_topics(timeout=consumption.timeout_s).topics
+        known = consumer.list_topics(timeout=consumption.until.timeout_s).topics
         advice = did_you_mean(consumption.topic, [*known])
         raise CommandError(f"-t {consumption.topic}: {topic.error.str()}.{advice}")
     wanted = sorted(topic.partitions)
@@ -266,32 +273,44 @@ def _leaders(consumer: Any, settings: Settings, consumption: Consumption) -> dic
 
 
 def _started(consumer: Any, consumption: Consumption, partition: int) -> TopicPartition:
-    start = consumption.start
-    if start.stored:
+    if consumption.start.stored:
         # Asked for now, with a bound: a consumer that has to find it out would wait for ever where
         # the cluster has no groups.
         try:
             consumer.committed(
-                [TopicPartition(consumption.topic, partition)], consumption.timeout_s
+                [TopicPartition(consumption.topic, partition)], consumption.until.timeout_s
             )
         except KafkaException as error:
             raise CommandError(
                 f"-o stored: the group's offsets can't be had: {error.args[0].str()}. "
                 "Has this cluster groups (holdfast's own has none yet)? -m SECONDS waits longer."
             ) from None
-        return TopicPartition(consumption.topic, partition, OFFSET_STORED)
+    key = (consumption.topic, partition)
+    return started(
+        consumer, consumption.start, key, consumption.until.timeout_s, quiet=consumption.until.quiet
+    )
+
+
+def started(
+    consumer: Any,
+    start: formats.Start,
+    partition: tuple[str, int],
+    timeout_s: float,
+    *,
+    quiet: bool,
+) -> TopicPartition:
+    """Return a partition with the offset that a start means there. KafkaException: nobody tells."""
+    topic, number = partition
+    if start.stored:
+        return TopicPartition(topic, number, OFFSET_STORED)
     if start.timestamp_ms is not None:
-        asked = TopicPartition(consumption.topic, partition, start.timestamp_ms)
-        (found,) = consumer.offsets_for_times([asked], timeout=consumption.timeout_s)
+        asked = TopicPartition(topic, number, start.timestamp_ms)
+        (found,) = consumer.offsets_for_times([asked], timeout=timeout_s)
         if found.error is not None:
             raise KafkaException(found.error)
-        return TopicPartition(
-            consumption.topic, partition, found.offset if found.offset >= 0 else OFFSET_END
-        )
+        return TopicPartition(topic, number, found.offset if found.offset >= 0 else OFFSET_END)
     assert start.offset is not None, "a start has an offset, a time, or is stored"
-    low, high = consumer.get_watermark_offsets(
-        TopicPartition(consumption.topic, partition), timeout=consumption.timeout_s
-    )
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=timeout_s)
     if start.offset == formats.END:
         offset = high
     elif start.offset < 0:
@@ -299,13 +318,13 @@ def _started(consumer: Any, consumption: Consumption, partition: int) -> TopicPa
     else:
         # Out of range librdkafka would begin anew at the first record there is.
         offset = min(max(low, start.offset), high)
-        if offset != start.offset > 0 and not consumption.quiet:
+        if offset != start.offset > 0 and not quiet:
             print(
-                f"% {consumption.topic} [{partition}] holds offsets {low} to {high}, not "
+                f"% {topic} [{number}] holds offsets {low} to {high}, not "
                 f"{start.offset}: reading from {offset}",
                 file=sys.stderr,
             )
-    return TopicPartition(consumption.topic, partition, offset)
+    return TopicPartition(topic, number, offset)
 
 
 class _Reading:
@@ -319,7 +338,8 @@ class _Reading:
         leaders: Mapping[int, int],
     ) -> None:
         self._consumer = consumer
-        self._asked = consumption
+        self._topic = consumption.topic
+        self._until = consumption.until
         self._write = write
         self._leaders = leaders
         self._open = set(leaders)  # not yet at their ends
@@ -327,7 +347,7 @@ class _Reading:
 
     def run(self) -> None:
         output = sys.stdout.buffer
-        batch = 1 if self._asked.unbuffered else BATCH
+        batch = 1 if self._until.unbuffered else BATCH
         while True:
             messages = self._consumer.consume(batch, POLL_S)
             for message in messages:
@@ -336,23 +356,24 @@ class _Reading:
                 elif self._is_late(message):
                     self._finish(message.partition())
                 else:
-                    output.write(self._write(_read(message, self._leaders)))
+                    leader = self._leaders[message.partition()]
+                    output.write(self._write(read(message, leader)))
                     self._count += 1
-                if self._count == self._asked.count or not self._open:
+                if self._count == self._until.count or not self._open:
                     return
             if messages:
                 output.flush()
 
     def _is_late(self, message: Any) -> bool:
-        return self._asked.stop_ms is not None and message.timestamp()[1] >= self._asked.stop_ms
+        return self._until.stop_ms is not None and message.timestamp()[1] >= self._until.stop_ms
 
     def _failed(self, message: Any) -> None:
         error = message.error()
         if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
             raise KafkaException(error)
-        if self._asked.exit_at_end:
+        if self._until.exit_at_end:
             self._open.discard(message.partition())
-        if not self._asked.quiet:
+        if not self._until.quiet:
             sys.stdout.flush()
             suffix = "" if self._open else ": exiting"
             print(
@@ -363,10 +384,11 @@ class _Reading:
 
     def _finish(self, partition: int) -> None:
         self._open.discard(partition)
-        self._consumer.pause([TopicPartition(self._asked.topic, partition)])
+        self._consumer.pause([TopicPartition(self._topic, partition)])
 
 
-def _read(message: Any, leaders: Mapping[int, int]) -> formats.Message:
+def read(message: Any, leader: int) -> formats.Message:
+    """Return a message of librdkafka's in our form. `leader`: the broker it came from."""
     kind, timestamp_ms = message.timestamp()
     return formats.Message(
         topic=message.topic(),
@@ -374,7 +396,7 @@ def _read(message: Any, leaders: Mapping[int, int]) -> formats.Message:
         offset=message.offset(),
         timestamp_ms=timestamp_ms,
         timestamp_type=TIMESTAMP_TYPES.get(kind, "unknown"),
-        broker=leaders[message.partition()],
+        broker=leader,
         key=message.key(),
         value=message.value(),
         headers=message.headers() or [],

@@ -1,0 +1,1 @@
+"""holdfast groups: kafka-consumer-groups' flags and text on any Kafka."""
