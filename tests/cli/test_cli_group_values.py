@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.cli.command_table import filled
-from holdfast.cli.consumer_groups import groups_command
+from holdfast.cli.consumer_groups import patterns
 from holdfast.cli.consumer_groups.groups_command import parse_words
 from holdfast.cli.consumer_groups.reset_values import (
     csv_lines,
@@ -199,7 +199,7 @@ def test_patterns_without_re2(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     def missing(_name: str) -> object:
         raise ImportError
 
-    monkeypatch.setattr(groups_command, "import_module", missing)
+    monkeypatch.setattr(patterns, "import_module", missing)
     outcome = run("groups", "--validate-regex", "a")
     assert (outcome.status, outcome.output) == (1, "")
     assert "google-re2" in outcome.errors

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.cli.exit_status import CommandError
-from holdfast.cli.offsets.get_offsets import (
-    lines,
-    parse_time,
-    picked_by_name,
-    picked_by_rules,
-    to_json,
-)
-from holdfast.cli.offsets.inspect_command import parse_partition
-from holdfast.cli.offsets.inspect_format import lines as inspection_lines
-from holdfast.cli.offsets.inspect_format import to_json as inspection_json
+from holdfast.cli.offsets import get_offsets, inspect_format, inspect_partition
 from holdfast.clients.blocking_driver import Driver
 from holdfast.clients.log_offsets import Found, LogOffset
 from holdfast.clients.partition_inspection import Epoch, Inspection, verdict
@@ -56,7 +47,7 @@ PARTITIONS = [("a", 0), ("a", 1), ("a", 10), ("ab", 0), ("ab", 3), ("b", 5)]
     ],
 )
 def test_names(topic: str | None, partitions: str | None, picked: list[tuple[str, int]]) -> None:
-    pick = picked_by_name(topic, partitions)
+    pick = get_offsets.picked_by_name(topic, partitions)
     assert [key for key in PARTITIONS if pick(*key)] == picked
 
 
@@ -75,14 +66,14 @@ def test_names(topic: str | None, partitions: str | None, picked: list[tuple[str
     ],
 )
 def test_rules(rules: str, picked: list[tuple[str, int]]) -> None:
-    pick = picked_by_rules(rules)
+    pick = get_offsets.picked_by_rules(rules)
     assert [key for key in PARTITIONS if pick(*key)] == picked
 
 
 @pytest.mark.parametrize("text", ["a:b", "a:1:2", "a:1-2-3", "a:--1", "(:1"])
 def test_rules_that_are_none(text: str) -> None:
     with pytest.raises(CommandError, match="--topic-partitions"):
-        picked_by_rules(text)
+        get_offsets.picked_by_rules(text)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +92,7 @@ def test_rules_that_are_none(text: str) -> None:
     ],
 )
 def test_times(text: str, timestamp: int) -> None:
-    assert parse_time(text) == timestamp
+    assert get_offsets.parse_time(text) == timestamp
 
 
 FOUND: Found = {
@@ -114,8 +105,8 @@ FOUND: Found = {
 
 def test_offsets_are_printed_as_kafkas_tool_does() -> None:
     """Goal: its order, which is that of the text, and nothing where there is nothing."""
-    assert lines(FOUND) == ["t:10:5", "t:2:7"]
-    assert to_json(FOUND) == [
+    assert get_offsets.lines(FOUND) == ["t:10:5", "t:2:7"]
+    assert get_offsets.to_json(FOUND) == [
         {"topic": "t", "partition": 0, "error": "offsets of t-0: LEADER_NOT_AVAILABLE"},
         {"topic": "t", "partition": 1, "offset": None, "timestamp_ms": None, "leader_epoch": None},
         {"topic": "t", "partition": 10, "offset": 5, "timestamp_ms": None, "leader_epoch": None},
@@ -161,7 +152,7 @@ def inspection(**values: Any) -> Inspection:
 
 def test_an_inspection_is_shown() -> None:
     seen = inspection()
-    assert list(inspection_lines(seen, verdict(seen, 9))) == [
+    assert list(inspect_format.lines(seen, verdict(seen, 9))) == [
         "pay-0: leader 1 in epoch 5, replicas 1,2,0, in sync 1,2, eligible as well 0",
         (
             "Committed up to 10 (the high watermark), open transactions from 9 "
@@ -198,23 +189,23 @@ def test_an_inspection_is_shown() -> None:
 )
 def test_verdicts_are_told(offset: int, words: str) -> None:
     seen = inspection()
-    shown = list(inspection_lines(seen, verdict(seen, offset)))
+    shown = list(inspect_format.lines(seen, verdict(seen, offset)))
     assert f"Message {offset}: {words}" in shown
 
 
 def test_a_partition_without_a_leader_is_shown() -> None:
     partition = Partition(index=0, leader=-1, replicas=[1], isr=[])
     seen = inspection(partition=partition, high_watermark=None, last_stable=None, epochs=[])
-    shown = list(inspection_lines(seen, None))
+    shown = list(inspect_format.lines(seen, None))
     assert shown[0] == "pay-0: no leader in epoch 5, replicas 1, in sync nobody"
     assert shown[1] == "What is committed nobody tells: the leader doesn't answer."
-    values = inspection_json(seen, verdict(seen, 50))
+    values = inspect_format.to_json(seen, verdict(seen, 50))
     assert (values["leader"], values["message"]["committed"]) == (None, None)
 
 
 def test_an_inspection_for_machines() -> None:
     seen = inspection()
-    values = json.loads(json.dumps(inspection_json(seen, verdict(seen, 9))))
+    values = json.loads(json.dumps(inspect_format.to_json(seen, verdict(seen, 9))))
     assert values["message"]["batch"]["leader_epoch"] == 4
     assert values["message"]["replicas"] == [
         {"node": 1, "holds": True, "read_there": True},
@@ -223,14 +214,14 @@ def test_an_inspection_for_machines() -> None:
     ]
     assert values["epochs"][0] == {"epoch": 5, "start_offset": 10, "end_offset": 12}
     assert values["replica_states"][2]["not_told"] == ["can't connect"]
-    assert "message" not in inspection_json(seen, None)
+    assert "message" not in inspect_format.to_json(seen, None)
 
 
 def test_partitions() -> None:
-    assert parse_partition("a-b-12") == ("a-b", 12)
+    assert inspect_partition.parse_partition("a-b-12") == ("a-b", 12)
     for wrong in ("a", "-1", "a-", "a-x", "a-99999999999"):
         with pytest.raises(CommandError, match="TOPIC-PARTITION"):
-            parse_partition(wrong)
+            inspect_partition.parse_partition(wrong)
 
 
 # On a cluster.

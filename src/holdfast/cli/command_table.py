@@ -87,7 +87,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Print where partitions begin and end.",
     ),
     "inspect": (
-        "holdfast.cli.offsets.inspect_command",
+        "holdfast.cli.offsets.inspect_partition",
         "inspect_partition",
         "Show how far each replica is; is message N committed?",
     ),

@@ -1,6 +1,6 @@
 """`holdfast groups`: kafka-consumer-groups' flags, on any Kafka.
 
-Owns the options and which of them go together; what they do is in the modules beside this one.
+Owns which options go together, and who does what they say: the modules beside this one.
 """
 
 from __future__ import annotations
@@ -8,14 +8,41 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from holdfast.cli.consumer_groups import deleting, describing
+from holdfast.cli.consumer_groups.group_options import (
+    TIMEOUT_MS,
+    AllGroups,
+    AllTopics,
+    ByDuration,
+    Delete,
+    DeleteOffsets,
+    Describe,
+    DryRun,
+    Execute,
+    Export,
+    FromFile,
+    Group,
+    ListAll,
+    Members,
+    ResetOffsets,
+    ShiftBy,
+    ShowOffsets,
+    State,
+    Timeout,
+    ToCurrent,
+    ToDatetime,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    Topic,
+    Type,
+    ValidateRegex,
+    Verbose,
+)
 from holdfast.cli.consumer_groups.group_tool import GroupTool
+from holdfast.cli.consumer_groups.patterns import say_whether_valid
 from holdfast.cli.consumer_groups.reset_values import (
     OFFSET_MAX,
     parse_datetime,
@@ -25,7 +52,7 @@ from holdfast.cli.consumer_groups.reset_values import (
 )
 from holdfast.cli.consumer_groups.resetting import Resetting
 from holdfast.cli.consumer_groups.resetting import reset_offsets as carry_out_reset
-from holdfast.cli.exit_status import EXIT_FAILED, EXIT_USAGE, CommandError, refuse_if
+from holdfast.cli.exit_status import EXIT_USAGE, CommandError, refuse_if
 from holdfast.cli.refusals import refusals_told
 from holdfast.cli.shared_options import (
     AsJson,
@@ -80,108 +107,6 @@ GOES_WITH: Mapping[str, Sequence[str]] = {
     "--json": ACTIONS[:-1],
 }
 VIEWS = ("--offsets", "--members", "--state")
-TIMEOUT_MS = 30_000
-TIMEOUT_MS_MAX = 86_400_000
-
-
-def _flag(name: str, text: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(name, help=text)
-    return option
-
-
-ListAll = Annotated[bool, _flag("--list", "Print the names of all groups.")]
-Describe = Annotated[bool, _flag("--describe", "Show how far groups are, or who is in them.")]
-Delete = Annotated[bool, _flag("--delete", "Delete groups with all that they have committed.")]
-ResetOffsets = Annotated[
-    bool, _flag("--reset-offsets", "Set what a group has committed, while nobody is in it.")
-]
-DeleteOffsets = Annotated[
-    bool, _flag("--delete-offsets", "Forget what a group has committed of topics.")
-]
-ValidateRegex = Annotated[
-    str | None,
-    typer.Option(
-        "--validate-regex", metavar="REGEX", help="Say whether brokers take this pattern (RE2)."
-    ),
-]
-Group = Annotated[
-    list[str] | None, typer.Option("--group", metavar="GROUP", help="A group; may be repeated.")
-]
-AllGroups = Annotated[bool, _flag("--all-groups", "All groups.")]
-Topic = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic", metavar="NAME[:0,1]", help="A topic, or some partitions of it; repeatable."
-    ),
-]
-AllTopics = Annotated[bool, _flag("--all-topics", "All that the group has committed.")]
-ShowOffsets = Annotated[
-    bool, _flag("--offsets", "With --describe: offsets and lags; what is shown without a word.")
-]
-Members = Annotated[bool, _flag("--members", "With --describe: who is in it.")]
-State = Annotated[
-    str | None,
-    typer.Option(
-        "--state",
-        metavar="[STATE,...]",
-        help="With --describe: state and coordinator. With --list: a column, or groups in these "
-        "states alone.",
-    ),
-]
-Verbose = Annotated[bool, _flag("--verbose", "With --describe: epochs and assignments, too.")]
-Type = Annotated[
-    str | None,
-    typer.Option(
-        "--type",
-        metavar="[TYPE,...]",
-        help="With --list: a column, or groups of these types alone (classic, consumer).",
-    ),
-]
-ToEarliest = Annotated[bool, _flag("--to-earliest", "To the first record there is.")]
-ToLatest = Annotated[bool, _flag("--to-latest", "To the end.")]
-ToCurrent = Annotated[
-    bool, _flag("--to-current", "To what is committed; to the end where nothing is.")
-]
-ToOffset = Annotated[
-    int | None,
-    typer.Option(
-        "--to-offset", metavar="N", help="To this offset.", min=-OFFSET_MAX, max=OFFSET_MAX
-    ),
-]
-ShiftBy = Annotated[
-    int | None,
-    typer.Option(
-        "--shift-by", metavar="N", help="N further; back with -N.", min=-OFFSET_MAX, max=OFFSET_MAX
-    ),
-]
-ByDuration = Annotated[
-    str | None,
-    typer.Option("--by-duration", metavar="PnDTnHnMnS", help="Back by so much time from now."),
-]
-ToDatetime = Annotated[
-    str | None,
-    typer.Option(
-        "--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="To a moment, of UTC if no zone."
-    ),
-]
-FromFile = Annotated[
-    Path | None,
-    typer.Option("--from-file", metavar="FILE", help="To what --export has written."),
-]
-DryRun = Annotated[bool, _flag("--dry-run", "Print the new offsets, change nothing (default).")]
-Execute = Annotated[bool, _flag("--execute", "Set the offsets.")]
-Export = Annotated[bool, _flag("--export", "Print the new offsets as CSV, for --from-file.")]
-Timeout = Annotated[
-    int | None,
-    typer.Option(
-        "--timeout",
-        metavar="MS",
-        help="How long to wait for answers, and for coordinators that load or move.",
-        show_default=str(TIMEOUT_MS),
-        min=1,
-        max=TIMEOUT_MS_MAX,
-    ),
-]
 
 
 def groups(
@@ -400,23 +325,3 @@ def parse_words(option: str, text: str | None, known: Sequence[str]) -> list[str
                 code=EXIT_USAGE,
             )
     return list(dict.fromkeys(spelt[word.lower()] for word in words))
-
-
-def say_whether_valid(pattern: str) -> None:
-    """Print whether a pattern is one of RE2's. CommandError: RE2 is not installed."""
-    try:
-        re2 = import_module("re2")
-    except ImportError:
-        raise CommandError(
-            "--validate-regex: this needs the Python package google-re2 (pip install google-re2)."
-        ) from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        re2.compile(pattern, options=options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        print(f"The regular expression `{pattern}` is invalid: {text}.")
-        raise typer.Exit(EXIT_FAILED) from None
-    print(f"The regular expression `{pattern}` is valid.")

@@ -24,7 +24,6 @@ from holdfast.clients.partition_inspection import inspect, verdict
 from holdfast.clients.topic_descriptions import described, topic_names
 
 PARTITION_DIGITS = 10
-OFFSET_MAX = (1 << 63) - 1
 
 Where = Annotated[
     str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as payments-0.", show_default=False)
@@ -36,7 +35,6 @@ Offset = Annotated[
         metavar="N",
         help="Is this message committed, and on whom?",
         min=0,
-        max=OFFSET_MAX,
     ),
 ]
 
