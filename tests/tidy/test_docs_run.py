@@ -31,7 +31,7 @@ BOUND_S = 60
 # What asks a cluster that `--bootstrap-server`, `--data-dir` or the default names.
 ASKING = {
     *("topics", "configs", "leader-election", "metadata-quorum", "reassign-partitions"),
-    *("delete-records", "cluster", "features", "cat"),
+    *("delete-records", "cluster", "features", "cat", "groups", "get-offsets", "inspect"),
 }
 # Holds what each of the files that the pages name is for.
 FILE = (
@@ -87,6 +87,7 @@ def test_only_the_cluster_is_missing(
     monkeypatch.chdir(tmp_path)
     for file in ("offsets.json", "move.json", "topics.json"):
         (tmp_path / file).write_text(FILE)
+    (tmp_path / "plan.csv").write_text("t,0,3\n")
     named = [re.sub(r"^10\.0\.0\.\d+:9092$", "127.0.0.1:1", word) for word in words(line)]
     status, _, errors = run(["cat", "-C", *named[1:]] if line.endswith("cat") else named)
     if "add-controller" in named:
