@@ -25,7 +25,7 @@ from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.processes import wait_until
 from holdfast.wire.administration import create_topic
 
-pytestmark = [pytest.mark.apache, pytest.mark.slow]
+pytestmark = pytest.mark.apache
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
@@ -123,6 +123,7 @@ Ours = Callable[[str], Outcome]
 Theirs = Callable[[str, str], tuple[str, str]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_rest")
 @pytest.mark.parametrize(
     "line",
@@ -147,6 +148,7 @@ def test_descriptions_are_kafkas_byte_for_byte(ours: Ours, theirs: Theirs, line:
     assert "gt-" in found.output + found.errors
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_rest")
 @pytest.mark.parametrize(
     "line",
@@ -170,6 +172,7 @@ def test_lists_have_kafkas_lines(ours: Ours, theirs: Theirs, line: str) -> None:
 SHIFTED = "--reset-offsets --group gt-empty --all-topics --shift-by"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_rest")
 @pytest.mark.parametrize(
     "line",
@@ -197,6 +200,7 @@ def test_resets_would_set_what_kafkas_tool_would(ours: Ours, theirs: Theirs, lin
     assert sorted(notes) == sorted(clamped)
 
 
+@pytest.mark.slow
 def test_a_time_behind_the_last_record_means_the_end(
     ours: Ours, theirs: Theirs, cluster: str
 ) -> None:
@@ -208,6 +212,7 @@ def test_a_time_behind_the_last_record_means_the_end(
     assert theirs(GROUPS, f"{line} --dry-run")[0].endswith(found.output)
 
 
+@pytest.mark.slow
 def test_offsets_are_set_and_go(ours: Ours, theirs: Theirs, cluster: str, tmp_path: Path) -> None:
     """Goal: what --execute prints is what Kafka's tool then finds, in both kinds of groups."""
     plan = tmp_path / "plan.csv"
@@ -275,6 +280,7 @@ def test_groups_that_are_not_there(ours: Ours, cluster: str) -> None:
     assert found.output == "\nThese consumer groups were deleted successfully: 'gt-there'\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -316,6 +322,7 @@ def typed(cluster: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "holdfast.cli", "cat", "-b", cluster, *arguments]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", list(LIBRDKAFKA))
 def test_cat_commits_what_it_printed(cluster: str, ours: Ours, protocol: str) -> None:
     """Goal: -c leaves the rest to whoever comes next, who gets all of it. Method: two, in turn."""
@@ -335,6 +342,7 @@ def test_cat_commits_what_it_printed(cluster: str, ours: Ours, protocol: str) ->
     )
 
 
+@pytest.mark.slow
 def test_cat_says_what_kcat_says(cluster: str) -> None:
     """Goal: kcat's lines on standard error, until SIGTERM, which leaves. Method: read them."""
     words = typed(cluster, "-G", "gt-cat-words", SHORT, "-X", "session.timeout.ms=6000")
