@@ -27,7 +27,7 @@ from holdfast.clients.group_descriptions import (
     described,
     listed,
 )
-from holdfast.clients.group_lags import lags
+from holdfast.clients.group_lags import ELECTION_S, lags, lags_of
 from holdfast.clients.log_offsets import Found, LogOffset
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
@@ -345,3 +345,25 @@ def test_lags(cluster: Scripted) -> None:
         ("t", 1, "m1", None),
         ("v", 0, None, None),
     ]
+
+
+def test_a_partition_without_a_leader_holds_nobody_up(
+    cluster: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the rest is shown soon, whatever --timeout is. Method: how long ends are waited for."""
+    waited: list[float] = []
+
+    def ends(_driver: Any, keys: Any, *, patience_s: float) -> Found:
+        waited.append(patience_s)
+        return {key: AdminError("x", ErrorCode.LEADER_NOT_AVAILABLE) for key in keys}
+
+    monkeypatch.setattr("holdfast.clients.group_lags.log_ends", ends)
+    part = OffsetFetchResponseGroup(group_id="modern", topics=offsets_of("modern"))
+    cluster.answers[OffsetFetchRequest] = lambda *_: OffsetFetchResponse(groups=[part])
+    asked = asking(cluster)
+    description = described(asked, ["modern"])["modern"]
+    assert isinstance(description, Description)
+    rows = lags_of(asked, {"modern": description}, patience_s=3600)["modern"]
+    assert not isinstance(rows, AdminError)
+    assert [(row.partition, row.log_end) for row in rows] == [(0, None), (1, None)]
+    assert waited == [ELECTION_S]

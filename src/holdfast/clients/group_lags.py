@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_descriptions import Committed, Description, Member, committed
 from holdfast.clients.log_offsets import PATIENCE_S, Found, LogOffset, log_ends
 from holdfast.wire.administration import AdminError, TopicPartition
+
+# Longer than an election takes. A partition without a leader is shown without its end then.
+ELECTION_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,7 @@ def lags_of(
         keys |= dict.fromkeys(_held(descriptions[group]))
         if not isinstance(answer, AdminError):
             keys |= dict.fromkeys(answer)
-    ends = log_ends(coordinators.driver, keys, patience_s=patience_s)
+    ends = log_ends(coordinators.driver, keys, patience_s=min(patience_s, ELECTION_S))
     return {
         group: answer
         if isinstance(answer, AdminError)
