@@ -300,6 +300,14 @@ PROCESSES: tuple[Mutation, ...] = (
         tests=("tests/simulate/test_simulate_refusals.py",),
     ),
     one(
+        "a voter is to have what a snapshot says in its log, too",
+        "seed 925000000666",
+        "testing/simulation/truth.py",
+        "        if self._voters is None:\n            deleted = min(",
+        "        if self.start_max >= 0:\n            deleted = min(",
+        tests=("tests/simulate/test_simulate_truth.py",),
+    ),
+    one(
         "a fault that has struck nothing excuses a loss",
         "an excuse without its event",
         "testing/simulation/disk_faults.py",

@@ -491,6 +491,23 @@ def test_metadata_are_committed_on_a_synced_majority() -> None:
     assert world.told == ["a majority of voters holds all that is committed, synced"]
 
 
+@pytest.mark.parametrize("more", [False, True])
+def test_a_voter_that_began_behind_a_snapshot_lacks_what_came_later_only(more: bool) -> None:
+    """Seen to fail: a voter whose log was empty there was blamed for what others still had."""
+    world = World(1, 2, 3, voters=(1, 2, 3))
+    world.write(A, 1, 2)
+    world.write(B, 1, 2)
+    world.disks[1].recovery_point = world.disks[2].recovery_point = 3
+    world.commit(3, 1)
+    world.truth.reset(world.replicas[3], 3)
+    if more:
+        world.write(C, 1, 2)
+        world.disks[1].recovery_point = world.disks[2].recovery_point = 6
+        world.commit(6, 1)
+    world.truth.led(world.replicas[3], 4)
+    assert world.told == ["a leader holds all that is committed"] * more
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_what_a_killed_voter_had_synced_counts_although_the_next_process_does_not_know(
     cut: bool,

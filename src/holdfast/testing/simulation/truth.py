@@ -500,10 +500,13 @@ class PartitionTruth:
 
         What later leaders have committed is no business of who learns late that it was elected,
         older batches among it too. Whoever lost what others have deleted since lacks it all the
-        same: it gives the offsets out again.
+        same: it gives the offsets out again. A voter's log begins behind a snapshot, which says
+        what was before it, whatever others still have in their logs.
         """
         lacking: list[Entry] = []
-        deleted = min(replica.start, self.start_max)
+        deleted = replica.start
+        if self._voters is None:
+            deleted = min(deleted, self.start_max)
         for entry in reversed(self.committed.entries):
             if self._committed_in[entry.name] >= epoch:
                 continue
