@@ -1,0 +1,1 @@
+"""What a group coordinator decides: members, generations and committed offsets of one shard."""
