@@ -20,15 +20,15 @@ from holdfast.wire.messages.leave_group import LeaveGroupRequest
 from holdfast.wire.messages.sync_group import SyncGroupRequest
 from holdfast.wire.schema import Struct
 
-NEVER_MS: Final = 2**63 - 1
-"""A deadline that does not come."""
-
 UNKNOWN_MEMBER: Final = ""
 """The member id of a client that has none yet."""
 
 
 class Caller(NamedTuple):
-    """Who asks: the number of the call that waits, the version it speaks, and where it comes from."""
+    """Who asks: the number of the call that waits, its version, and where it comes from.
+
+    `host` as Kafka spells it: `/127.0.0.1`.
+    """
 
     call: int
     version: int
@@ -67,7 +67,7 @@ class AnyGroup(Protocol):
 
     @property
     def deadline_ms(self) -> int:
-        """When `due` has something to do, or `NEVER_MS`."""
+        """When `due` has something to do, or `core.deadlines.NEVER_MS`."""
 
     @property
     def retention_version(self) -> int:
@@ -149,6 +149,9 @@ class GroupKind(Protocol):
     A record whose key is of one of `key_types` makes the group if it is not there (a tombstone
     does not), or takes the place of an empty group of another kind.
     """
+
+    name: str
+    """What its groups say as their `kind`."""
 
     key_types: tuple[type[Struct], ...]
 
