@@ -107,6 +107,8 @@ class Joining:
         group.roster.drop_pending(member_id)
         group.end_session(member_id)
         self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        # Nobody waits for it any more. (In Apache Kafka the others do, for the whole time-out.)
+        complete_if_all_joined(group, self.decision, self.now_ms)
 
     # -- clients that have no id -------------------------------------------------------------------
 

@@ -30,6 +30,9 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from holdfast.wire.messages.sync_group import SyncGroupResponse
 
+# For members that are all away; each of them may have asked for no time at all.
+WAIT_AGAIN_MS: Final = 1000
+
 _S = GroupState
 _MAY_BEGIN: Final = frozenset({_S.EMPTY, _S.COMPLETING_REBALANCE, _S.STABLE})
 
@@ -88,7 +91,8 @@ def complete(group: ClassicState, decision: Decision, now_ms: int) -> None:
         _begin_generation(group, decision, now_ms)
     else:
         # Static members alone, and none of them has joined: until one does, or their sessions end.
-        group.timers.set(JOIN_TIMER, now_ms + roster.rebalance_timeout_ms)
+        wait_ms = max(roster.rebalance_timeout_ms, WAIT_AGAIN_MS)
+        group.timers.set(JOIN_TIMER, now_ms + wait_ms)
 
 
 def _become_empty(group: ClassicState, decision: Decision, now_ms: int) -> None:
