@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.group.shard_checks import check_shard
+
 from holdfast.core.deadlines import NEVER_MS
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.classic.classic_group import ClassicGroup
+from holdfast.core.group.classic.classic_state import ClassicState
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.group.shard import GroupShard
 from holdfast.core.log_machine import Answer, Decision
+from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.groups.consumer_protocol import (
     ConsumerProtocolSubscription,
@@ -41,6 +45,7 @@ from holdfast.wire.records.group_records import (
     encode_key,
     encode_value,
 )
+from holdfast.wire.schema import Response
 
 Offsets = dict[tuple[str, int], int]
 TURNS_MAX = 10_000
@@ -60,6 +65,7 @@ class Coordinator:
         self.now_ms = START_MS
         self.answers: dict[int, Any] = {}
         self.calls = 0
+        self.versions: dict[int, int] = {}  # that each call speaks
         self.refusal: ErrorCode | None = None  # what the log says to every append
         self.uuids = 0
         self.shard = self.load()
@@ -95,11 +101,14 @@ class Coordinator:
             self._give(self.shard.apply(decision))
         else:
             self._give(self.shard.refuse(decision, self.refusal))
+        check_shard(self.shard)
 
     def _give(self, answers: list[Answer]) -> None:
         for answer in answers:
             assert answer.call not in self.answers, "a call is answered twice"
             self.answers[answer.call] = answer.response
+            if isinstance(answer.response, Response):
+                encode(answer.response, self.versions[answer.call])
 
     def run_due(self) -> None:
         """Do all that is due by now."""
@@ -135,6 +144,7 @@ class Coordinator:
     ) -> int:
         """Ask the shard something, and return the number of the call."""
         self.calls += 1
+        self.versions[self.calls] = version
         caller = Caller(self.calls, version, client, "/127.0.0.1")
         self.perform(decide(caller, *arguments, self.now_ms, **named))
         self.run_due()
@@ -279,7 +289,7 @@ class Coordinator:
                 for topic, index in partitions
             ],
         )
-        return self.ask(self.shard.delete_offsets, request)
+        return self.ask(self.shard.delete_offsets, request, version=0)
 
     def describe(self, group: str, version: int = 6) -> Any:
         return self.ask(self.shard.describe_group, group, version=version)
@@ -326,7 +336,7 @@ class Coordinator:
     def generation(self, group: str) -> int:
         return self.inner(group).generation
 
-    def inner(self, group: str) -> Any:
+    def inner(self, group: str) -> ClassicState:
         """Return what a classic group knows of itself."""
         found = self.shard._groups.get(group)
         assert isinstance(found, ClassicGroup)

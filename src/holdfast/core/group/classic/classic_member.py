@@ -70,6 +70,16 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
 
+    def take_over(self, loaded: Member) -> Member:
+        """Become what the log says. Other protocols stay, unless they belong to the past."""
+        self.assignment = loaded.assignment
+        protocols = loaded.protocols
+        if any(self.protocols.get(name) != metadata for name, metadata in protocols.items()):
+            self.protocols, self.protocols_bytes = protocols, loaded.protocols_bytes
+        self.rebalance_timeout_ms = loaded.rebalance_timeout_ms
+        self.session_timeout_ms = loaded.session_timeout_ms
+        return self
+
     def to_record(self, protocol: str, assignment: bytes) -> GroupMetadataMember:
         """Return what the log keeps: of its protocols the one that the group has chosen."""
         return GroupMetadataMember(

@@ -210,9 +210,8 @@ class ClassicState:
         for record in value.members:
             # A record with members and no protocol is not one of ours, and Kafka writes none.
             loaded = Member.of_record(record, protocol or "")
-            member = known.pop(record.member_id, loaded)
-            member.assignment = loaded.assignment
-            self.roster.add(member)
+            member = known.pop(record.member_id, None)
+            self.roster.add(loaded if member is None else member.take_over(loaded))
         if value.leader in self.roster.members:
             self.roster.leader_id = value.leader
         for member in known.values():
