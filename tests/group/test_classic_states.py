@@ -2,8 +2,8 @@
 
 Method: a table. A row is a request, a column the state in which the group is found; a cell is the
 answer's code (or `parked`, or `-` without a request), and behind `>` the state that follows, if it
-is another. `=` says that the answer has the generation that there is. Seen to fail: with each cell of three rows changed, and
-as each rule of `classic_requests` and `classic_joining` was taken out.
+is another. `=` says that the answer has the generation that there is. Seen to fail: as each check
+of `classic_requests` and `classic_joining` was taken out.
 
 In the group are a, who leads, and b, who follows; both have sessions of 10 s. When it prepares a
 rebalance, b has joined it.

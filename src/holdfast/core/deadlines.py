@@ -69,7 +69,7 @@ class Deadlines(Generic[K]):
 
     def take(self, now_ms: int) -> K | None:
         """Take out the key that is due first; None when none is due by now."""
-        if self.next_ms > now_ms:
+        if self.next_ms > now_ms or not self._heap:
             return None
         _, _, key = heapq.heappop(self._heap)
         del self._due_ms[key], self._queued_ms[key]

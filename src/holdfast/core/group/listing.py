@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.core.group.any_group import AnyGroup
-from holdfast.core.group.classic.classic_group import ClassicGroup
+from holdfast.core.group.classic.classic_group import CLASSIC, ClassicGroup
 from holdfast.core.group.classic.classic_state import GroupState
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_groups import DescribedGroup
@@ -20,7 +20,8 @@ NOT_FOUND_SINCE: Final = 6  # DescribeGroups: before, a group that is not there 
 
 def describe(group: AnyGroup | None, group_id: str, version: int) -> DescribedGroup:
     """Describe a classic group; there is no other for DescribeGroups."""
-    if isinstance(group, ClassicGroup):
+    if group is not None and group.kind == CLASSIC:
+        assert isinstance(group, ClassicGroup), "one class says that it is classic"
         return group.describe()
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_SINCE:
