@@ -20,8 +20,8 @@ def check_shard(shard: GroupShard) -> None:
     parked: dict[int, str] = {}
     for group in shard._groups.all():
         assert isinstance(group, ClassicGroup)
-        check_group(group._state)
-        parked |= dict.fromkeys(group._state.parked, group.group_id)
+        check_group(group.state)
+        parked |= dict.fromkeys(group.state.parked, group.group_id)
         assert group.deadline_ms >= shard.deadline_ms
     assert shard._groups._parked == parked, "a call is parked in one place"
     check_offsets(shard._offsets)

@@ -340,7 +340,7 @@ class Coordinator:
         """Return what a classic group knows of itself."""
         found = self.shard._groups.get(group)
         assert isinstance(found, ClassicGroup)
-        return found._state
+        return found.state
 
 
 def commit_request(

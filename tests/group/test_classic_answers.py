@@ -114,6 +114,86 @@ def test_a_member_that_asks_twice_is_answered_twice() -> None:
     assert coordinator.answers[second].assignment == b"1"
 
 
+def test_other_preferences_are_news() -> None:
+    coordinator = Coordinator()
+    some = {"range": b"", "rr": b""}
+    _, b = coordinator.stable("g", "a", "b", protocols=some)
+    assert coordinator.join("g", b, protocols=some) in coordinator.answers
+    assert (
+        coordinator.join("g", b, protocols=dict(reversed(some.items()))) not in coordinator.answers
+    )
+    assert coordinator.state("g") == "PreparingRebalance"
+
+
+def test_who_waits_for_the_leader_is_told_that_another_rebalance_began() -> None:
+    coordinator = Coordinator()
+    a, b = coordinator.stable("g", "a", "b")
+    coordinator.join("g", a)
+    coordinator.join("g", b)
+    waits = coordinator.sync("g", b, 3)
+    coordinator.new_member("g", "c")
+    assert coordinator.answers[waits].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_session_does_not_end_while_the_member_waits_and_goes_on_behind_it() -> None:
+    coordinator = Coordinator()
+    a, b = coordinator.stable("g", "a", "b", session_ms=6000, rebalance_ms=30_000)
+    waits = coordinator.join("g", a, session_ms=6000, rebalance_ms=30_000)
+    for _ in range(5):  # b takes its time to rejoin
+        coordinator.pass_time(5000)
+        assert coordinator.beat("g", b, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    coordinator.join("g", b, session_ms=6000, rebalance_ms=30_000)
+    assert coordinator.answers[waits].generation_id == 3
+    waits = coordinator.sync("g", b, 3)
+    for _ in range(4):  # and a to assign
+        coordinator.pass_time(5000)
+        assert coordinator.beat("g", a, 3) is ErrorCode.NONE
+    coordinator.sync("g", a, 3, {b: b"1"})
+    assert coordinator.answers[waits].assignment == b"1"
+    coordinator.pass_time(5000)
+    assert coordinator.beat("g", a, 3) is ErrorCode.NONE
+    coordinator.pass_time(1000)
+    assert coordinator.beat("g", b, 3) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_initial_delay_ends_when_nobody_came_during_a_step() -> None:
+    coordinator = Coordinator(initial_rebalance_delay_ms=3000)
+    _, first = coordinator.new_member("g", "a")
+    coordinator.pass_time(1000)
+    coordinator.new_member("g", "b")
+    coordinator.pass_time(4999)
+    assert first not in coordinator.answers
+    coordinator.pass_time(1)
+    assert coordinator.answers[first].generation_id == 1
+
+
+def test_a_group_becomes_empty_once() -> None:
+    coordinator = Coordinator()
+    a, b = coordinator.stable("g", "a", "b", session_ms=1_800_000, rebalance_ms=6000)
+    coordinator.leave("g", (b, None))
+    coordinator.join("g", session_ms=6000)  # its id ends with the time to rejoin
+    before = len(coordinator.log)
+    coordinator.pass_time(6000)
+    assert coordinator.beat("g", a, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.state("g") == "Empty"
+    assert len(coordinator.log) == before + 1
+
+
+def test_a_new_life_of_the_last_that_did_not_sync_ends_the_wait() -> None:
+    coordinator = Coordinator()
+    rebalance_ms, session_ms = 6000, 1_800_000
+    members = []
+    for instance in "ij":
+        call = coordinator.join("g", instance=instance, rebalance_ms=6000, session_ms=session_ms)
+        members.append(call)
+    leader = next(iter(coordinator.inner("g").roster.members))
+    coordinator.join("g", leader, instance="i", rebalance_ms=rebalance_ms, session_ms=session_ms)
+    coordinator.sync("g", leader, 2, {}, instance="i")
+    coordinator.join("g", instance="j", rebalance_ms=rebalance_ms, session_ms=session_ms)
+    coordinator.pass_time(60_000)
+    assert coordinator.state("g") == "Stable"
+
+
 # -- leaving -----------------------------------------------------------------------------------
 
 
@@ -196,6 +276,14 @@ def test_what_members_say_has_a_bound() -> None:
     coordinator.beat("g", a, 1)
     coordinator.pass_time(2000)
     assert coordinator.answers[coordinator.join("g")].error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_who_says_as_much_as_before_has_room() -> None:
+    coordinator = Coordinator(group_bytes_max=4000)
+    large = {"range": bytes(3000)}
+    (a,) = coordinator.stable("g", "a", protocols=large)
+    again = coordinator.answers[coordinator.join("g", a, protocols=large)]
+    assert (again.error_code, again.generation_id) == (ErrorCode.NONE, 2)
 
 
 def test_a_shard_has_so_many_groups() -> None:

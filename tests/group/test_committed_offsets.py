@@ -11,10 +11,10 @@ committed-offsets.md#deletion, committed-offsets.md#deleted-topics, committed-of
 from __future__ import annotations
 
 import pytest
-from tests.group.shard_kit import Coordinator, commit_request
+from tests.group.shard_kit import Coordinator, commit_request, subscription
 
 from holdfast.core.group.any_group import Caller
-from holdfast.core.group.offsets.deleted_topics import RECORDS_MAX
+from holdfast.core.group.offsets.tombstone_batch import RECORDS_MAX
 from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.offset_commit import (
@@ -180,6 +180,16 @@ def test_only_what_is_there_is_deleted() -> None:
     assert coordinator.offsets("g") == {("t", 1): 2}
 
 
+def test_what_is_behind_a_subscription_is_not_looked_at() -> None:
+    coordinator = Coordinator()
+    newer = b"\0\1" + subscription("t")[2:-6] + b"damage"
+    (a,) = coordinator.stable("g", "a", protocols={"range": newer})
+    coordinator.commit("g", {("t", 0): 1, ("u", 0): 1}, member_id=a, generation=1)
+    response = coordinator.delete_offsets("g", ("t", 0), ("u", 0))
+    codes = [each.partitions[0].error_code for each in response.topics]
+    assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
+
+
 def test_a_subscription_that_cannot_be_read_may_be_to_any_topic() -> None:
     coordinator = Coordinator()
     (a,) = coordinator.stable("g", "a", protocols={"range": b"\0"})
@@ -223,3 +233,15 @@ def test_a_topic_of_many_offsets_goes_in_parts() -> None:
     assert sizes == [RECORDS_MAX, 2, 2]
     assert shard.deadline_ms > coordinator.now_ms
     assert coordinator.offsets("g") == {}
+
+
+def test_a_batch_of_long_names_is_not_too_large() -> None:
+    coordinator = Coordinator()
+    long = "g" * 30_000
+    coordinator.commit(long, {("t", index): 1 for index in range(10)})
+    coordinator.shard.topics_deleted(["t"], coordinator.now_ms)
+    decision = coordinator.shard.due(coordinator.now_ms)
+    assert 1 < len(decision.records) < 10
+    coordinator.perform(decision)
+    coordinator.run_due()
+    assert coordinator.offsets(long) == {}

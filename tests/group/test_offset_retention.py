@@ -17,7 +17,7 @@ from tests.group.shard_kit import Coordinator, Offsets
 
 from holdfast.core.deadlines import NEVER_MS
 from holdfast.core.group.classic.classic_group import ClassicGroup
-from holdfast.core.group.offsets.offset_retention import RECORDS_MAX
+from holdfast.core.group.offsets.tombstone_batch import RECORDS_MAX
 from holdfast.wire.errors import ErrorCode
 
 RETENTION_MS = 10_000
@@ -133,6 +133,8 @@ def test_a_group_without_offsets_is_gone_with_the_next_check() -> None:
     coordinator.pass_time(CHECK_MS)
     assert coordinator.state("h") == "Dead"
     coordinator.commit("i", ONE)
+    coordinator.pass_time(CHECK_MS)
+    assert coordinator.state("i") == "Empty"
     coordinator.delete_offsets("i", ("t", 0))
     coordinator.pass_time(CHECK_MS)
     assert coordinator.state("i") == "Dead"
@@ -177,6 +179,17 @@ def test_a_check_looks_at_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked, "there was a check, and nothing could have expired"
     coordinator.pass_time(CHECK_MS)
     assert asked == {"late": 1, "g1": 1}
+
+
+def test_the_first_check_is_one_interval_after_a_load() -> None:
+    coordinator = quick()
+    coordinator.commit("g", ONE)
+    coordinator.now_ms += 2 * RETENTION_MS
+    coordinator.move()
+    coordinator.pass_time(CHECK_MS - 1)
+    assert coordinator.offsets("g") == ONE
+    coordinator.pass_time(1)
+    assert coordinator.offsets("g") == {}
 
 
 def test_a_load_does_not_look_at_all_offsets(monkeypatch: pytest.MonkeyPatch) -> None:

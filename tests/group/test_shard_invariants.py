@@ -283,7 +283,7 @@ class Life(RuleBasedStateMachine):
         for group in GROUPS:
             found = self.coordinator.shard._groups.get(group)
             if isinstance(found, ClassicGroup):
-                generation = found._state.generation
+                generation = found.state.generation
                 assert generation >= self.generations.get(group, 0)
                 self.generations[group] = generation
             else:
@@ -326,7 +326,7 @@ class Life(RuleBasedStateMachine):
 
 def of(shard: GroupShard, group_id: str) -> Any:
     found = shard._groups.get(group_id)
-    return found._state if isinstance(found, ClassicGroup) else None
+    return found.state if isinstance(found, ClassicGroup) else None
 
 
 def summary(group: Any) -> tuple[object, ...]:

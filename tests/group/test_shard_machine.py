@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 from tests.group.shard_kit import Coordinator, subscription
 
+from holdfast.core.deadlines import NEVER_MS
 from holdfast.core.group.any_group import AnyGroup, Caller
 from holdfast.core.group.classic.classic_group import ClassicGroup, ClassicGroups
 from holdfast.core.group.classic.classic_state import MOVES, GroupState
@@ -115,6 +116,7 @@ def test_a_record_of_the_kind_before_changes_nothing() -> None:
     directory.replay(CLASSIC_KEY, GroupMetadataValue(generation=1))
     assert isinstance(found(directory), ModernGroup), "it has members"
     directory.replay(MEMBER_KEY, None)
+    assert isinstance(found(directory), ModernGroup), "a member went, and not the group"
     directory.replay(CLASSIC_KEY, GroupMetadataValue(generation=1))
     assert type(found(directory)) is ClassicGroup, "an empty group gives way"
     directory.replay(MODERN_KEY, None)
@@ -149,6 +151,15 @@ def test_who_joins_an_empty_group_of_another_kind_makes_a_classic_one() -> None:
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert [each.group_type for each in coordinator.list_groups()] == ["classic"]
     assert len(coordinator.log) == 2
+
+
+def test_who_joins_a_group_of_another_kind_that_has_members_asks_that() -> None:
+    coordinator = BothKinds()
+    coordinator.shard.replay(MODERN_KEY, MODERN)
+    coordinator.shard.replay(MEMBER_KEY, MODERN)
+    coordinator.join("g")
+    assert [each.group_type for each in coordinator.list_groups()] == ["consumer"]
+    assert not coordinator.log
 
 
 # -- what is loaded ----------------------------------------------------------------------------
@@ -212,13 +223,24 @@ def test_a_turn_looks_at_some_groups_and_the_rest_are_due_at_once() -> None:
     assert all(not coordinator.inner(f"g{index}").roster.pending for index in range(count))
 
 
+def test_a_group_that_was_deleted_is_not_due() -> None:
+    coordinator = Coordinator()
+    coordinator.join("g")
+    assert coordinator.delete_group("g") is ErrorCode.NONE
+    coordinator.pass_time(60_000)
+    assert coordinator.shard.deadline_ms == NEVER_MS
+
+
 def test_a_record_ends_a_turn() -> None:
     coordinator = Coordinator()
     coordinator.stable("g", "a")
     coordinator.stable("h", "b")
+    coordinator.commit("i", {("t", 0): 1})
+    coordinator.shard.topics_deleted(["t"], coordinator.now_ms)
     coordinator.now_ms += 10_000
     decision = coordinator.shard.due(coordinator.now_ms)
     assert len(decision.records) == 1
+    assert isinstance(decision.records[0][0], GroupMetadataKey)
     assert coordinator.shard.deadline_ms <= coordinator.now_ms
     coordinator.perform(decision)
     coordinator.run_due()

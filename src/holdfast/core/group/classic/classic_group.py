@@ -30,13 +30,13 @@ _S = GroupState
 
 
 class ClassicGroup:
-    """One classic group."""
+    """One classic group. Who makes a group of another kind of it may read its `state`."""
 
-    __slots__ = ("_state", "group_id")
+    __slots__ = ("group_id", "state")
 
     def __init__(self, group_id: str, settings: GroupSettings, new_id: Callable[[], str]) -> None:
         self.group_id = group_id
-        self._state = ClassicState(group_id, settings, new_id)
+        self.state = ClassicState(group_id, settings, new_id)
 
     @property
     def state(self) -> ClassicState:
@@ -49,33 +49,34 @@ class ClassicGroup:
 
     @property
     def state_name(self) -> str:
-        return self._state.state.value
+        return self.state.state.value
 
     @property
     def protocol_type(self) -> str:
-        return self._state.protocol_type or ""
+        return self.state.protocol_type or ""
 
     @property
     def is_empty(self) -> bool:
-        return self._state.state is _S.EMPTY
+        return self.state.state is _S.EMPTY
 
     @property
     def deadline_ms(self) -> int:
-        return self._state.timers.next_ms
+        return self.state.timers.next_ms
 
     @property
     def retention_version(self) -> int:
-        return self._state.retention_version
+        return self.state.retention_version
 
     # -- from the log ----------------------------------------------------------------------------
 
     def replay(self, key: Struct, value: Struct | None) -> None:
         assert isinstance(key, GroupMetadataKey), "one key says what a classic group is"
         assert isinstance(value, GroupMetadataValue), "a tombstone takes the group out"
-        self._state.replay(value)
+        self.state.replay(value)
 
     def loaded(self, now_ms: int) -> None:
-        group = self._state
+        """Begin all sessions; also for a group that was made of one of another kind just now."""
+        group = self.state
         for member in group.roster.members.values():
             group.keep_alive(member, now_ms)
         if len(group.roster.members) > group.settings.members_max:
@@ -90,42 +91,42 @@ class ClassicGroup:
     # -- time and connections --------------------------------------------------------------------
 
     def due(self, decision: Decision, now_ms: int) -> None:
-        rebalance.handle_due(self._state, decision, now_ms)
+        rebalance.handle_due(self.state, decision, now_ms)
 
     def forget(self, call: int) -> None:
-        rebalance.forget(self._state, call)
+        rebalance.forget(self.state, call)
 
     def resign(self, decision: Decision, code: ErrorCode) -> None:
-        for member in self._state.roster.members.values():
-            rebalance.refuse_join(self._state, decision, member, code, member.member_id)
-            rebalance.refuse_sync(self._state, decision, member, code)
-        self._state.state = _S.DEAD
+        for member in self.state.roster.members.values():
+            rebalance.refuse_join(self.state, decision, member, code, member.member_id)
+            rebalance.refuse_sync(self.state, decision, member, code)
+        self.state.state = _S.DEAD
 
     # -- members ---------------------------------------------------------------------------------
 
     def join(
         self, decision: Decision, caller: Caller, request: JoinGroupRequest, now_ms: int
     ) -> None:
-        Joining(self._state, decision, caller, request, now_ms).run()
+        Joining(self.state, decision, caller, request, now_ms).run()
 
     def sync(
         self, decision: Decision, caller: Caller, request: SyncGroupRequest, now_ms: int
     ) -> None:
-        requests.sync(self._state, decision, caller, request, now_ms)
+        requests.sync(self.state, decision, caller, request, now_ms)
 
     def heartbeat(
         self, decision: Decision, caller: Caller, request: HeartbeatRequest, now_ms: int
     ) -> None:
-        requests.heartbeat(self._state, decision, caller, request, now_ms)
+        requests.heartbeat(self.state, decision, caller, request, now_ms)
 
     def leave(
         self, decision: Decision, caller: Caller, request: LeaveGroupRequest, now_ms: int
     ) -> None:
-        requests.leave(self._state, decision, caller, request, now_ms)
+        requests.leave(self.state, decision, caller, request, now_ms)
 
     def describe(self) -> DescribedGroup:
         """Describe it as DescribeGroups does: what members say of themselves when it is stable."""
-        group = self._state
+        group = self.state
         stable = group.state is _S.STABLE
         chosen = (group.protocol or "") if stable else ""
         return DescribedGroup(
@@ -150,7 +151,7 @@ class ClassicGroup:
 
     def check_commit(self, committer: Committer, version: int, now_ms: int) -> ErrorCode:
         del version  # the same in all of them
-        return requests.check_commit(self._state, committer, now_ms)
+        return requests.check_commit(self.state, committer, now_ms)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         del member_id, member_epoch  # anybody may read
@@ -158,7 +159,7 @@ class ClassicGroup:
 
     def check_offset_delete(self) -> ErrorCode:
         """Others than consumers don't say which topics they read, so all of them may be in use."""
-        if self.is_empty or self._state.is_of_consumers:
+        if self.is_empty or self.state.is_of_consumers:
             return ErrorCode.NONE
         return ErrorCode.NON_EMPTY_GROUP
 
@@ -166,10 +167,10 @@ class ClassicGroup:
         return ErrorCode.NONE if self.is_empty else ErrorCode.NON_EMPTY_GROUP
 
     def subscribes_to(self, topic: str) -> bool:
-        return self._state.subscribes_to(topic)
+        return self.state.subscribes_to(topic)
 
     def offsets_expire_from(self, committed_ms: int) -> int | None:
-        group = self._state
+        group = self.state
         if group.protocol_type is None:
             return committed_ms  # nobody was ever in it: only commits show that it is used
         if group.state is _S.EMPTY:

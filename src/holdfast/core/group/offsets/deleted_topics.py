@@ -6,14 +6,13 @@ Rules: committed-offsets.md#deleted-topics.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Final
 
 from holdfast.core.deadlines import NEVER_MS
 from holdfast.core.group.offsets.offset_store import OffsetStore
+from holdfast.core.group.offsets.tombstone_batch import TombstoneBatch
 from holdfast.core.log_machine import Decision
 
-RECORDS_MAX: Final = 1000  # in one decision: what is left is due at once
 RETRY_MS: Final = 5000  # after the log did not take them
 
 
@@ -34,14 +33,11 @@ class DeletedTopics:
 
     def due(self, decision: Decision, now_ms: int) -> None:
         """Append tombstones for as many offsets as make one batch."""
+        batch = TombstoneBatch(decision)
         done: list[str] = []
         for name in self._names:
-            room = RECORDS_MAX - len(decision.records)
-            keys = list(islice(self._store.keys_of_topic(name), room + 1))
-            for key in keys[:room]:
-                decision.append(key, None)
-            if len(keys) > room:
-                break
+            if not all(map(batch.add, self._store.keys_of_topic(name))):
+                break  # this one is not done
             done.append(name)
         for name in done:
             del self._names[name]

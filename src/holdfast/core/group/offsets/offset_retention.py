@@ -9,16 +9,13 @@ Rules: committed-offsets.md#expiry.
 
 from __future__ import annotations
 
-from typing import Final
-
 from holdfast.core.deadlines import NEVER_MS, Deadlines
 from holdfast.core.group.any_group import AnyGroup
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.group.offsets.offset_store import NO_EXPIRY, CommittedOffset, OffsetStore
+from holdfast.core.group.offsets.tombstone_batch import TombstoneBatch
 from holdfast.core.log_machine import Decision
 from holdfast.wire.records.group_tables import OffsetCommitKey
-
-RECORDS_MAX: Final = 1000  # in a decision of the shard's own: what is left is due at once
 
 
 class OffsetRetention:
@@ -65,11 +62,9 @@ class OffsetRetention:
 
     def expire(self, group: AnyGroup, decision: Decision, now_ms: int) -> None:
         """Append what removes the expired offsets of a group, and the group if nothing is left."""
-        expired, next_ms = self._look_at(group, now_ms)
-        for key in expired:
-            decision.append(key, None)
-        nothing_left = next_ms == NEVER_MS and not self._keeps_any(group.group_id, len(expired))
-        if nothing_left and group.is_empty:
+        batch = TombstoneBatch(decision)
+        next_ms = self._look_at(group, batch, now_ms)
+        if group.is_empty and not self._keeps_more(group.group_id, batch.count):
             group.tombstones(decision)
         elif next_ms != NEVER_MS:
             self._deadlines.set(group.group_id, next_ms)
@@ -77,9 +72,8 @@ class OffsetRetention:
             # The same again in the next check.
             decision.once_refused(lambda _: self._deadlines.set(group.group_id, now_ms + 1))
 
-    def _look_at(self, group: AnyGroup, now_ms: int) -> tuple[list[OffsetCommitKey], int]:
-        """Return what has expired, so much at most, and when more may."""
-        expired: list[OffsetCommitKey] = []
+    def _look_at(self, group: AnyGroup, batch: TombstoneBatch, now_ms: int) -> int:
+        """Append what has expired, or as much as there is room for. Return when more may expire."""
         next_ms = NEVER_MS
         for topic, partitions in self._store.topics_of(group.group_id):
             if group.subscribes_to(topic):
@@ -87,15 +81,14 @@ class OffsetRetention:
             for partition, committed in partitions.items():
                 expires_ms = self._expires_ms(group, committed)
                 if expires_ms is None:
-                    return [], NEVER_MS  # nothing of the group does, until it says otherwise
+                    return NEVER_MS  # nothing of the group does, until it says otherwise
                 if expires_ms > now_ms:
                     next_ms = min(next_ms, expires_ms)
-                elif len(expired) == RECORDS_MAX:
-                    return expired, self._check_before(now_ms)
-                else:
-                    key = OffsetCommitKey(group=group.group_id, topic=topic, partition=partition)
-                    expired.append(key)
-        return expired, next_ms
+                    continue
+                key = OffsetCommitKey(group=group.group_id, topic=topic, partition=partition)
+                if not batch.add(key):
+                    return self._check_before(now_ms)
+        return next_ms
 
     def _check_before(self, now_ms: int) -> int:
         """Return when the check was that goes on now."""
@@ -107,7 +100,6 @@ class OffsetRetention:
             return None if base_ms is None else base_ms + self._retention_ms
         return committed.expires_ms
 
-    def _keeps_any(self, group_id: str, expired: int) -> bool:
-        """Whether offsets stay that do not expire, because a member reads their topic, say."""
-        left = sum(len(partitions) for _, partitions in self._store.topics_of(group_id))
-        return left > expired
+    def _keeps_more(self, group_id: str, count: int) -> bool:
+        """Whether the group has more offsets than so many."""
+        return sum(len(partitions) for _, partitions in self._store.topics_of(group_id)) > count
