@@ -39,11 +39,6 @@ class ClassicGroup:
         self.state = ClassicState(group_id, settings, new_id)
 
     @property
-    def state(self) -> ClassicState:
-        """What decisions about it work on: a group that changes over to the other protocol too."""
-        return self._state
-
-    @property
     def kind(self) -> str:
         return CLASSIC
 
