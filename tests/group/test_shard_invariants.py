@@ -55,10 +55,13 @@ class Watched(Coordinator):
         self.leaders: dict[tuple[str, int], str] = {}
         self.asked: dict[int, tuple[str, int, str]] = {}  # SyncGroup: group, generation, member
         self.joined: dict[int, str] = {}  # JoinGroup: group
+        self.refuse_next: ErrorCode | None = None
         self.behind: set[str] = set()  # groups whose last record the log did not take
         super().__init__(**more)
 
     def perform(self, decision: Decision) -> None:
+        if decision.records:
+            self.refusal, self.refuse_next = self.refuse_next, None
         keys = [key.group for key, _ in decision.records if isinstance(key, GroupMetadataKey)]
         if self.refusal is None:
             self.behind.difference_update(keys)
@@ -99,8 +102,8 @@ class Watched(Coordinator):
 class Client:
     def __init__(self, index: int) -> None:
         self.name = f"c{index}"
-        self.group = GROUPS[index % 2]
-        self.instance = f"i{index}" if index >= 3 else None
+        self.group = GROUPS[0] if index < 4 else GROUPS[1]
+        self.instance = f"i{index}" if index >= 2 else None
         self.member_id = ""
         self.generation = -1
         self.calls: list[int] = []
@@ -216,6 +219,12 @@ class Life(RuleBasedStateMachine):
         self.learn(client)
         self.coordinator.leave(client.group, (client.member_id, client.instance))
 
+    @rule(index=st.integers(2, 4), protocols=st.sampled_from(PROTOCOLS))
+    def come_back(self, index: int, protocols: dict[str, bytes]) -> None:
+        """A client with an instance is started anew, and joins."""
+        self.start_anew(index, goes=True)
+        self.join(index, protocols, 9, 60_000)
+
     @rule(index=CLIENTS, goes=st.booleans())
     def start_anew(self, index: int, goes: bool) -> None:
         """Forget what a client knew; the coordinator may learn that its connection went, or not."""
@@ -252,7 +261,7 @@ class Life(RuleBasedStateMachine):
             if self.coordinator.delete_group(group) is ErrorCode.NONE:
                 self.offsets = {key: each for key, each in self.offsets.items() if key[0] != group}
                 self.generations.pop(group, None)
-        elif what == 1 and self.coordinator.refusal is None:
+        elif what == 1 and self.coordinator.refuse_next is None:
             self.coordinator.shard.topics_deleted(["t"], self.coordinator.now_ms)
             self.coordinator.run_due()
             self.offsets = {key: each for key, each in self.offsets.items() if key[1][0] != "t"}
@@ -263,13 +272,10 @@ class Life(RuleBasedStateMachine):
 
     # -- the world ---------------------------------------------------------------------------------
 
-    @rule(
-        code=st.sampled_from(
-            [None] * 4 + [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE]
-        )
-    )
-    def log_says(self, code: ErrorCode | None) -> None:
-        self.coordinator.refusal = code
+    @rule(code=st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE]))
+    def the_log_will_refuse(self, code: ErrorCode) -> None:
+        """What is to be appended next is not taken."""
+        self.coordinator.refuse_next = code
 
     @rule()
     def move(self) -> None:
@@ -314,7 +320,6 @@ class Life(RuleBasedStateMachine):
     def teardown(self) -> None:
         """In the end all is quiet: everybody was answered, and all groups are forgotten."""
         coordinator = self.coordinator
-        coordinator.refusal = None
         coordinator.pass_time(60 * 60 * 1000)
         unanswered = set(range(1, coordinator.calls + 1)) - coordinator.answers.keys()
         assert unanswered <= self.forgotten, "somebody waits for ever"
@@ -357,7 +362,7 @@ def summary(group: Any) -> tuple[object, ...]:
 
 Life.TestCase.settings = settings(
     derandomize=True,
-    max_examples=60,
+    max_examples=100,
     stateful_step_count=40,
     deadline=None,
     phases=[Phase.generate],  # shrinking takes minutes; a failure prints its steps anyway
