@@ -279,7 +279,7 @@ def test_what_members_say_has_a_bound() -> None:
 
 
 def test_who_says_as_much_as_before_has_room() -> None:
-    coordinator = Coordinator(group_bytes_max=4000)
+    coordinator = Coordinator(group_bytes_max=6_000)
     large = {"range": bytes(3000)}
     (a,) = coordinator.stable("g", "a", protocols=large)
     again = coordinator.answers[coordinator.join("g", a, protocols=large)]
