@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compare.answers import NOTHING, Difference, differences, plain
-from compare.reasons import reason_of
+from compare.reasons import Reason, reason_of
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from holdfast.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -76,6 +76,6 @@ def test_records_are_looked_into() -> None:
         ({"step": "create *", "path": "*", "why": "x"}, False),
     ],
 )
-def test_a_reason_holds_for_what_it_names(entry: dict[str, str], explains: bool) -> None:
+def test_a_reason_holds_for_what_it_names(entry: Reason, explains: bool) -> None:
     one = Difference("delete a v6", "responses[a].error_code", "A", "B")
     assert (reason_of(one, [entry]) is entry) == explains
