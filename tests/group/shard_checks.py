@@ -43,6 +43,8 @@ def check_group(group: ClassicState) -> None:
     assert sessions <= len(members) + len(roster.pending), "a session without a member"
     assert (JOIN_TIMER in group.timers) == (state is GroupState.PREPARING_REBALANCE)
     assert (SYNC_TIMER in group.timers) == bool(roster.unsynced)
+    if state is GroupState.COMPLETING_REBALANCE:
+        assert roster.leader_id in roster.unsynced, "its leader has assigned, and nothing followed"
     if state is GroupState.EMPTY:
         assert not members
     elif state is not GroupState.PREPARING_REBALANCE:

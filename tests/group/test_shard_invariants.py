@@ -11,9 +11,9 @@ Rules: classic-groups.md#states, classic-groups.md#rebalances, classic-groups.md
 committed-offsets.md#committing.
 
 Seen to fail: without the answer to a call that another one supersedes; with parked calls that are
-not told when a member leaves; with an assignment that is taken over before the log has it; with a
-load that forgets the generation; with the index of topics not kept at a removal; with a refused
-assignment that does not rebalance.
+not told when a member leaves; with a load that forgets the generation; with a member that keeps
+what it said before an older record; with a leader that is lost when it gets another id; with the
+index of topics not kept; with a refused assignment that does not rebalance.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Client:
 class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.coordinator = Watched(offsets_retention_ms=DAY_MS, members_max=3)
+        self.coordinator = Watched(offsets_retention_ms=DAY_MS, members_max=4)
         self.clients = [Client(index) for index in range(5)]
         self.offsets: dict[tuple[str, tuple[str, int]], int] = {}
         self.generations: dict[str, int] = {}
@@ -218,6 +218,14 @@ class Life(RuleBasedStateMachine):
         client = self.clients[index]
         self.learn(client)
         self.coordinator.leave(client.group, (client.member_id, client.instance))
+
+    @rule(index=CLIENTS)
+    def ask_twice(self, index: int) -> None:
+        """Ask again, as after a time-out, although the first answer may still come."""
+        for _ in range(2):
+            self.join(index, PROTOCOLS[0], 9, 60_000)
+        for _ in range(2):
+            self.sync(index, others=True)
 
     @rule(index=st.integers(2, 4), protocols=st.sampled_from(PROTOCOLS))
     def come_back(self, index: int, protocols: dict[str, bytes]) -> None:

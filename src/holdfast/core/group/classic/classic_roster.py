@@ -224,6 +224,8 @@ class Roster:
         member = self.members.get(member_id)
         if member is not None:
             return self.bytes + protocols_bytes - member.protocols_bytes
+        if member_id in self.pending:
+            return self.bytes + protocols_bytes
         return self.bytes + protocols_bytes + MEMBER_OVERHEAD_BYTES
 
     def _count(self, member: Member, sign: int) -> None:
