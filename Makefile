@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache compare check format simulate soak bench scale connections attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache compare check format simulate soak bench scale connections groups-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,9 @@ scale: $(VENV)/.run ## ten partitions to ten thousand: figures, and curves in do
 
 connections: $(VENV)/.run ## what 5,000 idle connections cost a broker, and 1,000 that ask now and then
 	@$(BIN)/python bench/connections.py $(ARGS)
+
+groups-bench: $(VENV)/.run apache ## how long groups take to settle, what heartbeats and commits cost (Apache Kafka)
+	@$(BIN)/python bench/groups.py $(ARGS)
 
 attacks: $(VENV)/.run ## what hostile clients cost an honest one, beside the same CPU burnt elsewhere
 	@$(BIN)/python bench/attacks.py $(ARGS)
