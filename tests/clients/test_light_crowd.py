@@ -18,13 +18,23 @@ from tests.clients.light_coordinators import ClassicCoordinator, ConsumerCoordin
 
 from holdfast.clients.group_member.light_classic import ClassicMember
 from holdfast.clients.group_member.light_consumer import ConsumerMember
-from holdfast.clients.group_member.light_crowd import is_whole, settled_ms
+from holdfast.clients.group_member.light_crowd import (
+    NotSettledError,
+    is_whole,
+    settled_ms,
+    topics_of,
+)
 from holdfast.clients.group_member.light_member import LightMember, Phase, Plan, Topic
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+)
+from holdfast.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
 
 TOPICS = (Topic("a", b"A" * 16, 7), Topic("b", b"B" * 16, 4))
@@ -248,3 +258,32 @@ def test_whatever_is_lost(
             numbers.append(crowd.add(member(10 + step)))
     crowd.lost_share = 0.0
     crowd.run(crowd.whole, 3 * CALM_MS)
+
+
+class Slow:
+    """A cluster that knows a topic only when it is asked again."""
+
+    def __init__(self, knows_at: int) -> None:
+        self.knows_at = knows_at
+        self.asked = 0
+
+    def metadata(self, topics: list[str]) -> MetadataResponse:
+        self.asked += 1
+        code = 0 if self.asked >= self.knows_at else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions = [MetadataResponsePartition(partition_index=index) for index in range(4)]
+        return MetadataResponse(
+            topics=[
+                MetadataResponseTopic(
+                    name=name, error_code=code, topic_id=b"t" * 16, partitions=partitions
+                )
+                for name in topics
+            ]
+        )
+
+
+def test_topics_are_asked_for_until_they_are_known() -> None:
+    cluster: Any = Slow(2)
+    assert topics_of(cluster, ["t"]) == (Topic("t", b"t" * 16, 4),)
+    assert cluster.asked == 2
+    with pytest.raises(NotSettledError, match="no topic u"):
+        topics_of(Slow(9), ["u"], bound_s=-1)  # type: ignore[arg-type]

@@ -109,11 +109,23 @@ def settled_ms(members: Iterable[LightMember]) -> int:
     return max(member.changed_ms or 0 for member in members)
 
 
-def topics_of(driver: Driver, names: Sequence[str]) -> tuple[Topic, ...]:
-    """Return what members have to know of topics that exist."""
-    answer = driver.metadata(list(names))
-    found = {topic.name: topic for topic in answer.topics if not topic.error_code}
-    return tuple(Topic(name, found[name].topic_id, len(found[name].partitions)) for name in names)
+def topics_of(driver: Driver, names: Sequence[str], bound_s: float = _BOUND_S) -> tuple[Topic, ...]:
+    """Return what members have to know of topics, once whoever is asked knows them all.
+
+    Blocks, so it is for before the loop runs, or for a thread. NotSettledError: they are not known.
+    """
+    deadline = time.monotonic() + bound_s
+    while True:
+        answer = driver.metadata(list(names))
+        found = {topic.name: topic for topic in answer.topics if not topic.error_code}
+        missing = [name for name in names if name not in found]
+        if not missing:
+            return tuple(
+                Topic(name, found[name].topic_id, len(found[name].partitions)) for name in names
+            )
+        if time.monotonic() > deadline:
+            raise NotSettledError(f"no topic {', '.join(missing)} within {bound_s:g} s")
+        time.sleep(_LOOK_S)
 
 
 def _standing(crowd: Crowd) -> str:
