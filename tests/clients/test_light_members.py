@@ -173,7 +173,9 @@ def test_a_leader_shares_out_and_others_do_not() -> None:
 
 def test_a_leader_that_is_to_skip_it_shares_nothing_out() -> None:
     member = classic(Phase.JOINING)
-    exchange(member, JoinGroupRequest, joined(leader="m", skip_assignment=True))
+    subscription = ask(member, JoinGroupRequest).protocols[0].metadata
+    members = [JoinGroupResponseMember(member_id="m", metadata=subscription)]
+    member.answered(joined(leader="m", members=members, skip_assignment=True), NOW)
     assert not ask(member, SyncGroupRequest).assignments
 
 
