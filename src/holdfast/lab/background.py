@@ -64,6 +64,7 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/group_coordinators.py",
     "holdfast/clients/group_descriptions.py",
     "holdfast/clients/group_lags.py",
+    "holdfast/clients/group_member",
     "holdfast/clients/log_offsets.py",
     "holdfast/clients/offset_resets.py",
     "holdfast/clients/partition_inspection.py",
