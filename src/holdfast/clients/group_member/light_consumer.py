@@ -42,13 +42,12 @@ class ConsumerMember(LightMember):
         self._names = {topic.topic_id: topic.name for topic in plan.topics}
         self._owned: _Owned = frozenset()
         self._told: _Owned = frozenset()  # what the coordinator knows of it
-        self._asked_owned: _Owned | None = None  # what the request on its way says of it
+        self._says_owned = False  # the request on its way does
         self._says_all = True
 
     def _next(self) -> Request:
         everything = self._says_all or self.epoch == _JOINS
-        says_owned = everything or self._owned != self._told
-        self._asked_owned = self._owned if says_owned else None
+        self._says_owned = everything or self._owned != self._told
         names = [topic.name for topic in self.plan.topics]
         return ConsumerGroupHeartbeatRequest(
             group_id=self.plan.group_id,
@@ -58,7 +57,7 @@ class ConsumerMember(LightMember):
             rebalance_timeout_ms=self.plan.rebalance_timeout_ms if everything else -1,
             subscribed_topic_names=names if everything else None,
             server_assignor=self._assignor if everything else None,
-            topic_partitions=_by_topic(self._owned) if says_owned else None,
+            topic_partitions=_by_topic(self._owned) if self._says_owned else None,
         )
 
     def _read(self, asked: Request, answer: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
@@ -75,8 +74,8 @@ class ConsumerMember(LightMember):
         self._says_all = False
         if answer.member_id:
             self.member_id = answer.member_id
-        if self._asked_owned is not None:
-            self._told = self._asked_owned
+        if self._says_owned:
+            self._told = self._owned
         if answer.assignment is not None:
             self._owned = _flat(answer.assignment)
         owned = ((self._names.get(topic, topic.hex()), index) for topic, index in self._owned)
