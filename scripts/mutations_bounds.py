@@ -431,4 +431,131 @@ BOUNDS: tuple[Mutation, ...] = (
             "tests/node/test_bounds.py::test_tagged_fields_of_a_produce_request_count_as_parts",
         ),
     ),
+    # -- what a client is told ------------------------------------------------------------------
+    one(
+        "latest is told before the new epoch's start is committed",
+        "finding 10: OFFSET_NOT_AVAILABLE, KIP-207",
+        "node/api/list_offsets.py",
+        "    unsure = not asking.follower and log.high_watermark < leader.epoch_start\n",
+        "    unsure = False\n",
+        tests=(
+            "tests/node/test_list_offsets.py::test_the_end_is_unknown_until_the_epoch_s_start_is_committed",
+        ),
+    ),
+    one(
+        "a look-up by timestamp never lets others have their turn",
+        "finding 2: a lying largest timestamp over 30 KB of tiny batches",
+        "runtime/sliced_work.py",
+        "        return self.spent >= 1\n",
+        "        return False\n",
+        tests=(
+            "tests/log/test_log_lying_headers.py::test_a_slice_opens_few_batches",
+            "tests/node/test_list_offsets.py::test_a_long_look_up_is_a_promise",
+        ),
+    ),
+    one(
+        "a batch that nobody can read is the disk's damage",
+        "finding 7: KAFKA_STORAGE_ERROR for as long as it is kept",
+        "log/search.py",
+        "    except WireError:\n        return None\n",
+        '    except WireError as error:\n        raise OSError("damage") from error\n',
+        tests=("tests/log/test_log_lying_headers.py::test_what_nobody_can_read_is_passed_over",),
+    ),
+    one(
+        "what a client sent behind a batch that is looked at overtakes it",
+        "a request that waits before its effect mutes its connection",
+        "node/door/connection.py",
+        "            if answer.is_before_effect:\n"
+        "                self.mute()\n"
+        "                answer.proceed = self.unmute\n",
+        "",
+        tests=("tests/node/test_deep_produce.py::test_nothing_overtakes_it",),
+    ),
+    one(
+        "deep validation looks at no record",
+        "garbage in a log that promised to have none",
+        "node/broker/append_validation.py",
+        '    if wanted != codec or settings.record_validation == "deep":\n',
+        "    if wanted != codec:\n",
+    ),
+    one(
+        "deep validation believes the header's largest timestamp",
+        "finding 7: a largest timestamp that no record has",
+        "node/broker/record_validation.py",
+        "    if walked.largest != header.max_timestamp:\n",
+        "    if walked.largest > header.max_timestamp:\n",
+        tests=("tests/node/test_record_validation.py::test_the_largest_timestamp_is_the_records",),
+    ),
+    one(
+        "a second batch for one partition is answered with the first one's offset",
+        "finding 10: another's record under an acknowledged offset",
+        "node/api/produce.py",
+        "                elif part is not None:\n                    parts.append(part)\n",
+        "                elif part is not None:\n"
+        "                    for earlier in parts:\n"
+        "                        if earlier[0] is part[0]:\n"
+        "                            answer.base_offset = earlier[2].base_offset\n"
+        "                    parts.append(part)\n",
+        tests=(
+            "tests/node/test_named_twice.py::test_each_append_to_one_partition_is_answered_with_its_own_offset",
+        ),
+    ),
+    one(
+        "a follower beyond the log's end counts as caught up when it names no epoch",
+        "finding 10: an acknowledgement of what is not there",
+        READERS,
+        "    is_beyond = diverging is None and offset > log.end\n",
+        "    is_beyond = diverging is None and offset > log.end and"
+        " wanted.last_fetched_epoch >= 0\n",
+        tests=(
+            "tests/node/test_fetch_waits.py::test_a_follower_beyond_the_log_s_end_acknowledges_nothing",
+        ),
+    ),
+    one(
+        "what waits for its turn behind another answer is nobody's debt",
+        "finding 4: unread answers of many connections",
+        "node/door/connection.py",
+        "        size = self._ready_bytes + self._unsent\n",
+        "        size = self._unsent\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_takes_nothing_is_closed_on_when_the_node_holds_too_much",
+        ),
+    ),
+    one(
+        "what is written to who takes nothing is counted up to the first pause",
+        "finding 4: many connections, each of which asks and never reads",
+        "node/door/connection.py",
+        "            if self._clogged:\n                self._owe()\n",
+        "",
+        tests=("tests/node/test_connection.py::test_who_is_silent_is_closed_on",),
+    ),
+    one(
+        "each byte of a request counts as a sign of life",
+        "a byte every few minutes keeps a connection and its buffer for ever",
+        "node/door/connection.py",
+        "        if not self._filled:  # of a frame that never ends, no byte but the first counts\n"
+        "            self.active_at",
+        "        if True:\n            self.active_at",
+        tests=(
+            "tests/node/test_connection.py::test_a_request_that_never_ends_is_as_good_as_silence",
+        ),
+    ),
+    one(
+        "what is received of large requests is nobody's debt",
+        "finding 4: many connections, each of which sends most of 100 MB",
+        "node/door/connection.py",
+        "        if size > LIGHT_BYTES or before > LIGHT_BYTES:\n",
+        "        if before > size:\n",
+        tests=(
+            "tests/node/test_connection.py::test_who_leaves_the_largest_request_unfinished_is_closed_on_when_all_are_too_large",
+        ),
+    ),
+    one(
+        "a place that was left is taken for ever",
+        "finding 5: nobody gets in after as many as the limit have gone",
+        "node/door/admission.py",
+        "            self._by_address[guest.host] -= 1\n",
+        "",
+        tests=("tests/node/test_admission.py::test_an_address_has_as_many_as_it_may",),
+    ),
 )

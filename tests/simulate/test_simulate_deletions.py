@@ -26,8 +26,8 @@ from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Metadata, State
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Plan, ProducerPlan
+from holdfast.testing.simulation.replica_seen import Replica as Copy
 from holdfast.testing.simulation.truth import PartitionTruth
-from holdfast.testing.simulation.truth import Replica as Copy
 from holdfast.testing.simulation.verdict import is_deleted, is_empty_everywhere, unforgiven
 from holdfast.wire.batch import Record, assign, assign_max_timestamp, build_batch, read_header
 from holdfast.wire.records import metadata as wire

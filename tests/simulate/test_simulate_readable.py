@@ -26,7 +26,7 @@ from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Plan, ReaderPlan
 from holdfast.testing.simulation.readable import is_refused_rightly, true_leader
 from holdfast.testing.simulation.readers import SimulatedReader
-from holdfast.testing.simulation.truth import Replica
+from holdfast.testing.simulation.replica_seen import Replica
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.fetch import PartitionData
 

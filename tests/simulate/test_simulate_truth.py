@@ -13,12 +13,12 @@ import pytest
 
 from holdfast.testing.simulation.allowances import Election, Forgiveness, Reason, allowed
 from holdfast.testing.simulation.chain import Entry
+from holdfast.testing.simulation.replica_seen import Replica
 from holdfast.testing.simulation.truth import (
     DISK_FAULT,
     POWER_CUT,
     Asked,
     PartitionTruth,
-    Replica,
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.testing.simulation.chain import Entry, entries_of
-from holdfast.testing.simulation.truth import Replica
+from holdfast.testing.simulation.replica_seen import Replica
 from holdfast.testing.simulation.voting import Voters
 from holdfast.wire.batch import ControlType, Record, build_batch, control_key
 from holdfast.wire.codec import encode

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.testing.simulation.invariants import Invariant
-from holdfast.testing.simulation.truth import PartitionTruth, Replica
+from holdfast.testing.simulation.replica_seen import Replica
+from holdfast.testing.simulation.truth import PartitionTruth
 from holdfast.wire.well_known import LATEST
 
 

@@ -20,7 +20,8 @@ from holdfast.testing.simulation.deletions import Policy
 from holdfast.testing.simulation.disk_faults import DiskFaults
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Key, Metadata
-from holdfast.testing.simulation.truth import DISK_FAULT, WIPED, PartitionTruth, Replica
+from holdfast.testing.simulation.replica_seen import Replica
+from holdfast.testing.simulation.truth import DISK_FAULT, WIPED, PartitionTruth
 from holdfast.testing.simulation.voting import Voters
 from holdfast.wire.uuids import METADATA_TOPIC_ID
 

@@ -12,7 +12,7 @@ from functools import partial
 from holdfast.testing.simulated_client import AnswerError, ClusterClient, RetryError, refusal
 from holdfast.testing.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 from holdfast.testing.simulation.chain import Entry, Name
-from holdfast.testing.simulation.truth import Replica
+from holdfast.testing.simulation.replica_seen import Replica
 from holdfast.wire.administration import add_voter, remove_voter
 from holdfast.wire.batch import ControlType, batches, read_control_type, read_records
 from holdfast.wire.codec import decode

@@ -11,7 +11,8 @@ from holdfast.testing.simulation.chain import content_of, entries_of
 from holdfast.testing.simulation.deletions import Stretch
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
-from holdfast.testing.simulation.truth import PartitionTruth, Replica
+from holdfast.testing.simulation.replica_seen import Replica
+from holdfast.testing.simulation.truth import PartitionTruth
 from holdfast.wire.batch import read_records
 from holdfast.wire.batch_header import batches, crc_matches
 from holdfast.wire.errors import ErrorCode, WireError
