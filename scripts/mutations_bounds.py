@@ -10,6 +10,7 @@ from mutation import Mutation, one
 
 FETCH = "node/api/fetch.py"
 CONNECTION = "node/door/connection.py"
+READERS = "node/api/fetch_readers.py"
 LEDGER = "node/door/ledger.py"
 BUDGET = "node/door/budget.py"
 ADMISSION = "node/door/admission.py"
