@@ -1,0 +1,1 @@
+"""What consumers in groups may not do: the judge of memberships, commits and what was processed."""
