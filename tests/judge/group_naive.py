@@ -197,7 +197,9 @@ class NaiveGroup:
         if self.ended(old, n) is not None:
             return
         signs = [o.at_ms]
-        signs += [x.at_ms for x in self.events[:n] if isinstance(x, Joined) and x.member == o.member]
+        signs += [
+            x.at_ms for x in self.events[:n] if isinstance(x, Joined) and x.member == o.member
+        ]
         for k in self.asked:
             if k < n and self.tenure_of(k) == old and not self.stray(k):
                 if isinstance(self.answer(k, n), CommitAcknowledged):
@@ -308,9 +310,7 @@ class NaiveGroup:
         for k in self.asked:
             if k < n:
                 answer = self.answer(k, n)
-                if isinstance(answer, CommitAcknowledged) or (
-                    answer is None and not self.stray(k)
-                ):
+                if isinstance(answer, CommitAcknowledged) or (answer is None and not self.stray(k)):
                     found.append(k)
         return found
 
@@ -461,9 +461,7 @@ class NaiveGroup:
         deletions = [e for e in self.events if isinstance(e, DeleteRecords)]
         for e in self.events:
             if isinstance(e, DeletionRefused):
-                same = [
-                    d for d in deletions if (d.process, d.offset) == (e.process, e.offset)
-                ]
+                same = [d for d in deletions if (d.process, d.offset) == (e.process, e.offset)]
                 deletions = [d for d in deletions if not same or d is not same[-1]]
         named += [d.offset for d in deletions if d.at_ms <= by_ms]
         return min(last.begin, max(named))

@@ -66,6 +66,8 @@ class Member:
     process: str
     instance: str | None
     state: str = ""  # "", STOP, CUT, KILL
+    was_troubled: bool = False
+    sign_ms: float = 0.0  # when the history shows that it did
     last_ms: float = 0.0  # when the coordinator heard of it
     holds: dict[int, Hold] = field(default_factory=dict)
 
@@ -82,7 +84,14 @@ class Part:
     acknowledged: list[int] = field(default_factory=list)  # offsets that owners know committed
     on_its_way: list[tuple[Member, int, int]] = field(default_factory=list)  # commits in doubt
     done: set[int] = field(default_factory=set)
-    doubt: bool = False  # whether an answer is missing since the last acknowledged commit
+    # What may still take effect: of this owner, or of one before until one is acknowledged.
+    doubt: bool = False
+    old_doubt: bool = False
+    operated: bool = False
+
+    @property
+    def sure(self) -> bool:
+        return not self.doubt and not self.old_doubt
 
 
 class GroupWorld:
@@ -215,7 +224,7 @@ class GroupWorld:
         self.now += 0.5
         told = part.committed
         sure = part.acknowledged
-        if part.owner is member and not part.doubt and len(sure) > 1 and sure[-1] > sure[0]:
+        if part.owner is member and part.sure and len(sure) > 1 and sure[-1] > sure[0]:
             if self.fires("the coordinator forgets a commit"):
                 told = part.committed = sure[0]
         offset, reset = (0, "earliest") if told is None else (told, "")
@@ -228,12 +237,13 @@ class GroupWorld:
                         begin_ms=begin_ms)  # fmt: skip
                 self.do(member, part, offset)
                 hold.position = offset + 1
-                return True
+                self.commit_of(member, part, hold, certain=True)
+                return False
         self.of(
             Started, member, part, committed=told, offset=offset, reset=reset, begin_ms=begin_ms
         )
         hold.position = offset
-        if not part.doubt and told and [each for each in part.done if each < told]:
+        if part.sure and told and [each for each in part.done if each < told]:
             if part.owner is member and self.fires("what was committed is processed again"):
                 again = max(each for each in part.done if each < told)
                 self.do(member, part, again)
@@ -264,7 +274,9 @@ class GroupWorld:
         )  # fmt: skip
         if member.state == "CUT":
             fate = self.chance.choice(["on its way", "lost"]) if is_owner else "lost"
-        taken = not is_owner and not member.state and self.fires("a commit of a past owner is taken", 1)
+        taken = (
+            not is_owner and not member.state and self.fires("a commit of a past owner is taken", 1)
+        )
         if taken or (is_owner and fate in {"answered", "late", "unanswered"}):
             part.committed = offset
             member.last_ms = self.now
@@ -278,8 +290,11 @@ class GroupWorld:
             self.say(CommitAcknowledged, member.process, self.now + 0.2 + late_ms, **where)
             self.now += 0.3
             hold.committed = offset
+            if fate == "answered":
+                member.sign_ms = self.now - 1.0
             part.acknowledged.append(offset)
-            part.doubt = fate == "late"
+            part.doubt |= fate == "late"
+            part.old_doubt = False
             if taken:
                 self.out(member, part)
             return
@@ -305,7 +320,9 @@ class GroupWorld:
         goes_on = self.plant == "who knows that it is out goes on"
         hold = member.holds.pop(part.number)
         self.of(Revoked, member, part, lost=True)
-        left = [each for each in part.offsets if hold.position is not None and each >= hold.position]
+        left = [
+            each for each in part.offsets if hold.position is not None and each >= hold.position
+        ]
         if goes_on and left and self.fires("who knows that it is out goes on", 1):
             self.do(member, part, left[0])
 
@@ -328,7 +345,9 @@ class GroupWorld:
         if part.number in member.holds:
             hold = member.holds.pop(part.number)
             self.of(Revoked, member, part)
-            left = [each for each in part.offsets if hold.position is not None and each >= hold.position]
+            left = [
+                each for each in part.offsets if hold.position is not None and each >= hold.position
+            ]
             if left and self.fires("who has given it up goes on", 1):
                 self.now += 1.0
                 self.do(member, part, left[0])
@@ -351,7 +370,8 @@ class GroupWorld:
             others = [each for each in heirs if each is not owner]
             if not steals or not others:
                 return
-            if self.now - part.owner.last_ms < SILENCE_MS / 2:
+            is_well = not part.owner.was_troubled
+            if is_well and self.now - part.owner.sign_ms < SILENCE_MS / 2:
                 if self.fires("a healthy owner's partition is given away"):
                     self.give(part, others[0])
                 elif self.fires("it is given to two at once"):
@@ -360,8 +380,9 @@ class GroupWorld:
                     self.give(part, others[0])
                     self.epoch = max(self.epoch, part.epoch)
             return
+        heirs = [m for m in heirs if all(self.parts[n].owner is m for n in m.holds)]
         for each in self.parts:
-            if each.owner is None:
+            if each.owner is None and heirs:
                 self.give(each, self.chance.choice(heirs))
 
     def free(self, part: Part) -> None:
@@ -373,7 +394,9 @@ class GroupWorld:
             if self.planted_theft():
                 return
             if self.now - owner.last_ms > 2 * SILENCE_MS and self.chance.random() < 0.3:
-                part.owner = None  # it was silent for too long, and does not know that it is out
+                for each in self.parts:  # it was silent for too long, and does not know it is out
+                    if each.owner is owner:
+                        each.owner = None
             elif part.number in owner.holds:
                 self.release(part, owner)
         else:
@@ -389,8 +412,9 @@ class GroupWorld:
         late = member.holds.get(part.number)
         if late is not None:
             self.out(member, part)
+        part.old_doubt, part.doubt = part.old_doubt or part.doubt, False
         part.owner, part.epoch = member, self.epoch
-        member.last_ms = self.now
+        member.last_ms = member.sign_ms = self.now
         member.holds[part.number] = Hold(self.epoch)
         self.say(Joined, member.process, group="g", member=member.name, epoch=self.epoch)
         self.of(Assigned, member, part, epoch=self.epoch, instance=member.instance)
@@ -417,6 +441,7 @@ class GroupWorld:
         if len(found) < 2:
             return
         member = self.chance.choice(found)
+        member.was_troubled = True
         member.state = self.chance.choice(["KILL", "KILL", "STOP", "CUT"])
         self.say(ConsumerFault, "lab", consumer=member.process, action=member.state)
         if member.state == "KILL" and member.instance is not None and self.chance.random() < 0.6:
@@ -450,7 +475,9 @@ class GroupWorld:
             part, hold = self.parts[number], member.holds[number]
             if part.owner is not member:  # it does not know that yet
                 some = [each for each in part.offsets if hold.position is not None]
-                for offset in [e for e in some if e >= (hold.position or 0)][: self.chance.randint(0, 3)]:
+                for offset in [e for e in some if e >= (hold.position or 0)][
+                    : self.chance.randint(0, 3)
+                ]:
                     if not (self.before and hold.committed <= offset):
                         self.do(member, part, offset)
                         hold.position = offset + 1
@@ -462,7 +489,7 @@ class GroupWorld:
     def look(self) -> None:
         part = self.chance.choice(self.parts)
         told, sure = part.committed, part.acknowledged
-        if sure and not part.doubt and sure[-1] > min(sure):
+        if sure and part.sure and sure[-1] > min(sure):
             if self.fires("an older offset is shown"):
                 told = min(sure)
         if self.fires("an offset of nobody's is shown", 0.3):
@@ -483,10 +510,21 @@ class GroupWorld:
             "group": "g", "topic": "foo", "partition": part.number, "id": f"c:{self.numbers}"
         }  # fmt: skip
         self.say(CommitAsked, "operator", offset=offset, **where)
-        part.committed = offset
+        part.committed, part.operated = offset, True
         self.now += 0.5
         self.say(CommitAcknowledged, "operator", **where)
         self.now += 0.5
+
+    def skipped(self) -> int | None:
+        """Return how many records were skipped, as the model knows; None: an operator moved it."""
+        if any(part.operated for part in self.parts):
+            return None
+        total = 0
+        for part in self.parts:
+            reached = max([0, *(o + 1 for o in part.done), *part.acknowledged[-1:]])
+            due = set(part.offsets) if self.read else part.acked
+            total += len({offset for offset in due if offset < reached} - part.done)
+        return total
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -535,7 +573,8 @@ class GroupWorld:
         self.say(CalmEnded, "lab", group="g")
         for member in list(self.members):
             self.close(member)
-        if self.chance.random() < 0.7:
+        self.read = self.chance.random() < 0.7
+        if self.read:
             self.now += 50.0
             self.read_back()
 

@@ -64,8 +64,9 @@ class Gaps:
                 self._resets.append(Suspect(committed, offset, None, event))
         if committed is None and low < offset:
             self._resets.append(Suspect(low, offset, None, event))
-        if self.base is not None and reached < offset:
-            self.suspect(reached, offset, None, event)
+        begin = low if self.base is None else reached
+        if begin < offset:
+            self.suspect(begin, offset, None, event)
         if by_operator and reached < offset:
             self._by_operator.append((reached, offset))
         self.base = low if self.base is None else min(self.base, low)
