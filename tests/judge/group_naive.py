@@ -59,7 +59,7 @@ def naive(events: Sequence[Event]) -> Counter[str]:
             if (getattr(e, "topic", topic), getattr(e, "partition", partition))
             == (topic, partition)
         ]
-        found += NaiveGroup(mine).judge()
+        found += NaiveGroup(mine, events).judge()
     return +found
 
 
@@ -70,8 +70,9 @@ def begun(e: Started | Processed | CommittedSeen) -> float:
 class NaiveGroup:
     """One partition; `n` is a place in the history: what is known are the events before it."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], every: Sequence[Event]) -> None:
         self.events = events
+        self.every = every  # of all partitions
         self.found: Counter[str] = Counter()
         expected = [e for e in events if isinstance(e, GroupExpected)]
         self.silence_ms = expected[0].silence_ms if expected else 0.0
@@ -197,13 +198,17 @@ class NaiveGroup:
         if self.ended(old, n) is not None:
             return
         signs = [o.at_ms]
+        place = next(k for k, x in enumerate(self.every) if x is e)
+        before = self.every[:place]
         signs += [
-            x.at_ms for x in self.events[:n] if isinstance(x, Joined) and x.member == o.member
+            x.at_ms for x in before if isinstance(x, Joined | Assigned) and x.member == o.member
         ]
-        for k in self.asked:
-            if k < n and self.tenure_of(k) == old and not self.stray(k):
-                if isinstance(self.answer(k, n), CommitAcknowledged):
-                    signs.append(self.events[k].at_ms)
+        names = {x.id for x in before if isinstance(x, CommitAcknowledged)}
+        signs += [
+            x.at_ms
+            for x in before
+            if isinstance(x, CommitAsked) and x.member == o.member and x.id in names
+        ]
         is_expected = any(isinstance(x, GroupExpected) for x in self.events[:n])
         if self.trouble_ms(n, o.process) >= max(signs):
             return
@@ -455,9 +460,12 @@ class NaiveGroup:
             return 0
         named = [0]
         for e in self.events:
-            if e.at_ms <= by_ms and isinstance(e, Retention):
-                if (e.retention_ms, e.retention_bytes) != (None, None):
-                    return last.begin
+            if (
+                e.at_ms <= by_ms
+                and isinstance(e, Retention)
+                and (e.retention_ms, e.retention_bytes) != (None, None)
+            ):
+                return last.begin
         deletions = [e for e in self.events if isinstance(e, DeleteRecords)]
         for e in self.events:
             if isinstance(e, DeletionRefused):

@@ -1,5 +1,6 @@
 """Hand-made histories of a group: for each rule what breaks it, and what excuses that."""
 
+# ruff: noqa: E501 - one row, one line
 from __future__ import annotations
 
 from collections import Counter
@@ -241,6 +242,7 @@ ROWS: list[tuple[str, Callable[[], GroupStory], dict[str, int]]] = [
     ("given away after trouble", lambda: two().fault("a", "STOP").fault("a", "CONT").own("b", 2, 2), {}),
     ("trouble is over, it has committed", lambda: two(2, 3).fault("a", "STOP").fault("a", "CONT").commit("a", 3).own("b", 2, 3), {OWNERS: 1}),
     ("trouble is over, it was told its epoch", lambda: two().fault("a", "STOP").fault("a", "CONT").join("a").own("b", 2, 2), {OWNERS: 1}),
+    ("trouble is over, it was given another", lambda: two().revoke("a").fault("a", "STOP").fault("a", "CONT").give("a").own("b", 2, 2), {OWNERS: 1}),
     ("the other's trouble", lambda: two().fault("b", "STOP").fault("b", "CONT").own("b", 2, 2), {OWNERS: 1}),
     ("given away for its silence", lambda: two().pause(SILENCE_MS).own("b", 2, 2), {}),
     ("a shorter silence", lambda: two().pause(SILENCE_MS - 10).own("b", 2, 2), {OWNERS: 1}),

@@ -224,9 +224,9 @@ class GroupWorld:
         self.now += 0.5
         told = part.committed
         sure = part.acknowledged
-        if part.owner is member and part.sure and len(sure) > 1 and sure[-1] > sure[0]:
-            if self.fires("the coordinator forgets a commit"):
-                told = part.committed = sure[0]
+        forgets = part.owner is member and part.sure and len(sure) > 1 and sure[-1] > sure[0]
+        if forgets and self.fires("the coordinator forgets a commit"):
+            told = part.committed = sure[0]
         offset, reset = (0, "earliest") if told is None else (told, "")
         if part.owner is member and part.acked - part.done and told is not None:
             behind = [each for each in part.offsets if each > max(part.acked - part.done)]
@@ -243,10 +243,10 @@ class GroupWorld:
             Started, member, part, committed=told, offset=offset, reset=reset, begin_ms=begin_ms
         )
         hold.position = offset
-        if part.sure and told and [each for each in part.done if each < told]:
-            if part.owner is member and self.fires("what was committed is processed again"):
-                again = max(each for each in part.done if each < told)
-                self.do(member, part, again)
+        covered = [each for each in part.done if told and each < told]
+        is_sure = part.sure and part.owner is member
+        if covered and is_sure and self.fires("what was committed is processed again"):
+            self.do(member, part, max(covered))
         return True
 
     # -- commits -------------------------------------------------------------------------------
@@ -275,7 +275,9 @@ class GroupWorld:
         if member.state == "CUT":
             fate = self.chance.choice(["on its way", "lost"]) if is_owner else "lost"
         taken = (
-            not is_owner and not member.state and self.fires("a commit of a past owner is taken", 1)
+            part.owner not in {None, member}
+            and not member.state
+            and self.fires("a commit of a past owner is taken", 1)
         )
         if taken or (is_owner and fate in {"answered", "late", "unanswered"}):
             part.committed = offset
@@ -489,9 +491,9 @@ class GroupWorld:
     def look(self) -> None:
         part = self.chance.choice(self.parts)
         told, sure = part.committed, part.acknowledged
-        if sure and part.sure and sure[-1] > min(sure):
-            if self.fires("an older offset is shown"):
-                told = min(sure)
+        is_older = bool(sure) and part.sure and sure[-1] > min(sure)
+        if is_older and self.fires("an older offset is shown"):
+            told = min(sure)
         if self.fires("an offset of nobody's is shown", 0.3):
             told = part.end + 100
         begin_ms = self.now
@@ -505,7 +507,7 @@ class GroupWorld:
         if self.plant is not None or part.owner is not None or self.chance.random() < 0.5:
             return
         self.numbers += 1
-        offset = self.chance.choice([0, *[each for each in part.offsets]])
+        offset = self.chance.choice([0, *part.offsets])
         where = {
             "group": "g", "topic": "foo", "partition": part.number, "id": f"c:{self.numbers}"
         }  # fmt: skip

@@ -48,7 +48,6 @@ def test_each_rule_and_each_excuse(
         assert naive(sorted(made.events, key=lambda event: event.at_ms)) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 60, 15))
 def test_true_histories_hold_nothing(first: int) -> None:
     for seed in range(first, first + 15):
@@ -60,7 +59,6 @@ def test_true_histories_hold_nothing(first: int) -> None:
         assert world.skipped() in {None, judgement.count(GroupAnomaly.SKIPPED)}, seed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS)
 def test_what_was_planted_is_found(plant: str) -> None:
     planted = 0
@@ -89,7 +87,6 @@ def test_commits_before_processing_lose() -> None:
     assert sum(map(bool, lost)) >= 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("plant", [None, *PLANTS])
 def test_two_judges_agree_over_runs(plant: str | None) -> None:
     for seed in range(3):

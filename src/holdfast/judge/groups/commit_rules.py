@@ -22,8 +22,12 @@ from holdfast.judge.history import HistoryError
 
 
 class CommitRules:
-    def __init__(self, findings: GroupFindings, counts: GroupCounts) -> None:
+    def __init__(
+        self, findings: GroupFindings, counts: GroupCounts, told_ms: dict[str, float]
+    ) -> None:
+        """`told_ms`: when the coordinator last had to do with each member of the group."""
         self._findings = findings
+        self._told_ms = told_ms
         self._counts = counts
         self._committed = Committed()
         self._pending: dict[str, tuple[Commit, Tenure | None]] = {}
@@ -54,13 +58,15 @@ class CommitRules:
         commit, tenure = self._answered(event)
         self._counts.commits += 1
         covers = commit.offset or 0
+        if commit.event is not None and commit.event.member:
+            member = commit.event.member
+            self._told_ms[member] = max(self._told_ms.get(member, -inf), commit.asked_ms)
         if commit.is_stray:
             self._take_stray(commit, event, current)
         elif commit.by_operator:
             self.reached = min(self.reached, covers)
         else:
             assert tenure is not None
-            tenure.sign_ms = max(tenure.sign_ms, commit.asked_ms)
             tenure.committed = event
             self._judge_late(commit, event, tenure, current)
         self._committed.acknowledge(commit, event.at_ms)

@@ -53,7 +53,9 @@ class Group:
         self.topics: set[str] = set()
         self.silence_ms = 0.0  # none is granted that nobody has named
         self.members: dict[str, str] = {}  # the process of each that has not left
-        self.told_ms: dict[str, float] = {}  # when each was told its epoch last
+        self.told_ms: dict[
+            str, float
+        ] = {}  # when the coordinator last had to do with each, for certain
         self.calm: CalmBegan | None = None
         self.was_calm = False
         self.live_ms = inf  # since when it has had a member that can work; infinite: it has none

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from holdfast.judge.groups.history import Assigned, Processed, began_ms
 from holdfast.judge.groups.members import Group, Process
 from holdfast.judge.groups.tenures import Tenure
@@ -32,7 +30,7 @@ class OwnerRules:
             return
         if before.ended is not None:
             return
-        sign_ms = max(before.sign_ms, self._group.told_ms.get(old.member, -inf))
+        sign_ms = self._group.told_ms[old.member]
         process = self._processes.get(old.process, NO_TROUBLE)
         is_expected = self._group.expected is not None
         is_silent = is_expected and event.at_ms - sign_ms >= self._group.silence_ms

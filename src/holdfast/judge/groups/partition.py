@@ -55,7 +55,7 @@ class GroupPartitionFold:
         self._current: Tenure | None = None
         self._done = Ranges()
         self._owners = OwnerRules(self._findings, group, processes)
-        self._commits = CommitRules(self._findings, self._counts)
+        self._commits = CommitRules(self._findings, self._counts, group.told_ms)
         self._gaps = Gaps(log, self._done, self._findings, self._counts)
         self._waiting = Waiting(self._findings, group, log)
 
@@ -138,9 +138,9 @@ class GroupPartitionFold:
         tenure = Tenure(
             assigned=event,
             predecessor_released=before is not None and before.is_released,
-            sign_ms=event.at_ms,
         )
         self._tenures[event.member] = tenure
+        self._group.told_ms[event.member] = event.at_ms
         if mine is before or before is None:
             pass  # to the same one again
         elif event.epoch < before.assigned.epoch:

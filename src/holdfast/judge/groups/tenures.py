@@ -28,7 +28,6 @@ BEHIND = "ILLEGAL_GENERATION"
 class Tenure:
     assigned: Assigned
     predecessor_released: bool
-    sign_ms: float  # when the coordinator last heard of it, for certain
     started: Started | None = None
     source_end_ms: float = -inf  # the commit that it began with had taken effect by then
     next: int = NOWHERE  # behind the highest that it has processed
