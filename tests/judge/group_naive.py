@@ -129,10 +129,10 @@ class NaiveGroup:
         return [k for k in self.all_owners if k < n]
 
     def owner(self, n: int) -> int | None:
-        return (self.owners(n) or [None])[-1]
+        return next(reversed(self.owners(n)), None)
 
     def mine(self, n: int, member: str) -> int | None:
-        return (self.given(n, member) or [None])[-1]
+        return next(reversed(self.given(n, member)), None)
 
     def span(self, tenure: int, n: int) -> list[tuple[int, Event]]:
         """What the member of a tenure wrote in it, before n."""
@@ -148,7 +148,8 @@ class NaiveGroup:
         return found
 
     def started(self, tenure: int, n: int) -> int | None:
-        return ([k for k, e in self.span(tenure, n) if isinstance(e, Started)] or [None])[-1]
+        found = [k for k, e in self.span(tenure, n) if isinstance(e, Started)]
+        return found[-1] if found else None
 
     def ended(self, tenure: int, n: int) -> Event | None:
         return next((e for _, e in self.span(tenure, n) if isinstance(e, Revoked | Left)), None)
@@ -286,7 +287,7 @@ class NaiveGroup:
         tenure = self.tenure_of(k)
         if tenure is None or tenure != self.owner(k):
             return True
-        return 0 <= e.epoch < self.events[tenure].epoch  # type: ignore[attr-defined]
+        return 0 <= e.epoch < int(self.events[tenure].epoch)  # type: ignore[attr-defined]
 
     def answer(self, k: int, n: int) -> Event | None:
         name = self.events[k].id  # type: ignore[attr-defined]

@@ -130,7 +130,7 @@ class GroupWorld:
         return event
 
     def of(self, kind: type[Event], member: Member, part: Part, **values: Any) -> Event:
-        where = {"group": "g", "topic": "foo", "partition": part.number}
+        where: dict[str, Any] = {"group": "g", "topic": "foo", "partition": part.number}
         return self.say(kind, member.process, member=member.name, **where, **values)
 
     def fires(self, plant: str, probability: float = 0.5) -> bool:
@@ -159,7 +159,11 @@ class GroupWorld:
             offset, part.end = part.end, part.end + 1
             self.numbers += 1
             part.offsets.append(offset)
-            values = {"topic": "foo", "partition": part.number, "id": f"p:{self.numbers}"}
+            values: dict[str, Any] = {
+                "topic": "foo",
+                "partition": part.number,
+                "id": f"p:{self.numbers}",
+            }
             if certain or self.chance.random() < 0.9:
                 part.acked.add(offset)
                 late = self.chance.choice([0.0, 0.0, 2.0, 15.0]) if not certain else 0.0
@@ -263,7 +267,7 @@ class GroupWorld:
             later = [each + 1 for each in part.offsets if each >= offset][:3]
             offset = later[-1] if later else offset
         self.numbers += 1
-        where = {
+        where: dict[str, Any] = {
             "group": "g", "topic": "foo", "partition": part.number, "id": f"c:{self.numbers}"
         }  # fmt: skip
         self.say(CommitAsked, member.process, member=member.name, offset=offset, epoch=hold.epoch,
@@ -508,7 +512,7 @@ class GroupWorld:
             return
         self.numbers += 1
         offset = self.chance.choice([0, *part.offsets])
-        where = {
+        where: dict[str, Any] = {
             "group": "g", "topic": "foo", "partition": part.number, "id": f"c:{self.numbers}"
         }  # fmt: skip
         self.say(CommitAsked, "operator", offset=offset, **where)

@@ -134,13 +134,14 @@ def test_what_is_written_is_what_is_read() -> None:
 
 
 def test_a_history_that_contradicts_itself_is_refused() -> None:
-    for story in (
+    stories: list[Callable[[], GroupStory]] = [
         lambda: S().yes("c"),
         lambda: two().ask("a", 3, "c").ask("a", 4, "c"),
         lambda: two().ask("a", 3, "c").yes("c").no("c"),
         lambda: S().start("a"),
         lambda: S().fault("a", "HUG"),
-    ):
+    ]
+    for story in stories:
         with pytest.raises(HistoryError):
             story().judged()
 
@@ -175,7 +176,7 @@ def test_the_worlds_are_varied() -> None:
     seen: Counter[str] = Counter()
     for seed in range(40):
         seen.update(event.KIND for event in GroupWorld(seed).history)
-    wanted = {CommitAcknowledged, CommitRefused, CommitUnknown, Started}
+    wanted: list[type[Event]] = [CommitAcknowledged, CommitRefused, CommitUnknown, Started]
     assert all(seen[kind.KIND] > 20 for kind in wanted), seen
 
 
