@@ -72,6 +72,7 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/core/deadlines.py",
     "holdfast/core/group",
     "holdfast/core/log_machine.py",
+    "holdfast/judge/groups",
     "holdfast/wire/groups",
     "holdfast/wire/messages/consumer_group_describe.py",
     "holdfast/wire/messages/delete_groups.py",
