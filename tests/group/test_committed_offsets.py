@@ -182,7 +182,7 @@ def test_only_what_is_there_is_deleted() -> None:
 
 def test_what_is_behind_a_subscription_is_not_looked_at() -> None:
     coordinator = Coordinator()
-    newer = b"\0\1" + subscription("t")[2:-6] + b"damage"
+    newer = b"\0\1" + subscription("t")[2:-10] + b"\0\0\0\7 damage"
     (a,) = coordinator.stable("g", "a", protocols={"range": newer})
     coordinator.commit("g", {("t", 0): 1, ("u", 0): 1}, member_id=a, generation=1)
     response = coordinator.delete_offsets("g", ("t", 0), ("u", 0))

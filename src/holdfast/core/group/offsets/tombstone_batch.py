@@ -26,7 +26,7 @@ class TombstoneBatch:
     def add(self, key: OffsetCommitKey) -> bool:
         """Append one. False: there is no room for it."""
         size = _CHARACTER_BYTES_MAX * (len(key.group) + len(key.topic))
-        if self.count == RECORDS_MAX or (self.count and self._bytes + size > _BYTES_MAX):
+        if self.count == RECORDS_MAX or self._bytes + size > _BYTES_MAX:
             return False
         self._decision.append(key, None)
         self._bytes += size
