@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mutations_bounds import BOUNDS
+from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
 from mutations_following import FOLLOWING
 from mutations_growth import GROWTH
@@ -22,6 +23,7 @@ MUTATIONS = (
     *RIM_LOGS,
     *SESSIONS,
     *BOUNDS,
+    *COMPACTION,
     *CONTROL,
     *WAITS,
     *PIPELINES,

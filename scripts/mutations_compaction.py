@@ -1,0 +1,305 @@
+"""Bugs of compaction (docs/design/compaction.md): each loses a record, or brings one back."""
+
+from __future__ import annotations
+
+from mutation import Mutation, one
+
+ROUND = "log/compaction/compaction_round.py"
+REWRITE = "log/compaction/batch_rewrite.py"
+STEPS = "log/compaction/compaction_steps.py"
+REPLACEMENT = "log/compaction/replacement.py"
+SWAPS = "log/compaction/half_done_swaps.py"
+SEGMENT = "log/compaction/cleaned_segment.py"
+READER = "log/compaction/batch_reader.py"
+SEEN = "log/compaction/seen_transactions.py"
+DUE = "log/compaction/compaction_due.py"
+GROUPS = "log/compaction/segment_groups.py"
+WALKER = "wire/walker/python_compaction.py"
+
+TEST_ROUND = "tests/log/test_compaction_round.py"
+TEST_POWER = "tests/log/test_compaction_power.py"
+TEST_TRANSACTIONS = "tests/log/test_compaction_transactions.py"
+TEST_DUE = "tests/log/test_compaction_due.py"
+TEST_FILES = "tests/log/test_compaction_files.py"
+TEST_WALKER = "tests/wire/test_record_compaction.py"
+MODEL = f"{TEST_ROUND}::test_rounds_leave_what_a_model_says"
+UNREADABLE = f"{TEST_ROUND}::test_what_nobody_can_read_stays_whole"
+DIES = f"{TEST_POWER}::test_who_dies_in_a_round_loses_nothing"
+DIES_AGAIN = f"{TEST_POWER}::test_who_dies_in_recovery_loses_nothing"
+CUT = f"{TEST_POWER}::test_what_is_cut_in_the_middle_of_a_round_never_comes_back"
+DELETED = f"{TEST_POWER}::test_a_round_of_a_log_that_was_deleted_touches_nothing_of_the_next_one"
+
+COMPACTION: tuple[Mutation, ...] = (
+    # -- which records stay -----------------------------------------------------------------------
+    one(
+        "a tombstone goes at its first round",
+        "a deleted key that consumers do not hear of",
+        REWRITE,
+        "self.drops and has_horizon(header) and header.base_timestamp <= self.now_ms",
+        "self.drops and (not has_horizon(header) or header.base_timestamp <= self.now_ms)",
+        tests=(MODEL,),
+    ),
+    one(
+        "the last record of a key goes",
+        "an acknowledged record that is lost",
+        WALKER,
+        "stays = offset >= key_map.get(",
+        "stays = offset > key_map.get(",
+        tests=(MODEL, TEST_WALKER),
+    ),
+    one(
+        "the map claims the record before which it was full",
+        "an acknowledged record that is lost",
+        ROUND,
+        "self._rules.bound = max(full_at, self._rules.bound)",
+        "self._rules.bound = max(full_at + 1, self._rules.bound)",
+        tests=(MODEL,),
+    ),
+    one(
+        "keys count of a batch that nobody can read to its end",
+        "an older record that goes for one that nobody can read",
+        REWRITE,
+        "for key_map in (None, rules.key_map):",
+        "for key_map in (rules.key_map, None):",
+        tests=(UNREADABLE,),
+    ),
+    one(
+        "keys count of a batch whose CRC is wrong",
+        "an older record that goes for one that nobody can read",
+        ROUND,
+        "            if found.data is None or not crc_matches(found.data):\n",
+        "            if found.data is None:\n",
+        tests=(UNREADABLE,),
+    ),
+    one(
+        "a tombstone goes behind a batch that nobody can read",
+        "a deleted key that comes back",
+        ROUND,
+        "self._rules.drops = False",
+        "self._rules.drops = True",
+        tests=(UNREADABLE,),
+    ),
+    one(
+        "records are taken in any order of their offsets",
+        "a record that goes for one that is no later",
+        WALKER,
+        "            problem = UNORDERED\n            break\n        offset =",
+        "            pass\n        offset =",
+        tests=(TEST_WALKER,),
+    ),
+    one(
+        "a batch may claim offsets of the next segment",
+        "a segment that recovery takes for a replaced one",
+        READER,
+        "or not expected <= header.base_offset <= header.last_offset < self._end",
+        "or False",
+        tests=(f"{TEST_ROUND}::test_a_batch_that_claims_offsets_of_others_ends_a_round",),
+    ),
+    # -- what stays without records ---------------------------------------------------------------
+    one(
+        "the last batch of a group goes",
+        "a hole between segments",
+        ROUND,
+        "keeps = (is_last and found.position + header.size == facts.size) or (",
+        "keeps = (not is_last and found.position + header.size == facts.size) or (",
+        tests=(MODEL, f"{TEST_ROUND}::test_the_last_batch_of_a_producer_and_of_a_group_stay_empty"),
+    ),
+    one(
+        "the last batch of a producer goes",
+        "a duplicate that a new leader takes for new",
+        ROUND,
+        "return header.last_offset == last.offset",
+        "return False",
+        tests=(f"{TEST_ROUND}::test_the_last_batch_of_a_producer_and_of_a_group_stay_empty",),
+    ),
+    one(
+        "a largest timestamp of records that went",
+        "look-ups by time and retention go by it",
+        REWRITE,
+        "        header = header._replace(max_timestamp=kept.largest)\n",
+        "        pass\n",
+        tests=(f"{TEST_ROUND}::test_the_largest_timestamp_is_of_what_stays",),
+    ),
+    one(
+        "the time index is not finished",
+        "look-ups by time stop too soon",
+        SEGMENT,
+        "        segment.seal()\n",
+        "",
+        tests=(MODEL,),
+    ),
+    # -- transactions -----------------------------------------------------------------------------
+    one(
+        "aborted keys count",
+        "a committed record that goes for an aborted one",
+        ROUND,
+        "            elif not is_aborted and header.last_offset >=",
+        "            elif header.last_offset >=",
+        tests=(TEST_TRANSACTIONS,),
+    ),
+    one(
+        "a marker goes at once",
+        "a transaction that never ends for who reads it now",
+        ROUND,
+        "        if not has_horizon(header):\n            return (yield from stamp_marker",
+        "        if not has_horizon(header):\n            return emptied(header)\n"
+        "        if not has_horizon(header):\n            return (yield from stamp_marker",
+        tests=(TEST_TRANSACTIONS,),
+    ),
+    one(
+        "a marker goes while an emptied batch of its transaction is there",
+        "a transaction that never ends",
+        SEEN,
+        "        found.is_seen = True\n",
+        "        found.is_seen = bool(header.record_count)\n",
+        tests=(TEST_TRANSACTIONS,),
+    ),
+    one(
+        "an aborted transaction has no end but its marker",
+        "committed records that are taken for aborted ones",
+        SEEN,
+        "        if found is None or header.base_offset > found.transaction.last_offset:\n",
+        "        if found is None:\n",
+        tests=(TEST_TRANSACTIONS,),
+    ),
+    one(
+        "nothing is said of an aborted batch that can't be read",
+        "aborted records that readers of committed ones see",
+        ROUND,
+        "        is_aborted = not header.is_control and self._seen.is_aborted(header)\n"
+        "        if data is None:\n",
+        "        is_aborted = (\n            data is not None and not header.is_control\n"
+        "            and self._seen.is_aborted(header)\n        )\n        if data is None:\n",
+        tests=(TEST_TRANSACTIONS,),
+    ),
+    # -- files ------------------------------------------------------------------------------------
+    one(
+        "a segment's batches are not synced",
+        "acknowledged records that the power takes",
+        SEGMENT,
+        "        self.sync()\n        writes",
+        "        writes",
+        tests=(DIES,),
+    ),
+    one(
+        "`.swap` is not durable before the old segments go",
+        "acknowledged records that the power takes",
+        REPLACEMENT,
+        "            self._offer()\n            yield self._sync\n",
+        "            self._offer()\n",
+        tests=(DIES,),
+    ),
+    one(
+        "a name is given before the old ones are gone for good",
+        "an old segment beside the new one",
+        REPLACEMENT,
+        "            self._serve()\n            yield self._sync\n",
+        "            self._serve()\n",
+        tests=(DIES,),
+    ),
+    one(
+        "half a `.swap` goes behind what tells that it is half",
+        "a segment that was made of what is no more",
+        SWAPS,
+        "    if found.half_swaps:\n",
+        "    if not names:\n",
+        tests=(DIES_AGAIN,),
+    ),
+    one(
+        "recovery keeps what a `.swap` covers",
+        "offsets that go back",
+        SWAPS,
+        "        _remove(disk, directory, names, covered(names, offset_of(swap), last))\n",
+        "        covered(names, offset_of(swap), last)\n",
+        tests=(DIES, TEST_FILES),
+    ),
+    one(
+        "recovery names a segment before what it covers is gone for good",
+        "an old segment beside the new one",
+        SWAPS,
+        "    if found.swaps:\n        disk.sync_directory(directory)  # else",
+        "    if not names:\n        disk.sync_directory(directory)  # else",
+        tests=(DIES_AGAIN,),
+    ),
+    one(
+        "a cut leaves a round as it is",
+        "records that were cut come back",
+        STEPS,
+        "        if self._replacement is not None:\n            self._replacement.settle()\n",
+        "",
+        tests=(CUT,),
+    ),
+    one(
+        "a `.swap` is withdrawn, and the power brings it back",
+        "records that were cut come back",
+        REPLACEMENT,
+        "            self._withdraw(SWAP_SUFFIX)\n            self._disk.sync_directory",
+        "            self._withdraw(SWAP_SUFFIX)\n            self._disk.exists",
+        tests=(CUT,),
+    ),
+    one(
+        "a round leaves its `.cleaned` behind",
+        "a `.swap` behind it that recovery throws away",
+        STEPS,
+        "        self._remove_leftovers()\n        return None",
+        "        return None",
+        tests=(CUT,),
+    ),
+    one(
+        "a round of a deleted log tidies the next one",
+        "files of another replica that go",
+        STEPS,
+        "        if not self._is_gone:\n",
+        "        if self._round:\n",
+        tests=(DELETED,),
+    ),
+    one(
+        "a round of a deleted log goes on in the next one",
+        "files in another replica",
+        ROUND,
+        "                self._check()\n                work(files)",
+        "                work(files)",
+        tests=(DELETED, CUT),
+    ),
+    one(
+        "an index is looked for by a name that it does not have yet",
+        "a log directory that goes offline",
+        REPLACEMENT,
+        "        segment.offsets.path = segment.prefix + OFFSET_INDEX_SUFFIX + ending\n",
+        "",
+        tests=(f"{TEST_POWER}::test_reads_go_on_while_the_new_segment_has_no_name_yet",),
+    ),
+    # -- when, and how fast -----------------------------------------------------------------------
+    one(
+        "a round is due when its share is just what it may be",
+        "rounds that Apache Kafka does not take",
+        DUE,
+        "self.ratio > settings",
+        "self.ratio >= settings",
+        tests=(TEST_DUE,),
+    ),
+    one(
+        "the segment with the first unstable offset is touched",
+        "what is not committed yet",
+        DUE,
+        "        if end <= limit:\n",
+        "        if end <= limit + 5:\n",
+        tests=(TEST_DUE,),
+    ),
+    one(
+        "offsets of a group are one too many",
+        "an index that can't count them",
+        GROUPS,
+        "end - 1 - groups[-1][0].base <= RELATIVE_MAX",
+        "end - 2 - groups[-1][0].base <= RELATIVE_MAX",
+        tests=(TEST_DUE,),
+    ),
+    one(
+        "a throttle of a tenth more",
+        "log.cleaner.io.max.bytes.per.second",
+        STEPS,
+        "* 1000 / self._bytes_a_second",
+        "* 900 / self._bytes_a_second",
+        tests=(TEST_FILES,),
+    ),
+)
