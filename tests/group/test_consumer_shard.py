@@ -14,6 +14,7 @@ from tests.group.consumer_kit import GROUP, START_MS, Coordinator, assigned, dur
 from holdfast.core.deadlines import NEVER_MS
 from holdfast.core.group.any_group import Committer
 from holdfast.core.group.consumer.consumer_group import ConsumerGroup
+from holdfast.core.group.consumer.consumer_member import told_bytes
 from holdfast.core.group.consumer.consumer_settings import (
     ConsumerGroupSettings,
     GroupOverrides,
@@ -171,6 +172,24 @@ def test_members_may_tell_so_much_of_themselves() -> None:
     )
     assert coordinator.heartbeat("m", -1).error_code == _E.NONE
     assert coordinator.heartbeat("n", 2, **told).error_code == _E.NONE
+    # The bound was lowered: who tells less than before comes nearer to it.
+    coordinator.shard.around.settings = ConsumerGroupSettings(bytes_max=1)
+    told = {"subscribed_topic_names": long[:19]}
+    epoch = coordinator.group().state.members["n"].epoch
+    assert coordinator.heartbeat("n", epoch, **told).error_code == _E.NONE
+
+
+def test_what_members_tell_is_counted_as_it_changes() -> None:
+    coordinator = Coordinator()
+    coordinator.join("m", "t")
+    coordinator.join("n", "t", "u", subscribed_topic_regex="abc*")
+    coordinator.heartbeat("n", 2, subscribed_topic_regex="abcdef*")
+    coordinator.heartbeat("n", 2, subscribed_topic_names=["t"])
+    coordinator.heartbeat("m", -1)
+    state = coordinator.group().state
+    assert state.told_bytes == told_bytes(state.members["n"])
+    coordinator.heartbeat("n", -1)
+    assert state.told_bytes == 0
 
 
 def test_members_with_one_subscription_share_its_names() -> None:
@@ -181,6 +200,9 @@ def test_members_with_one_subscription_share_its_names() -> None:
         assert len({id(each.topics) for each in group.state.members.values()}) == 1
     state = coordinator.group().state
     assert len(state._shared_topics) == 1
+    for topics in (["x"], ["y"], ["a", "b", "c"]):
+        coordinator.heartbeat("m0", state.members["m0"].epoch, subscribed_topic_names=topics)
+    assert list(state._shared_topics) == [("a", "b", "c")]
     for number in range(5):
         coordinator.heartbeat(f"m{number}", -1)
     assert state._shared_topics == {}
@@ -305,6 +327,31 @@ def test_a_new_group_is_assigned_for_at_once_whatever_the_time_is() -> None:
     coordinator = Coordinator(assignment_interval_ms=1_000)
     coordinator.now_ms = 0
     assert coordinator.join("m", "t").member_epoch == 1
+
+
+def test_an_assignment_that_is_due_with_the_end_of_a_session_is_for_who_is_left() -> None:
+    coordinator = Coordinator(assignment_interval_ms=1_000)
+    coordinator.create("t", 4)
+    coordinator.join("m", "t")
+    coordinator.advance(44_000)
+    coordinator.join("n", "t")
+    coordinator.advance(500)
+    coordinator.join("o", "t")
+    coordinator.advance(500)
+    state = coordinator.group().state
+    assert set(state.members) == set(state.targets) == {"n", "o"}
+    assert state.assignment_epoch == state.epoch == 4
+
+
+def test_nothing_is_assigned_to_nobody() -> None:
+    coordinator = Coordinator(assignment_interval_ms=1_000)
+    coordinator.join("m", "t")
+    coordinator.join("n", "t")
+    coordinator.heartbeat("m", -1)
+    coordinator.heartbeat("n", -1)
+    written = len(coordinator.log)
+    coordinator.advance(1_000)
+    assert len(coordinator.log) == written
 
 
 # -- what the log may say ------------------------------------------------------------------------
