@@ -43,7 +43,7 @@ def attacks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def measured(name: str, *ratios: float) -> dict[str, object]:
-    seen = {"p50_ms": 1.0, "p99_ms": 2.0, "failed": 0}
+    seen = {"p50_ms": 1.0, "p99_ms": 2.0, "worst_ms": 40.0, "failed": 0}
     kinds = {"alone": seen, "with": seen, "control": seen}
     rounds = [{**kinds, "burnt_cores": 0.5, "p50_ratio": 1.0, "p99_ratio": each} for each in ratios]
     return {"attack": name, "rounds": rounds}
@@ -62,6 +62,7 @@ def test_the_page_names_the_attacks_that_cost_too_much(attacks: ModuleType) -> N
     assert page.count("| 1.00 / 1.50 |") == 1
     assert page.count("| **1.00 / 2.50** |") == 1
     assert page.count("1 of them cost more than 2 times") == 1
+    assert page.count("| 40 / 40 / 40 |") == 2
     assert page.count("bench/results/attacks-x.json") == 1
     for each in attacks.ATTACKS:
         kept = "named-in-..." if each.startswith("named-in-") else each
