@@ -201,8 +201,16 @@ COMPACTION: tuple[Mutation, ...] = (
         "half a `.swap` goes behind what tells that it is half",
         "a segment that was made of what is no more",
         SWAPS,
+        "    if found.half_swaps or found.swaps:\n",
+        "    if found.swaps:\n",
+        tests=(f"{TEST_FILES}::test_what_was_half_done_never_looks_whole",),
+    ),
+    one(
+        "recovery believes a `.swap` that is not durable",
+        "acknowledged records that the power takes",
+        SWAPS,
+        "    if found.half_swaps or found.swaps:\n",
         "    if found.half_swaps:\n",
-        "    if not names:\n",
         tests=(DIES_AGAIN,),
     ),
     one(

@@ -6,6 +6,7 @@ checkpoint, jobs and rests.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from functools import partial
 
@@ -19,7 +20,7 @@ from holdfast.log.compaction.compaction_steps import JOB_TURNS, Throttle, in_job
 from holdfast.log.compaction.half_done_swaps import covered, finish_swaps, leftovers, offset_of
 from holdfast.log.files import FileCache
 from holdfast.runtime.sliced_work import Steps
-from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.testing.ground.disk import MemoryDisk, _apply
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.errors import WireError
 
@@ -102,6 +103,56 @@ def test_a_swap_takes_its_place() -> None:
     assert list(disk.power_cut().list("/d")) == left
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        name(0, ".log", *SWAPS[:2], ".log.cleaned"),
+        name(0, ".log", ".log.swap", ".index.cleaned"),
+        name(5, ".log", *SWAPS) + name(0, ".log", ".log.cleaned"),
+    ],
+)
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_half_done_never_looks_whole(names: Sequence[str], seed: int) -> None:
+    """Whenever recovery dies, and whichever of its removals survive that."""
+    operations, is_done = 0, False
+    while not is_done:
+        disk = MemoryDisk(seed)
+        disk.make_directories("/d")
+        disk.sync_directory("/")
+        for each in names:
+            disk.write_atomic(f"/d/{each}", b"")
+        is_done = dies_after(operations, disk)
+        directory, draw = disk._directory("/d"), random.Random(seed)
+        for change in directory.pending:
+            if draw.random() < 0.5:
+                _apply(directory.durable, change)
+        left = list(disk.power_cut().list("/d"))
+        assert not leftovers(left).swaps
+        assert {each for each in names if each.endswith(".log")} <= set(left)
+        operations += 1
+    assert operations > 4
+
+
+def dies_after(operations: int, disk: MemoryDisk) -> bool:
+    """Have recovery die before its disk does one thing more than so many. True: it was done."""
+    left = operations
+
+    def count(path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InterruptedError(path)
+
+    disk.watch = count
+    try:
+        finish_swaps(disk, FileCache(disk, 4), "/d")
+    except InterruptedError:
+        return False
+    finally:
+        disk.watch = None
+    return True
+
+
 # --- the checkpoint ---
 
 
@@ -170,6 +221,13 @@ def test_jobs_take_steps_until_they_have_done_enough() -> None:
 
 def _fails() -> None:
     raise WireError("no")
+
+
+def test_rests_take_as_long_as_the_bytes_do() -> None:
+    throttle, now_ms = Throttle(1_000, 0), 0
+    for part in range(1, 101):
+        now_ms += throttle.rest_ms(part * 1_000, now_ms)
+    assert 100_000 <= now_ms <= 100_200
 
 
 @settings(deadline=None)

@@ -67,8 +67,9 @@ def finish_swaps(disk: Disk, files: FileCache, directory: str) -> list[str]:
     names = list(disk.list(directory))
     found = leftovers(names)
     _remove(disk, directory, names, found.half_swaps)
-    if found.half_swaps:
-        # First these, durably: what is left of them would be whole without the others.
+    if found.half_swaps or found.swaps:
+        # What is left of half a set would be whole without the `.cleaned` beside it. And a whole
+        # one that a process left which was killed may be lost yet.
         disk.sync_directory(directory)
     _remove(disk, directory, names, found.cleaned)
     for swap in [name for name in found.swaps if _is_log(name)]:

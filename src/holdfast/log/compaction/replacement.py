@@ -49,7 +49,8 @@ class _State(Enum):
     CLEANED = auto()
     OFFERED = auto()  # as `.swap`; whether that is durable is not known
     SERVED = auto()  # the old segments have lost their names
-    NAMED = auto()
+    NAMED = auto()  # whether that is durable is not known
+    DONE = auto()
     WITHDRAWN = auto()
 
 
@@ -77,7 +78,7 @@ class Replacement:
 
     @property
     def is_done(self) -> bool:
-        return self._state is _State.NAMED
+        return self._state is _State.DONE
 
     def steps(self) -> Steps[bool]:
         """Put it in its place. False: the log is not what it was planned for, and stays as it is.
@@ -97,6 +98,8 @@ class Replacement:
         if self._state is _State.SERVED:
             self._name()
             yield self._sync
+        if self._state is _State.NAMED:
+            self._state = _State.DONE
         return self.is_done
 
     def settle(self) -> None:
@@ -110,10 +113,12 @@ class Replacement:
         elif self._state is _State.OFFERED:
             self._withdraw(SWAP_SUFFIX)
             self._disk.sync_directory(self._directory)
-        elif self._state is _State.SERVED:
+        if self._state is _State.SERVED:
             self._disk.sync_directory(self._directory)
             self._name()
+        if self._state is _State.NAMED:
             self._disk.sync_directory(self._directory)
+            self._state = _State.DONE
 
     def _is_as_planned(self) -> bool:
         return not self._is_over() and self._host.is_as_planned(self._cleaned.bases)
