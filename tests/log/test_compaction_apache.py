@@ -4,8 +4,6 @@ Method: kafka-dump-log with its deep iteration over a compacted directory. Then 
 codecs, tombstones, producers and transactions is compacted here and, its files put into a broker's
 directory, by Apache Kafka's cleaner: batch by batch and record by record both must be equal. Ours
 has the last batch of each group beside, without records.
-Seen to fail: with a tombstone that is not stamped, with a largest timestamp that is not made anew,
-and with a marker that goes too soon.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Goal: what is dirty, when a round is due, and which segments become one are as Kafka has them.
 
 Method: tables of small logs, each beside the rule of Apache Kafka that it shows.
-Seen to fail: with the segment of the first unstable offset among what may be touched, with the
-dirty bytes of what may not be, and with a ratio that is enough when it is equal.
+Seen to fail: with the segment of the first unstable offset among what may be touched, and with a
+ratio that is enough when it is equal.
 """
 
 from __future__ import annotations

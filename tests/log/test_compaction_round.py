@@ -4,8 +4,7 @@ Method: real logs over the memory disk, compacted in both implementations, on th
 a naive model says what must stay, and what is there is read with a reader that knows nothing of
 compaction. Hypothesis draws batches of all codecs, with tombstones, empty values, headers and
 producers, where segments end, when rounds are taken, and how many keys the map may hold.
-Seen to fail: with a tombstone that goes at its first round, with the larger of two offsets taken
-for the older one, with the map's end one too high, and with a last batch of a group that goes.
+Seen to fail: with each of the bugs that `scripts/mutations_compaction.py` lists for it.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ from tests.log.log_kit import (
     with_body,
 )
 
+from holdfast.log.compaction import cleaned_segment
 from holdfast.log.compaction.batch_rewrite import HORIZON, has_horizon
 from holdfast.log.compaction.compaction_steps import JOB_TURNS
 from holdfast.log.errors import CorruptFileError
@@ -443,6 +443,26 @@ def test_aside_the_work_is_jobs_of_some_megabytes() -> None:
         # 24 MB are read twice and written once, a megabyte or so a turn.
         assert 72 / JOB_TURNS - 2 <= len(done.turns) <= 72 / JOB_TURNS + 12
         assert done.work.tally.bytes_done > 70 << 20
+
+    virtual(body)
+
+
+def test_what_is_written_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sync of a gigabyte at the end would take seconds."""
+    monkeypatch.setattr(cleaned_segment, "SYNC_BYTES", 400)
+    monkeypatch.setattr(cleaned_segment, "WRITE_BYTES", 100)
+
+    async def body(runtime: Runtime) -> None:
+        _, log = new_log(runtime, SETTINGS)
+        append_all(log, [keyed((f"{number}", "1" * 50)) for number in range(20)])
+        append_all(log, [keyed(("0", "2"))])
+        roll(log)
+        append_all(log, [keyed(("c", "1"))])
+        await log.flush()
+        done = compact(log, is_aside=False)
+        names = [getattr(turn, "__name__", "") for turn in done.turns]
+        assert names.count("sync") > 3
+        assert [record.offset for record in records_of(log)] == [*range(1, 22)]
 
     virtual(body)
 

@@ -3,8 +3,7 @@
 Method: logs with transactions and their markers over the memory disk; the list of the aborted ones
 is given, as the transaction index will give it. A reader of committed records, with the index that
 the round wrote, must see the same before and after.
-Seen to fail: with aborted keys in the map (a committed record went for them), with a marker that
-goes at its first round, and with one that goes while an emptied batch of its transaction is there.
+Seen to fail: with each of the bugs that `scripts/mutations_compaction.py` lists for it.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Method: hypothesis builds batches, spoils them byte by byte, or makes bytes up; 
 same of them, and copy the same bytes, in one go and in any slices. Of whole batches a list of
 records says what stays. A table has one spoilt record for each thing that can be wrong. Where no
 compiler was, the compiled one is left out.
-Seen to fail: with a tombstone taken for a value in the C source, with keys of which the last bytes
-are not hashed, with an offset that need not be behind the one before it, and with a run of records
-that is copied from one record too early.
+Seen to fail: with an empty value taken for a tombstone in the C source, with keys whose last byte
+is not hashed, with an offset that need not be behind the one before it, with a run of records that
+is copied too far, and with a map that two threads may use.
 """
 
 from __future__ import annotations
