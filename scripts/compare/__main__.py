@@ -1,7 +1,8 @@
 """Puts the same steps to Apache Kafka and to us, and prints what is answered differently.
 
-A difference that is known stands with its reason in explained.toml; one that is not makes the exit
-status 1, and so does one that is explained and is no more.
+A difference that is meant stands with its reason in explained.toml, one that is to be mended in
+to_mend.toml, with what to do. Any other makes the exit status 1, and so does an entry of these for
+which there is no difference any more.
 
     make compare [ARGS="--only create --json"]
 """
@@ -12,24 +13,21 @@ import argparse
 import json
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
-from typing import Any
 
 from compare import cluster_steps, record_steps, sides, topic_steps
 from compare.answers import Difference, differences
 from compare.asking import Side
-from compare.reasons import reason_of
+from compare.reasons import EXPLAINED, MEND, TO_MEND, WHY, Reason, known, reason_of
 
-EXPLAINED = Path(__file__).with_name("explained.toml")
 AREAS = {"topics": topic_steps, "records": record_steps, "cluster": cluster_steps}
 
 
 def main() -> int:
-    """Run; 0: no difference is without a reason, 1: there is one, 2: it can't be run."""
+    """Run; 0: all that differs is known, 1: not all, 2: it can't be run."""
     parser = argparse.ArgumentParser(prog="compare", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", choices=AREAS, help="the steps of one area")
-    parser.add_argument("--all", action="store_true", help="show explained differences, too")
+    parser.add_argument("--all", action="store_true", help="show known differences, too")
     parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     args = parser.parse_args()
     if not sides.is_there():
@@ -51,33 +49,36 @@ def main() -> int:
 def report(
     ours: dict[str, dict[str, str]], theirs: dict[str, dict[str, str]], args: argparse.Namespace
 ) -> int:
-    """Print what differs, with its reason where there is one."""
+    """Print what differs, with what is known of it."""
     found = [
         difference
         for step in theirs
         for difference in differences(step, ours.get(step, {}), theirs[step])
     ]
-    reasons = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))["difference"]
+    reasons = known()
     explained = {one: reason_of(one, reasons) for one in found}
     unexplained = [one for one in found if explained[one] is None]
-    unused = [reason for reason in reasons if reason not in explained.values()]
+    used = list(explained.values())
+    unused = [] if args.only else [reason for reason in reasons if reason not in used]
     if args.json:
-        rows = [{**one._asdict(), "reason": (explained[one] or {}).get("why")} for one in found]
+        rows = [{**one._asdict(), **_comment(explained[one])} for one in found]
         print(json.dumps(rows, indent=1))
     else:
         show(found if args.all else unexplained, explained)
         values = sum(len(answer) for answer in theirs.values())
+        mends = sum(reason is not None and MEND in reason for reason in used)
         print(
-            f"{len(theirs)} steps, {values} values: {len(found)} differ, {len(unexplained)} of"
-            f" them without a reason in {EXPLAINED.name}"
+            f"{len(theirs)} steps, {values} values: {len(found)} differ;"
+            f" {len(found) - mends - len(unexplained)} are meant ({EXPLAINED.name}), {mends} are to"
+            f" be mended ({TO_MEND.name}), {len(unexplained)} are not known"
         )
-    if args.only is None:
-        for reason in unused:
-            print(f"explained, and no difference any more: {reason['step']} {reason['path']}")
-    return 1 if unexplained or (unused and args.only is None) else 0
+    for reason in unused:
+        named = ", ".join(f"{key}={reason[key]!r}" for key in reason if key not in (WHY, MEND))
+        print(f"known, and no difference any more: {named}", file=sys.stderr)
+    return 1 if unexplained or unused else 0
 
 
-def show(found: list[Difference], explained: dict[Difference, dict[str, Any] | None]) -> None:
+def show(found: list[Difference], explained: dict[Difference, Reason | None]) -> None:
     """Print differences, those of one step together."""
     step = None
     for one in found:
@@ -85,9 +86,13 @@ def show(found: list[Difference], explained: dict[Difference, dict[str, Any] | N
             print(f"\n{one.step}")
             step = one.step
         print(f"    {one.path}\n        ours:   {one.ours}\n        theirs: {one.theirs}")
-        reason = explained[one]
-        if reason:
-            print(f"        why:    {reason['why']}")
+        for word, text in _comment(explained[one]).items():
+            print(f"        {word + ':':8}{text}")
+
+
+def _comment(reason: Reason | None) -> Reason:
+    """Return what an entry says beside what it matches."""
+    return {} if reason is None else {key: reason[key] for key in (WHY, MEND) if key in reason}
 
 
 sys.exit(main())

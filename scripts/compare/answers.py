@@ -15,6 +15,11 @@ from holdfast.wire.schema import Struct
 from holdfast.wire.uuids import NULL_UUID
 
 NOTHING: Final = "(nothing)"
+SOMETHING: Final = "(something)"  # a list, a struct or an entry of a list, whatever is in it
+EMPTY: Final = "(an empty list)"
+NO_ANSWER: Final = "answer"  # in the place of an answer's fields: why there was none
+_COUNT: Final = ".count"
+_ERROR: Final = "error_code"
 
 # By the name of a field: what its value is replaced by, unless it is nothing.
 _REPLACED: Final = {
@@ -72,13 +77,64 @@ def plain(answer: Any, version: int, names: dict[bytes, str]) -> dict[str, str]:
 
 
 def differences(step: str, ours: dict[str, str], theirs: dict[str, str]) -> list[Difference]:
-    """Return the values that differ, in the order of their paths."""
-    found = []
+    """Return the values that differ, in the order of their paths.
+
+    One thing is told once, without what follows from it: an entry that one has not got is one
+    difference and not each of its fields, and so is a list or a struct that one leaves out. What
+    one refuses and the other grants differs in that alone.
+    """
+    if (NO_ANSWER in ours) != (NO_ANSWER in theirs):
+        told = (side.get(NO_ANSWER, SOMETHING) for side in (ours, theirs))
+        return [Difference(step, NO_ANSWER, *told)]
+    branches, others = _branches(ours), _branches(theirs)
+    refused = _refused(ours, theirs)
+    found: dict[str, Difference] = {}
     for path in dict.fromkeys([*theirs, *ours]):
-        one, other = ours.get(path, NOTHING), theirs.get(path, NOTHING)
-        if one != other:
-            found.append(Difference(step, path, one, other))
+        if ours.get(path) == theirs.get(path):
+            continue
+        for where in (*_above(path), path):
+            one, other = _told(where, ours, branches), _told(where, theirs, others)
+            if one != other:
+                break
+        follows = any(where.startswith(it) and where != f"{it}{_ERROR}" for it in refused)
+        # How many entries there are follows from which ones.
+        is_count = where.endswith(_COUNT) and NOTHING not in (one, other)
+        if not follows and not is_count:
+            found.setdefault(where, Difference(step, where, one, other))
+    return list(found.values())
+
+
+def _branches(values: dict[str, str]) -> set[str]:
+    """Return the paths of all that has something below it."""
+    return {above for path in values for above in _above(path)}
+
+
+def _above(path: str) -> list[str]:
+    """Return the paths of what a value is a part of, the outermost first; keys may have dots."""
+    depth, found = 0, []
+    for at, character in enumerate(path):
+        if not depth and at and character in ".[":
+            found.append(path[:at])
+        depth += (character == "[") - (character == "]")
     return found
+
+
+def _told(path: str, values: dict[str, str], branches: set[str]) -> str:
+    """Return a value, or only that there is a list, a struct or an entry at this path."""
+    if path in branches:
+        return EMPTY if values.get(path + _COUNT) == "0" else SOMETHING
+    return values.get(path, NOTHING)
+
+
+def _refused(ours: dict[str, str], theirs: dict[str, str]) -> list[str]:
+    """Return where the paths begin of what one of the two refuses, and the other grants."""
+    granted = error_name(0)
+    return [
+        path.removesuffix(_ERROR)
+        for path in ours.keys() & theirs.keys()
+        if path.rpartition(".")[2] == _ERROR
+        and (ours[path] == granted) != (theirs[path] == granted)
+    ]
 
 
 def _values(
@@ -89,7 +145,7 @@ def _values(
             if field.present(version):
                 yield from _field(field.name, getattr(value, field.name), version, path, names)
     elif isinstance(value, list):
-        yield f"{path}.count", str(len(value))
+        yield path + _COUNT, str(len(value))
         taken: dict[str, int] = {}
         for index, entry in enumerate(value):
             key = _key_of(entry, names) or str(index)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from compare.answers import plain
+from compare.answers import NO_ANSWER, plain
 from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.node.door.api_table import BROKER
 from holdfast.wire.batch import Codec, Record, build_batch
@@ -56,7 +56,7 @@ class Side:
         try:
             answer = self.driver.peer(self.node).send(message, version=version)
         except DriverError as error:
-            self.answers[step] = {"answer": f"none: {type(error).__name__}"}
+            self.answers[step] = {NO_ANSWER: f"none: {type(error).__name__}"}
             return None
         self.answers[step] = plain(answer, version, self.names)
         return answer
