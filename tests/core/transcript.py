@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.core.control_kit import Cluster, identity
+from tests.transcripts import retold
 
 from holdfast.core.controller.asked_elections import elect_leaders
 from holdfast.core.controller.broker_sessions import unregister_broker
@@ -49,29 +50,12 @@ from holdfast.wire.messages.update_features import (
     UpgradeType,
 )
 
-RULE = "----"
 KINDS = {"topic": 2, "broker": 4, "cluster": 4}
 
 
 def run(text: str) -> str:
     """Run a transcript; return it with what really happened."""
-    story = Story()
-    out: list[str] = []
-    outcome: list[str] = []
-    inside = False  # between the rule and the empty line: what was expected, which is left out
-    for line in text.splitlines():
-        if inside:
-            if line:
-                continue
-            inside = False
-        if line == RULE:
-            out += [RULE, *outcome]
-            outcome, inside = [], True
-            continue
-        out.append(line)
-        if line and not line.startswith("#"):
-            outcome += story.command(line.split())
-    return "\n".join(out).rstrip("\n") + "\n"
+    return retold(text, Story().command)
 
 
 class Story:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.group.consumer_kit import GROUP, Coordinator, assigned
+from tests.transcripts import retold
 
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.assignors import Partitions
@@ -30,29 +31,12 @@ from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupRequest
 from holdfast.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from holdfast.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-RULE = "----"
 STATES = {each.value: each.name for each in MemberState}
 
 
 def run(text: str) -> str:
     """Run a transcript; return it with what really happened."""
-    story = Story()
-    out: list[str] = []
-    outcome: list[str] = []
-    inside = False  # between the rule and the empty line: what was expected, which is left out
-    for line in text.splitlines():
-        if inside:
-            if line:
-                continue
-            inside = False
-        if line == RULE:
-            out += [RULE, *outcome]
-            outcome, inside = [], True
-            continue
-        out.append(line)
-        if line and not line.startswith("#"):
-            outcome += story.command(line.split())
-    return "\n".join(out).rstrip("\n") + "\n"
+    return retold(text, Story().command)
 
 
 class Story:

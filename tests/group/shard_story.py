@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.group.shard_kit import Coordinator, subscription
+from tests.transcripts import retold
 
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.join_group import JoinGroupResponse
@@ -25,28 +26,10 @@ from holdfast.wire.records.group_tables import (
     OffsetCommitValue,
 )
 
-RULE = "----"
-
 
 def run(text: str) -> str:
     """Run a transcript; return it with what really happened."""
-    story = Story()
-    out: list[str] = []
-    outcome: list[str] = []
-    inside = False  # between the rule and the empty line: what was expected, which is left out
-    for line in text.splitlines():
-        if inside:
-            if line:
-                continue
-            inside = False
-        if line == RULE:
-            out += [RULE, *outcome]
-            outcome, inside = [], True
-            continue
-        out.append(line)
-        if line and not line.startswith("#"):
-            outcome += story.command(line.split())
-    return "\n".join(out).rstrip("\n") + "\n"
+    return retold(text, Story().command)
 
 
 class Client:
