@@ -208,6 +208,35 @@ def test_every_owner_of_a_crowd_has_an_epoch_of_its_own(engine: Engine) -> None:
     assert sorted(taken) == [1, 2, 3, 4]
 
 
+def test_two_that_saw_the_same_epoch_get_epochs_of_their_own(engine: Engine) -> None:
+    """Goal: no luck is needed for the race. Method: no one writes before both have read.
+
+    SQLite lets no second one begin: there they go one after the other.
+    """
+    Ownership.take(engine, "q")
+    both = threading.Barrier(2, timeout=60)
+    met: set[int] = set()
+
+    def meet(*event: object) -> None:
+        is_first = threading.get_ident() not in met
+        if is_first and str(event[2]).startswith("UPDATE"):
+            met.add(threading.get_ident())
+            both.wait()
+
+    if engine.dialect.name != "sqlite":
+        sql.event.listen(engine, "before_cursor_execute", meet)
+    taken: list[int] = []
+    pair = [
+        threading.Thread(target=lambda: taken.append(Ownership.take(engine, "q").epoch))
+        for _ in range(2)
+    ]
+    for thread in pair:
+        thread.start()
+    for thread in pair:
+        thread.join(60)
+    assert sorted(taken) == [2, 3]
+
+
 def test_a_batch_is_remembered_with_its_checkpoint_and_its_plan(engine: Engine) -> None:
     owner = Ownership.take(engine, "q")
     other = Ownership.take(engine, "another")
