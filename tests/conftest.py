@@ -7,9 +7,16 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.lanes import Lanes, cores
 
 import spark_classes
+
+# How long an example takes says how busy the machine is.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
