@@ -135,10 +135,9 @@ def _found(
     asking: Asking, leading: LeadingReplica, asked: wire.ListOffsetsPartition
 ) -> Steps[Answer]:
     log, leader = leading.log, leading.state
-    if asked.timestamp in {EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD}:
-        # Nothing is uploaded anywhere, so all that is here is local, and pending for ever.
+    if asked.timestamp in {EARLIEST, EARLIEST_LOCAL}:  # nothing is uploaded, so all is local
         return _answer(asked, log.start, log.epoch_at(log.start))
-    if asked.timestamp == LATEST_TIERED:
+    if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _answer(asked, -1, -1)
     found = None
     if asked.timestamp == MAX_TIMESTAMP:
