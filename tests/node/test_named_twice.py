@@ -106,13 +106,13 @@ def test_a_resource_is_described_once() -> None:
     played(story)
 
 
-def test_an_offset_that_is_asked_for_twice_is_refused_each_time() -> None:
+def test_an_offset_that_is_asked_for_twice_is_refused_once() -> None:
     async def story(ask: Ask, _: bytes) -> None:
         partition = ListOffsetsPartition(timestamp=LATEST)
         for count, code in ((1, ErrorCode.NONE), (2, ErrorCode.INVALID_REQUEST)):
             topic = ListOffsetsTopic(name="t", partitions=[partition] * count)
             answer = await ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
-            assert [each.error_code for each in answer.topics[0].partitions] == [code] * count
+            assert [each.error_code for each in answer.topics[0].partitions] == [code]
 
     played(story)
 

@@ -85,9 +85,12 @@ def _fill(
         answers: list[Answer] = []
         response.topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         for asked in topic.partitions:
+            times = named.pop((topic.name, asked.partition_index), 0)
+            if not times:
+                continue  # it was answered where it was named first
             if refused is not None:
                 answer = _refused(asked, refused.code)
-            elif named[topic.name, asked.partition_index] > 1:
+            elif times > 1:
                 # Rules: connections.md#what-is-named-twice.
                 answer = _refused(asked, ErrorCode.INVALID_REQUEST)
             else:
