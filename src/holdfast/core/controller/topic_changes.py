@@ -253,36 +253,48 @@ def delete_topics(
     *,
     refusals: Mapping[str, Refusal] | None = None,
 ) -> Decision:
-    """Delete topics by name or by id; `refusals` by name, for want of a permission."""
+    """Delete topics by name or by id; `refusals` by name, for want of a permission.
+
+    What is named twice is refused, and answered once for each name.
+    """
     asked = list(request.topics) or [DeleteTopicState(name=name) for name in request.topic_names]
+    named = Counter((each.name, bytes(each.topic_id)) for each in asked)
+    outcomes = {
+        (name, topic_id): _find_for_deletion(
+            state, DeleteTopicState(name=name, topic_id=topic_id), refusals or {}
+        )
+        for name, topic_id in named
+    }
+    times: Counter[bytes] = Counter()
+    for each, found in outcomes.items():
+        if isinstance(found, Topic):
+            times[found.topic_id] += named[each]
     records: list[MetadataRecord] = []
     results = []
-    gone: set[bytes] = set()
-    for each in asked:
-        refused = None if refusals is None or each.name is None else refusals.get(each.name)
-        outcome = refused or _find_for_deletion(state, each, gone)
-        if isinstance(outcome, Topic) and refusals is not None and outcome.name in refusals:
-            # Asking by id must not give the name away.
-            outcome = Refusal(refusals[outcome.name].code, "This topic may not be deleted.")
+    for (name, topic_id), found in outcomes.items():
+        outcome = found
+        if isinstance(outcome, Topic) and times[outcome.topic_id] > 1:
+            outcome = Refusal(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
         if isinstance(outcome, Refusal):
             results.append(
                 DeletableTopicResult(
-                    name=each.name,
-                    topic_id=bytes(each.topic_id),
+                    name=name,
+                    topic_id=topic_id,
                     error_code=outcome.code,
                     error_message=outcome.message,
                 )
             )
             continue
-        gone.add(outcome.topic_id)
         records.append(RemoveTopicRecord(topic_id=outcome.topic_id))
         results.append(DeletableTopicResult(name=outcome.name, topic_id=outcome.topic_id))
     return Decision(DeleteTopicsResponse(responses=results), records)
 
 
 def _find_for_deletion(
-    state: ControllerState, asked: DeleteTopicState, gone: set[bytes]
+    state: ControllerState, asked: DeleteTopicState, refusals: Mapping[str, Refusal]
 ) -> Topic | Refusal:
+    if asked.name is not None and asked.name in refusals:
+        return refusals[asked.name]
     if not state.settings.delete_topic_enable:
         return Refusal(
             ErrorCode.TOPIC_DELETION_DISABLED,
@@ -303,8 +315,9 @@ def _find_for_deletion(
             return Refusal(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{asked.name}'."
             )
-    if topic.topic_id in gone:
-        return Refusal(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
+    if topic.name in refusals:
+        # Asking by id must not give the name away.
+        return Refusal(refusals[topic.name].code, "This topic may not be deleted.")
     return topic
 
 
