@@ -106,6 +106,7 @@ def test_refused_topics(asked: CreatableTopic, code: ErrorCode, text: str) -> No
     assert ErrorCode(result.error_code) is code
     assert result.error_message is not None
     assert text in result.error_message
+    assert result.configs == []  # as in Apache Kafka, where null would say: not for you
     assert cluster.state.image.offset == before
 
 

@@ -110,7 +110,7 @@ def create_topics(
                 name=asked.name,
                 error_code=outcome.code,
                 error_message=outcome.message,
-                configs=None,
+                configs=[],
             )
             continue
         taken[folded(asked.name)] = asked.name
