@@ -69,7 +69,6 @@ PLACES: dict[str, dict[str, ErrorCode]] = {
         "replica_election_results.partition_result.error_code": CLUSTER,
     },
     "incremental_alter_configs": {"responses.error_code": TOPIC},
-    "update_features": {"error_code": CLUSTER, "results.error_code": CLUSTER},
     "consumer_group_heartbeat": {"error_code": GROUP},
     "describe_topic_partitions": {"topics.error_code": TOPIC},
 }
