@@ -139,8 +139,7 @@ class Key(NamedTuple):
         if members == [""]:
             return ()
         refuse_if("" in members, f"{self.name}={text}: has an empty member; remove the extra comma")
-        unique = tuple(dict.fromkeys(members))
-        refuse_if(len(unique) != len(members), f"{self.name}={text}: names a member twice")
+        unique = tuple(dict.fromkeys(members))  # what is named twice counts once, as in Kafka
         for member in unique:
             self._check_choice(member)
         return unique
