@@ -34,6 +34,7 @@ from holdfast.config.topic_keys import SYNONYMS
         ("min.cleanable.dirty.ratio", "1e-1", 0.1),
         ("unclean.leader.election.enable", "TRUE", True),
         ("cleanup.policy", "delete", ("delete",)),
+        ("preallocate", "true", True),
         ("cleanup.policy", "", ()),
         ("cleanup.policy", "delete,delete", ("delete",)),
         ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
@@ -72,7 +73,6 @@ def test_bad_texts_are_refused_by_name(name: str, text: str, says: str) -> None:
         ("cleanup.policy", "compact"),
         ("cleanup.policy", "delete,compact"),
         ("flush.messages", "1"),
-        ("preallocate", "true"),
         ("remote.storage.enable", "true"),
     ],
 )

@@ -8,7 +8,6 @@ from holdfast.config.key import INT_MAX, LONG_MAX_TEXT, ConfigType, Key, Update
 from holdfast.config.topic_keys import (
     NO_COMPACTION,
     NO_FLUSH,
-    NO_PREALLOCATION,
 )
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -184,14 +183,7 @@ LOG: Final = (
         choices=("CreateTime", "LogAppendTime"),
         update=_CLUSTER,
     ),
-    Key(
-        "log.preallocate",
-        _BOOLEAN,
-        "false",
-        update=_CLUSTER,
-        honoured=("false",),
-        reason=NO_PREALLOCATION,
-    ),
+    Key("log.preallocate", _BOOLEAN, "false", update=_CLUSTER, effect=False),
     Key("log.retention.bytes", _LONG, "-1", update=_CLUSTER),
     Key("log.retention.check.interval.ms", _LONG, "300000", low=1),
     Key("log.retention.hours", _INT, "168", low=-1),

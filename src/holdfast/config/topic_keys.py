@@ -16,7 +16,6 @@ _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 NO_COMPACTION: Final = "log compaction is not built yet"
 NO_TIERS: Final = "tiered storage is not built"
 NO_FLUSH: Final = "a write is not held back for the disk; durability comes from replicas"
-NO_PREALLOCATION: Final = "files grow as they are written, nothing is preallocated"
 THROTTLED: Final = (
     r"\*|[0-9]+:[0-9]+",
     "the literal '*' or a list of replicas: partition:broker,partition:broker,...",
@@ -67,13 +66,7 @@ TOPIC_KEYS: Final = (
     Key("min.cleanable.dirty.ratio", _DOUBLE, "0.5", low=0, high=1, effect=False),
     Key("min.compaction.lag.ms", _LONG, "0", low=0, effect=False),
     Key("min.insync.replicas", _INT, "1", low=1),
-    Key(
-        "preallocate",
-        _BOOLEAN,
-        "false",
-        honoured=("false",),
-        reason=NO_PREALLOCATION,
-    ),
+    Key("preallocate", _BOOLEAN, "false", effect=False),  # files grow as they are written
     # Ours, and no key of Apache Kafka's, which validates as "deep" does.
     Key("record.validation", _STRING, "header", choices=("deep", "header")),
     Key("remote.log.copy.disable", _BOOLEAN, "false", effect=False),
