@@ -130,6 +130,8 @@ def _refuse_resource(
     if counts[resource] > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "The resource is named more than once.")
     if kind == ResourceType.TOPIC:
+        if not name:
+            return Refusal(ErrorCode.INVALID_REQUEST, "The topic has no name.")
         if name not in state.image.topics:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return None
@@ -174,7 +176,7 @@ def _change(
         if value is not None:
             wrong = _wrong_value(resource, step.name, value)
             if wrong is not None:
-                return Refusal(ErrorCode.INVALID_CONFIG, wrong)
+                return Refusal(_code_of(resource), wrong)
         if value != present.get(step.name):
             kind, name = resource
             changes.append(
@@ -194,7 +196,7 @@ def _value_after(
         return None
     if step.value is None:
         return Refusal(
-            ErrorCode.INVALID_CONFIG,
+            ErrorCode.INVALID_REQUEST,
             f"Null value not supported for {step.operation.name} of {step.name}.",
         )
     if step.operation is ConfigOperation.SET:
@@ -226,6 +228,15 @@ def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> s
     if found is None:
         found = state.settings.properties.get(name)
     return node_default(name) if found is None else found
+
+
+def _code_of(resource: ConfigResource) -> ErrorCode:
+    """Return what a wrong value is.
+
+    Of a broker it is a wrong request in Apache Kafka (KAFKA-13609), and tools expect that.
+    """
+    is_broker = resource[0] == ResourceType.BROKER
+    return ErrorCode.INVALID_REQUEST if is_broker else ErrorCode.INVALID_CONFIG
 
 
 def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:
