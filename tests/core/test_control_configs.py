@@ -92,6 +92,17 @@ def test_a_refused_step_takes_the_whole_resource_along() -> None:
     assert cluster.state.image.topic_configs("t") == {"retention.ms": "7"}
 
 
+def test_what_a_topic_would_have_together_is_looked_at() -> None:
+    """Also with what it has already, and without what goes."""
+    cluster = _cluster()
+    least, largest = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    assert _alter(cluster, 2, "t", (SET, largest, "9"))[0] is E.NONE
+    code, message = _alter(cluster, 2, "t", (SET, least, "10"))
+    assert code is E.INVALID_CONFIG
+    assert f"{least} (10) > {largest} (9)" in message
+    assert _alter(cluster, 2, "t", (DELETE, largest, None), (SET, least, "10"))[0] is E.NONE
+
+
 def test_set_delete_and_the_same_again() -> None:
     cluster = _cluster()
     image = cluster.state.image

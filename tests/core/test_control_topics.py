@@ -81,6 +81,11 @@ def topic(
         (topic(factor=0), E.INVALID_REPLICATION_FACTOR, "larger than 0"),
         (topic(factor=4), E.INVALID_REPLICATION_FACTOR, "only 3 broker"),
         (topic(configs=[("no.such.key", "1")]), E.INVALID_CONFIG, "Unknown topic config"),
+        (
+            topic(configs=[("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "9")]),
+            E.INVALID_CONFIG,
+            "min.compaction.lag.ms (10) > max.compaction.lag.ms (9)",
+        ),
         (topic(configs=[("retention.ms", "soon")]), E.INVALID_CONFIG, "whole number"),
         (topic(configs=[("retention.ms", None)]), E.INVALID_CONFIG, "null"),
         (

@@ -6,7 +6,8 @@ Kafka's answer (INVALID_CONFIG), not our failure.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from holdfast.config.key import ConfigError, ConfigType, Key, Update
 from holdfast.config.node_keys import NODE_KEYS
@@ -17,6 +18,7 @@ TOPIC: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
 NODE: Final[dict[str, Key]] = {key.name: key for key in NODE_KEYS}
 
 VALUE_BYTES_MAX: Final = 32_767  # of UTF-8, as in Kafka since 4.3: older requests carry no more
+_LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _TOO_LONG: Final = (
     "The configuration value cannot be added because it exceeds the maximum value size of "
     f"{VALUE_BYTES_MAX} bytes."
@@ -62,6 +64,17 @@ def validate_broker_config(name: str, value: str | None, *, per_broker: bool) ->
     return _refusal(key, value)
 
 
+def refuse_topic_configs(configs: Mapping[str, str]) -> str | None:
+    """Return why a topic can't have these together, each being right by itself (INVALID_CONFIG).
+
+    What the topic has not itself has the key's own default.
+    """
+    least, largest = (_number(configs, name) for name in _LAGS)
+    if least > largest:
+        return f"conflict topic config setting {_LAGS[0]} ({least}) > {_LAGS[1]} ({largest})"
+    return None
+
+
 def is_list(name: str) -> bool:
     """Whether APPEND and SUBTRACT make sense for this key."""
     key = TOPIC.get(name) or NODE.get(name)
@@ -85,6 +98,11 @@ def node_default(name: str) -> str:
     """Return a node key's own default, as text; "" where there is none, or no such key."""
     key = NODE.get(name)
     return (key.default or "") if key is not None else ""
+
+
+def _number(configs: Mapping[str, str], name: str) -> Any:
+    text = configs.get(name)
+    return TOPIC[name].parse_default() if text is None else TOPIC[name].parse(text)
 
 
 def _is_too_long(value: str | None) -> bool:

@@ -16,6 +16,7 @@ from holdfast.config.registry import (
     append_to_list,
     is_list,
     node_default,
+    refuse_topic_configs,
     subtract_from_list,
     validate_broker_config,
     validate_topic_config,
@@ -165,6 +166,7 @@ def _change(
     if len({step.name for step in steps}) != len(steps):
         return Refusal(ErrorCode.INVALID_REQUEST, "A key is named more than once.")
     present = state.image.configs.get(resource, {})
+    after = dict(present)
     changes: list[MetadataRecord] = []
     for step in steps:
         refused = _refuse_min_insync(state, resource, step)
@@ -177,6 +179,9 @@ def _change(
             wrong = _wrong_value(resource, step.name, value)
             if wrong is not None:
                 return Refusal(_code_of(resource), wrong)
+            after[step.name] = value
+        else:
+            after.pop(step.name, None)
         if value != present.get(step.name):
             kind, name = resource
             changes.append(
@@ -184,6 +189,10 @@ def _change(
                     resource_type=int(kind), resource_name=name, name=step.name, value=value
                 )
             )
+    if resource[0] == ResourceType.TOPIC:
+        together = refuse_topic_configs(after)
+        if together is not None:
+            return Refusal(ErrorCode.INVALID_CONFIG, together)
     records.extend(changes)
     return None
 

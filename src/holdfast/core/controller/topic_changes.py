@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.config.registry import validate_topic_config
+from holdfast.config.registry import refuse_topic_configs, validate_topic_config
 from holdfast.core.controller.assignment import (
     by_hand,
     nobody_to_lead,
@@ -176,7 +176,8 @@ def _check_configs(asked: CreatableTopic) -> Refusal | dict[str, str]:
             return Refusal(ErrorCode.INVALID_CONFIG, wrong)
         assert config.value is not None, "a null value was let through"
         configs[config.name] = config.value
-    return configs
+    wrong = refuse_topic_configs(configs)
+    return configs if wrong is None else Refusal(ErrorCode.INVALID_CONFIG, wrong)
 
 
 def _assign(
