@@ -10,6 +10,12 @@ from tests.control.control_world import play
 
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 
 E = ErrorCode
@@ -32,3 +38,51 @@ def test_a_producer_that_says_half_of_what_it_is(request_: InitProducerIdRequest
         assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
     play(story)
+
+
+def described(
+    *names: str, limit: int = 2000, cursor: Cursor | None = None
+) -> DescribeTopicPartitionsResponse:
+    found: list[DescribeTopicPartitionsResponse] = []
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t", partitions=3)
+        await cluster.until(
+            lambda: (broker := cluster.nodes[0].broker) is not None and "t" in broker.image.topics,
+            "it is known",
+        )
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names],
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        found.append(await client.ask(request, node=0))
+
+    play(story)
+    return found[0]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_page_of_topics_has_one_partition_at_least(limit: int) -> None:
+    answer = described("t", limit=limit)
+    assert [each.partition_index for each in answer.topics[0].partitions] == [0]
+    assert answer.next_cursor is not None
+    assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == ("t", 1)
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [Cursor(topic_name="other", partition_index=0), Cursor(topic_name="t", partition_index=-1)],
+)
+def test_a_page_of_topics_can_not_begin_elsewhere(cursor: Cursor) -> None:
+    answer = described("t", cursor=cursor)
+    assert [(each.name, each.error_code) for each in answer.topics] == [("t", E.INVALID_REQUEST)]
+    assert answer.topics[0].partitions == []
+
+
+def test_what_may_be_done_is_told_of_a_topic_that_is_not_there() -> None:
+    answer = described("t", "absent")
+    absent, there = answer.topics
+    assert absent.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert absent.topic_authorized_operations == there.topic_authorized_operations > 0
