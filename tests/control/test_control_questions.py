@@ -91,7 +91,7 @@ def test_a_topic_comes_into_being_when_it_is_asked_for() -> None:
         topic = await described(client, "not a name", create=True)
         assert topic.error_code == E.INVALID_TOPIC_EXCEPTION
         topic = await described(client, "wanted", create=True)
-        assert topic.error_code == E.LEADER_NOT_AVAILABLE
+        assert topic.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
         await cluster.until(lambda: "wanted" in cluster.image.topics, "created")
         found = cluster.image.topics["wanted"]
         assert [len(each.replicas) for each in found.partitions] == [3] * 4

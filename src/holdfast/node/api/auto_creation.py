@@ -46,7 +46,7 @@ class AutoCreation:
     def ask(self, name: str) -> ErrorCode:
         """Want a topic created; return what to say of it meanwhile."""
         if name in self._under_way:
-            return ErrorCode.LEADER_NOT_AVAILABLE
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         refused = refusal(self._context, CLUSTER_NAME, CREATE_CLUSTER) and refusal(
             self._context, name, CREATE_TOPIC
         )
@@ -57,7 +57,7 @@ class AutoCreation:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._under_way[name] = None
         self._wanted.append(name)
-        return ErrorCode.LEADER_NOT_AVAILABLE
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def send(self) -> None:
         """Ask the controller; nobody waits for it: the client will ask for metadata again."""

@@ -2,7 +2,7 @@
 
 Versions: 0 reads an empty list as all topics, later ones as none; 4 lets the client forbid that a
 topic is created; 6 tells a missing listener from a missing leader; 10 has topic ids, 12 asks by
-them. A topic that is created on the way is LEADER_NOT_AVAILABLE until it is up.
+them. A topic that is created on the way is unknown until it is up.
 
 Rules: topics.md#metadata-answers.
 """
