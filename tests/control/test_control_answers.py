@@ -17,6 +17,7 @@ from holdfast.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 E = ErrorCode
 
@@ -86,3 +87,19 @@ def test_what_may_be_done_is_told_of_a_topic_that_is_not_there() -> None:
     absent, there = answer.topics
     assert absent.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
     assert absent.topic_authorized_operations == there.topic_authorized_operations > 0
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_metadata_by_id_is_refused_before_there_were_ids_to_ask_by(version: int) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        topic_id = cluster.image.topics["t"].topic_id
+        asked = MetadataRequestTopic(topic_id=topic_id, name="t")
+        answer = await client.ask(MetadataRequest(topics=[asked]), node=0, version=version)
+        assert [(each.name, each.error_code) for each in answer.topics] == [
+            ("t", E.INVALID_REQUEST)
+        ]
+        assert (answer.brokers, answer.controller_id, answer.cluster_id) == ([], -1, None)
+
+    play(story)
