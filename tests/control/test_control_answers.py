@@ -16,6 +16,7 @@ from holdfast.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -101,5 +102,40 @@ def test_metadata_by_id_is_refused_before_there_were_ids_to_ask_by(version: int)
             ("t", E.INVALID_REQUEST)
         ]
         assert (answer.brokers, answer.controller_id, answer.cluster_id) == ([], -1, None)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("version", "follower", "names_leader", "has_address"),
+    [(15, False, False, False), (16, False, True, True), (17, True, True, False)],
+)
+def test_who_fetches_from_a_broker_that_does_not_lead_is_told_who_does(
+    version: int, *, follower: bool, names_leader: bool, has_address: bool
+) -> None:
+    """And what is refused has an empty list of aborted transactions, as it has of records."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        leader = await client.leader("t", 0)
+        topic_id = cluster.image.topics["t"].topic_id
+        elsewhere = next(node for node in cluster.brokers if node != leader)
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+        request = FetchRequest(
+            topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])],
+            max_wait_ms=0,
+            replica_state=ReplicaState(replica_id=elsewhere if follower else -1),
+        )
+        broker = cluster.nodes[elsewhere].broker
+        assert broker is not None
+        held = broker.partitions.find("t", 0)
+        held.is_compared = False  # type: ignore[union-attr]  # it has not heard from a leader yet
+        answer = await client.ask(request, node=elsewhere, version=version)
+        (data,) = answer.responses[0].partitions
+        assert data.error_code == E.NOT_LEADER_OR_FOLLOWER
+        assert data.aborted_transactions == []
+        assert data.current_leader.leader_id == (leader if names_leader else -1)
+        assert [each.node_id for each in answer.node_endpoints] == [leader] * has_address
 
     play(story)

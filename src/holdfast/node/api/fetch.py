@@ -20,7 +20,6 @@ from holdfast.core.replica.replication import LastFetch
 from holdfast.core.replica.session_cache import FINAL, FULL, NO_SESSION
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.node.api.fetch_readers import (
-    FIRST_VERSION_WITH_DIVERGENCE,
     Asked,
     ConsumerReader,
     FollowerReader,
@@ -259,7 +258,7 @@ class Fetch:
 
     def _name_leaders(self, response: wire.FetchResponse) -> None:
         """Tell whoever came to the wrong broker where the leader is (KIP-951)."""
-        if self._context.version < FIRST_VERSION_WITH_DIVERGENCE:
+        if self._context.version < FIRST_VERSION_WITH_ADDRESSES:
             return
         refused = []
         for topic in response.responses:
@@ -269,8 +268,8 @@ class Fetch:
                     refused.append((name, data.partition_index, data))
         if refused:
             nodes = name_leaders(self._broker, refused, self._context.client.listener)
-            if self._context.version >= FIRST_VERSION_WITH_ADDRESSES:
-                response.node_endpoints = nodes
+            if isinstance(self._reader, ConsumerReader):
+                response.node_endpoints = nodes  # brokers know each other by another listener
 
 
 def handle(
@@ -388,6 +387,6 @@ def _refused(index: int, refused: Refused) -> wire.PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=refused.log_start,
-        aborted_transactions=None,
+        aborted_transactions=[],
         records=NOTHING,
     )
