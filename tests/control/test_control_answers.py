@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from tests.control.control_world import play
+from tests.log.log_kit import make_batch
 
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.errors import ErrorCode
@@ -19,6 +20,7 @@ from holdfast.wire.messages.describe_topic_partitions import (
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 E = ErrorCode
 
@@ -137,5 +139,33 @@ def test_who_fetches_from_a_broker_that_does_not_lead_is_told_who_does(
         assert data.aborted_transactions == []
         assert data.current_leader.leader_id == (leader if names_leader else -1)
         assert [each.node_id for each in answer.node_endpoints] == [leader] * has_address
+
+    play(story)
+
+
+def test_where_the_log_starts_is_told_beside_an_error_of_the_batch() -> None:
+    """Of a header that is wrong, of a sequence, and of records that had to be looked at."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        leader = await client.leader("t", 0)
+
+        async def put(batch: bytes) -> tuple[int, int]:
+            data = PartitionProduceData(index=0, records=bytes(batch))
+            topic = TopicProduceData(name="t", partition_data=[data])
+            request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+            answer = await client.ask(request, node=leader, version=9)
+            found = answer.responses[0].partition_responses[0]
+            return found.error_code, found.log_start_offset
+
+        producer = {"producer_id": 7, "producer_epoch": 0}
+        assert await put(make_batch(base_sequence=0, **producer)) == (E.NONE, 0)
+        assert await put(make_batch(base_offset=5)) == (E.INVALID_RECORD, 0)
+        late = make_batch(base_sequence=9, **producer)
+        assert await put(late) == (E.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+        # Not of what is no batch, which is refused before the log is looked at.
+        assert await put(make_batch()[:-1]) == (E.INVALID_RECORD, -1)
+        assert await put(make_batch()[:20]) == (E.INVALID_RECORD, -1)
 
     play(story)

@@ -29,7 +29,13 @@ from holdfast.node.door.request_bounds import check_produce
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.wire import hot
-from holdfast.wire.batch_header import Codec, assign_log_append_time, read_header
+from holdfast.wire.batch_header import (
+    HEADER_SIZE,
+    MAGIC,
+    Codec,
+    assign_log_append_time,
+    read_header,
+)
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
 
@@ -232,6 +238,8 @@ def _append(
         return Unread(partition, answer, batch)
     answer.error_code = batch.code
     answer.error_message = batch.message
+    if _is_a_batch(data.records):
+        _tell_start(answer, leading)
     return None
 
 
@@ -247,6 +255,7 @@ def _append_to(
     appended = leading.append(batch, acks)
     if appended.error:
         _refuse(answer, appended.error)
+        _tell_start(answer, leading)
         return None
     answer.base_offset = appended.base_offset
     answer.log_start_offset = leading.log.start
@@ -372,8 +381,17 @@ def _append_read(served: Served, unread: list[Unread]) -> None:
                 wire.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
                 for at, text in (outcome.records if isinstance(outcome, RecordRefusal) else ())
             ]
+            _tell_start(answer, leading)
 
 
+OF_THE_BATCH = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
 MESSAGES = {
     ErrorCode.NOT_ENOUGH_REPLICAS: (
         "The in-sync replicas are fewer than min.insync.replicas; nothing was appended."
@@ -396,6 +414,20 @@ def _refuse(answer: Answer, error: ErrorCode) -> None:
     answer.base_offset = -1
     answer.log_append_time_ms = -1
     answer.log_start_offset = -1
+
+
+def _is_a_batch(records: memoryview | bytes | None) -> bool:
+    """Whether this is one batch, be it wrong; what is none is refused before a log is looked at."""
+    if records is None or len(records) < HEADER_SIZE:
+        return False
+    header = read_header(records)
+    return header.magic == MAGIC and header.size == len(records)
+
+
+def _tell_start(answer: Answer, leading: LeadingReplica) -> None:
+    """Tell where the log starts beside an error of the batch itself, as Apache Kafka does."""
+    if answer.error_code in OF_THE_BATCH:
+        answer.log_start_offset = leading.log.start
 
 
 def _name_leaders(broker: Broker, response: wire.ProduceResponse, listener: str) -> None:
