@@ -11,6 +11,7 @@ from tests.log.log_kit import make_batch
 
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.api_versions import ApiVersionsRequest
 from holdfast.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -167,5 +168,29 @@ def test_where_the_log_starts_is_told_beside_an_error_of_the_batch() -> None:
         # Not of what is no batch, which is refused before the log is looked at.
         assert await put(make_batch()[:-1]) == (E.INVALID_RECORD, -1)
         assert await put(make_batch()[:20]) == (E.INVALID_RECORD, -1)
+
+    play(story)
+
+
+def test_fetch_is_served_in_the_newest_version() -> None:
+    """kafka-replica-verification asks for no versions, and sends its newest."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        leader = await client.leader("t", 0)
+        await client.until(lambda: client.produce("t", 0, [b"a record"], acks=-1, node=leader))
+        topic_id = cluster.image.topics["t"].topic_id
+        wanted = FetchPartition(partition=0, partition_max_bytes=1 << 20, high_watermark=0)
+        topic = FetchTopic(topic_id=topic_id, partitions=[wanted])
+        newest = FetchRequest.MAX_VERSION
+        request = FetchRequest(topics=[topic], max_wait_ms=0, max_bytes=1 << 20)
+        answer = await client.ask(request, node=leader, version=newest)
+        assert answer.responses[0].partitions[0].records
+        told = await client.ask(
+            ApiVersionsRequest(client_software_name="test", client_software_version="1"),
+            node=leader,
+        )
+        assert next(each.max_version for each in told.api_keys if each.api_key == 1) == newest
 
     play(story)

@@ -1,10 +1,11 @@
 """Fetch (key 1): records from offsets on, for consumers and for followers.
 
-Served: 4 to 17. Version 11 brought the rack, and with it followers serve consumers too: what is
+Served: 4 to 18. Version 11 brought the rack, and with it followers serve consumers too: what is
 committed as far as they know (KIP-392). 12 the diverging epoch, 13 topic ids, 15 the replica's
-broker epoch, 16 the leaders' addresses. From 7 on there are sessions, in which a request names
-what has changed and an answer tells what has (rules: fetch.md#fetch-sessions). What is named twice
-counts once (rules: connections.md#what-is-named-twice).
+broker epoch, 16 the leaders' addresses, 18 which high watermark a follower knows (here it hears of
+a later one at once, also when it does not say). From 7 on there are sessions, in which a request
+names what has changed and an answer tells what has (rules: fetch.md#fetch-sessions). What is named
+twice counts once (rules: connections.md#what-is-named-twice).
 
 Each partition that may have something to tell is looked at once. If all that was seen is enough, it
 is the answer; if not, the request waits, and looks at what changes.
