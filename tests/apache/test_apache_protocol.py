@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.apache, pytest.mark.slow]
 # watermark in Fetch. They come with their issues. DescribeLogDirs 5 says of each directory whether
 # it is cordoned, and none is: cordoned.log.dirs has no effect here. OffsetFetch 10 names topics by
 # their ids, of which groups know nothing yet.
-LOWER_MAXIMUM = {0: 12, 9: 9, 35: 4}
+LOWER_MAXIMUM = {0: 12, 9: 9}
 
 
 def test_our_versions_are_kafkas(apache_kafka: str) -> None:

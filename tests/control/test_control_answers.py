@@ -12,6 +12,7 @@ from tests.log.log_kit import make_batch
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.api_versions import ApiVersionsRequest
+from holdfast.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from holdfast.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -192,5 +193,17 @@ def test_fetch_is_served_in_the_newest_version() -> None:
             node=leader,
         )
         assert next(each.max_version for each in told.api_keys if each.api_key == 1) == newest
+
+    play(story)
+
+
+def test_no_log_directory_is_cordoned() -> None:
+    """Version 5 brought the question, which Apache Kafka's tools ask in their newest version."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        answer = await client.ask(DescribeLogDirsRequest(topics=None), node=0, version=5)
+        assert [each.is_cordoned for each in answer.results] == [False]
 
     play(story)

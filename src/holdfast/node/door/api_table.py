@@ -92,7 +92,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(23, "offset_for_leader_epoch", (2, 4), Role.BROKER, DESCRIBE_TOPIC),
     Api(32, "describe_configs", (1, 4), Role.BROKER | Role.CONTROLLER, DESCRIBE_CONFIGS),
     Api(33, "alter_configs", (0, 2), FORWARDED, ALTER_CONFIGS),
-    Api(35, "describe_log_dirs", (1, 4), Role.BROKER, DESCRIBE_CLUSTER),
+    Api(35, "describe_log_dirs", (1, 5), Role.BROKER, DESCRIBE_CLUSTER),
     Api(37, "create_partitions", (0, 3), FORWARDED, ALTER_TOPIC),
     Api(43, "elect_leaders", (0, 2), FORWARDED, ALTER_CLUSTER),
     Api(44, "incremental_alter_configs", (0, 1), FORWARDED, ALTER_CONFIGS),
