@@ -54,6 +54,11 @@ def test_leader_voters_and_observers_as_they_are() -> None:
             # Its voters stand in the properties file, and that names no directories.
             assert bytes(found.current_voters[0].replica_directory_id) == NULL_UUID
             assert [each.replica_id for each in found.observers] == cluster.brokers
+            for each in found.observers:
+                broker = cluster.nodes[each.replica_id].broker
+                assert broker is not None
+                (directory,) = broker.directories.directories
+                assert bytes(each.replica_directory_id) == directory.directory_id != NULL_UUID
             assert answer.nodes[0].node_id == CONTROLLER
             assert answer.nodes[0].listeners[0].port == CONTROLLER_PORT
         unknown = await connection.send(question("t"))

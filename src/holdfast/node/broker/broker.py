@@ -43,6 +43,7 @@ from holdfast.runtime.ports import Runtime
 from holdfast.runtime.sliced_work import SlicedWork
 from holdfast.runtime.tasks import report_bug
 from holdfast.wire.structs import ResourceType
+from holdfast.wire.uuids import NULL_UUID
 
 logger = logging.getLogger("holdfast.broker")
 
@@ -101,6 +102,7 @@ class Broker:
             self.metadata_changed,
             node_id=settings.node_id,
             cluster_id=self.cluster_id,
+            directory_id=_metadata_directory(settings, directories),
         )
         self.lifecycle = Lifecycle(
             runtime, settings, self._heartbeats, self.observer, self.registration, directories
@@ -255,3 +257,16 @@ class Broker:
         name = self.settings.inter_broker_listener_name
         endpoint = registered.endpoint(name) if registered is not None else None
         return (endpoint.host, endpoint.port) if endpoint is not None else None
+
+
+def _metadata_directory(settings: NodeSettings, directories: LogDirectories) -> bytes:
+    """Return the id of the directory for the metadata log, by which an observer is told.
+
+    A voter's process has none for its broker: by that the controller tells the two apart.
+    """
+    if settings.is_controller:
+        return NULL_UUID
+    for each in directories.directories:
+        if each.path == settings.metadata_log_dir:
+            return each.directory_id
+    return NULL_UUID
