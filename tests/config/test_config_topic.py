@@ -117,3 +117,13 @@ def test_the_clusters_default_is_what_was_set() -> None:
     assert entry.name == "min.insync.replicas"
     assert entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
     assert describe_cluster_default({"min.insync.replicas": "2"}, names=["node.id"]) == []
+
+
+@pytest.mark.parametrize("named", ["node.id", "broker.id"])
+def test_a_node_has_one_number_under_both_names(named: str) -> None:
+    """Seen to fail: DescribeConfigs told broker.id=-1 of a node that names itself by node.id."""
+    described = describe_broker(static={named: "3"}, names=("node.id", "broker.id"))
+    assert [(each.name, each.value, each.source) for each in described] == [
+        ("node.id", "3", ConfigSource.STATIC_BROKER),
+        ("broker.id", "3", ConfigSource.STATIC_BROKER),
+    ]

@@ -97,6 +97,7 @@ def describe_broker(
 ) -> list[ConfigEntry]:
     """Describe one broker: its own dynamic configs, the cluster's, its properties file's."""
     entries = []
+    static = _under_both_names(static)
     for name, key in NODE.items():
         if names is not None and name not in names:
             continue
@@ -111,6 +112,12 @@ def describe_broker(
         read_only = key.update is Update.READ_ONLY
         entries.append(_entry(key, value, synonyms, read_only=read_only))
     return entries
+
+
+def _under_both_names(static: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a node's properties, with node.id and broker.id standing for each other."""
+    number = static.get("node.id", static.get("broker.id"))
+    return static if number is None else {"node.id": number, "broker.id": number, **static}
 
 
 def describe_cluster_default(
