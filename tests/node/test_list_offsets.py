@@ -72,7 +72,8 @@ def handled(
 ) -> wire.ListOffsetsResponse | Deferred:
     broker: Any = SimpleNamespace(
         partitions=SimpleNamespace(
-            leading=lambda _topic, _index, epoch: partition.as_leader(epoch)
+            leading=lambda _topic, _index, epoch: partition.as_leader(epoch),
+            find=lambda _topic, _index: partition,
         ),
         sliced_work=sliced or SlicedWork(asyncio.get_running_loop(), MemoryWorker(1)),
     )
@@ -142,6 +143,22 @@ def test_a_follower_and_who_asks_for_the_beginning_need_not_wait() -> None:
         assert ask(partition, EARLIEST).offset == 0
 
     played(story)
+
+
+def test_who_debugs_is_told_the_end_of_the_replica_that_is_here() -> None:
+    """Seen to fail: replica id -2 was a consumer, which a follower refuses."""
+
+    async def body(runtime: Runtime) -> None:
+        partition = just_elected(runtime)
+        assert ask(partition, LATEST, replica_id=list_offsets.DEBUGGING).offset == WRITTEN
+        partition.follow(FOLLOWER, 1)
+        partition.is_compared = True
+        refused = ask(partition, LATEST)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = ask(partition, LATEST, replica_id=list_offsets.DEBUGGING)
+        assert (answer.error_code, answer.offset) == (ErrorCode.NONE, WRITTEN)
+
+    virtual(body)
 
 
 @pytest.mark.parametrize(
