@@ -147,6 +147,22 @@ def test_files_are_renamed_at_once_and_removed_later() -> None:
     virtual(body)
 
 
+def test_the_only_segment_goes_with_its_indexes() -> None:
+    """Seen to fail: the flush that its roll began wrote them behind it, and they stayed."""
+
+    async def body(runtime: Runtime) -> None:
+        settings = small_settings(retention_ms=1_000, file_delete_delay_ms=1_000)
+        directories, log = new_log(runtime, settings)
+        grown(log, 3)
+        assert log.retention(NOW_MS + 9_999, log.end) == 1
+        await asyncio.sleep(5)
+        names = runtime.disk.list(f"{LOGS}/t-0")
+        assert [each for each in names if each.startswith(f"{0:020d}.")] == []
+        await directories.close()
+
+    virtual(body)
+
+
 def test_the_directories_do_it_by_themselves() -> None:
     """Only up to each replica's high watermark, and never to the metadata log."""
 

@@ -720,7 +720,7 @@ class Log:
 
     def _flushed(self, plan: FlushPlan) -> None:
         """Take note of a flush that was done."""
-        self._segments.flushed(plan)
+        self._segments.flushed(plan, closed=self._closed)
         self._snapshots.flushed(plan)
         if f"{self.directory}/{PARTITION_METADATA}" in plan.logs:
             self._is_new = False

@@ -7,9 +7,11 @@ durable yet. Knows nothing of epochs, producers or the high watermark.
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directory import LogDirectory
+from holdfast.log.errors import StorageError
 from holdfast.log.files import sync_file
 from holdfast.log.flusher import FlushPlan
 from holdfast.log.index import IndexWrite
@@ -137,7 +139,7 @@ class Segments:
     def _discard(self, segment: Segment, settings: TopicSettings) -> None:
         """Rename a segment's files away; they go after file.delete.delay.ms.
 
-        A flush under way may leave an index behind, which the next start removes.
+        A flush under way may write an index all the same, which goes when it has ended.
         """
         disk = self._home.runtime.disk
         segment.forget_files()
@@ -180,13 +182,28 @@ class Segments:
                 logs.append(self.active.log_path)
         return logs, indexes
 
-    def flushed(self, plan: FlushPlan) -> None:
-        """Sealed indexes that are written leave memory."""
+    def flushed(self, plan: FlushPlan, *, closed: bool) -> None:
+        """Sealed indexes that are written leave memory.
+
+        Those of segments that were thrown away meanwhile go. What is `closed` leaves them: its
+        directory may be another replica's by now.
+        """
         if plan.indexes:
+            if not closed:
+                self._remove_others(plan)
             for segment in self.all:
                 if segment is not self.active:
                     segment.offsets.release()
                     segment.times.release()
+
+    def _remove_others(self, plan: FlushPlan) -> None:
+        """Remove what was written of segments that are none of these any more."""
+        kept = {index.path for each in self.all for index in (each.offsets, each.times)}
+        disk = self._home.runtime.disk
+        with suppress(StorageError), self._home.guarded():  # who fails is told of by itself
+            for write in plan.indexes:
+                if write.path not in kept and disk.exists(write.path):
+                    disk.remove(write.path)
 
     def undo(self, plan: FlushPlan) -> None:
         """The plan never ran."""
