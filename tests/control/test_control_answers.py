@@ -6,7 +6,7 @@ Method: a simulated cluster, asked what `make compare` asks both. Each was seen 
 from __future__ import annotations
 
 import pytest
-from tests.control.control_world import play
+from tests.control.control_world import controller, play
 from tests.log.log_kit import make_batch
 
 from holdfast.testing.simulated_cluster import SimulatedCluster
@@ -20,9 +20,15 @@ from holdfast.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from holdfast.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from holdfast.wire.structs import ConfigOperation, ResourceType
 
 E = ErrorCode
 
@@ -205,5 +211,29 @@ def test_no_log_directory_is_cordoned() -> None:
         await client.create_topic("t")
         answer = await client.ask(DescribeLogDirsRequest(topics=None), node=0, version=5)
         assert [each.is_cordoned for each in answer.results] == [False]
+
+    play(story)
+
+
+def test_a_brokers_key_that_nobody_knows_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        said: list[str] = []
+        monkeypatch.setattr(
+            controller(cluster).unknown_keys,
+            "warning",
+            lambda text, *values: said.append(text % values),
+        )
+        for key in ("no.such.key", "log.retention.ms"):
+            config = AlterableConfig(config_operation=ConfigOperation.SET, name=key, value="1")
+            resource = AlterConfigsResource(
+                resource_type=ResourceType.BROKER, resource_name="", configs=[config]
+            )
+            request = IncrementalAlterConfigsRequest(resources=[resource])
+            answer = await client.ask(request, node=0)
+            assert answer.responses[0].error_code == E.NONE
+        assert len(said) == 1
+        assert "no.such.key" in said[0]
 
     play(story)

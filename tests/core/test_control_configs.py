@@ -70,7 +70,6 @@ def _alter(
         (4, "0", (SET, "log.dirs", "/tmp"), E.INVALID_REQUEST, "run time"),
         (4, "", (SET, "log.retention.ms", "soon"), E.INVALID_REQUEST, "whole number"),
         (2, "", (SET, "retention.ms", "1"), E.INVALID_REQUEST, "no name"),
-        (4, "", (SET, "no.such.key", "1"), E.INVALID_REQUEST, "Unknown broker config"),
         (8, "0", (SET, "root", "DEBUG"), E.INVALID_REQUEST, "Resource type 8"),
     ],
 )
@@ -101,6 +100,14 @@ def test_what_a_topic_would_have_together_is_looked_at() -> None:
     assert code is E.INVALID_CONFIG
     assert f"{least} (10) > {largest} (9)" in message
     assert _alter(cluster, 2, "t", (DELETE, largest, None), (SET, least, "10"))[0] is E.NONE
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_a_brokers_key_that_nobody_knows_is_kept(name: str) -> None:
+    """As by Apache Kafka: a plug-in may know it."""
+    cluster = _cluster()
+    assert _alter(cluster, 4, name, (SET, "no.such.key", "1")) == (E.NONE, "")
+    assert cluster.state.image.configs[4, name] == {"no.such.key": "1"}
 
 
 def test_set_delete_and_the_same_again() -> None:

@@ -6,7 +6,7 @@ Kafka's answer (INVALID_CONFIG), not our failure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from holdfast.config.key import ConfigError, ConfigType, Key, Update
@@ -56,7 +56,7 @@ def validate_broker_config(name: str, value: str | None, *, per_broker: bool) ->
         retired = RETIRED_NODE_KEYS.get(name)
         if retired is not None:
             return f"Broker config {name} no longer exists: {retired}"
-        return f"Unknown broker config name: {name}"
+        return None  # it is kept, as by Apache Kafka, where a plug-in may know it
     if key.update is Update.READ_ONLY:
         return f"{name} can't be changed at run time: set it in the properties file and restart"
     if key.update is Update.PER_BROKER and not per_broker:
@@ -73,6 +73,11 @@ def refuse_topic_configs(configs: Mapping[str, str]) -> str | None:
     if least > largest:
         return f"conflict topic config setting {_LAGS[0]} ({least}) > {_LAGS[1]} ({largest})"
     return None
+
+
+def unknown_broker_keys(names: Iterable[str]) -> list[str]:
+    """Return the keys of brokers that are kept and do nothing, for a warning."""
+    return [name for name in names if name not in NODE]
 
 
 def is_list(name: str) -> bool:
