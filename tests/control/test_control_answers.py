@@ -123,8 +123,6 @@ def test_metadata_by_id_is_refused_before_there_were_ids_to_ask_by(version: int)
 def test_who_fetches_from_a_broker_that_does_not_lead_is_told_who_does(
     version: int, *, follower: bool, names_leader: bool, has_address: bool
 ) -> None:
-    """And what is refused has an empty list of aborted transactions, as it has of records."""
-
     async def story(cluster: SimulatedCluster) -> None:
         client = cluster.client()
         await client.create_topic("t")
@@ -144,9 +142,30 @@ def test_who_fetches_from_a_broker_that_does_not_lead_is_told_who_does(
         answer = await client.ask(request, node=elsewhere, version=version)
         (data,) = answer.responses[0].partitions
         assert data.error_code == E.NOT_LEADER_OR_FOLLOWER
-        assert data.aborted_transactions == []
+        assert data.aborted_transactions is None
         assert data.current_leader.leader_id == (leader if names_leader else -1)
         assert [each.node_id for each in answer.node_endpoints] == [leader] * has_address
+
+    play(story)
+
+
+def test_what_is_not_there_to_be_fetched_has_an_empty_list_of_transactions() -> None:
+    """Where a replica that is there has none at all."""
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        topic_id = cluster.image.topics["t"].topic_id
+        wanted = [FetchPartition(partition=9, partition_max_bytes=1)]
+        topics = [FetchTopic(topic_id=each, partitions=wanted) for each in (topic_id, b"x" * 16)]
+        request = FetchRequest(topics=topics, max_wait_ms=0)
+        answer = await client.ask(request, node=0, version=17)
+        found = [each.partitions[0] for each in answer.responses]
+        assert [each.error_code for each in found] == [
+            E.UNKNOWN_TOPIC_OR_PARTITION,
+            E.UNKNOWN_TOPIC_ID,
+        ]
+        assert [each.aborted_transactions for each in found] == [[], []]
 
     play(story)
 

@@ -43,6 +43,12 @@ READ_COMMITTED = 1
 WAIT_MS_MAX = 60_000  # an end of the connection may go unheard: no wait lasts for weeks
 READ_BYTES_MAX = 8 * 1024 * 1024  # in one go: while it is read nothing else is done
 NOTHING = b""
+# Refused before any replica is looked for, and told with an empty list where others have none.
+NOT_SOUGHT = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 Reader: TypeAlias = ConsumerReader | FollowerReader
@@ -388,6 +394,6 @@ def _refused(index: int, refused: Refused) -> wire.PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=refused.log_start,
-        aborted_transactions=[],
+        aborted_transactions=[] if refused.error in NOT_SOUGHT else None,
         records=NOTHING,
     )
