@@ -7,7 +7,7 @@ Rules: batches.md#records, batches.md#control-batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct as Layout
 from typing import Final, NamedTuple, TypeAlias
@@ -121,9 +121,7 @@ def read_records(view: Buffer, *, inflated_size_max: int = INFLATED_SIZE_MAX) ->
     body: Buffer = memoryview(view)[HEADER_SIZE : header.size]
     if header.codec:
         body = decompress(header.codec, body, inflated_size_max)
-    if header.record_count < 0 or header.record_count * _RECORD_SIZE_MIN > len(body):
-        raise WireError(f"{header.record_count} records can't be in {len(body)} bytes")
-    return _read_records(header, bytes(body))
+    return list(walk_records(header, bytes(body)))
 
 
 def control_key(kind: ControlType) -> bytes:
@@ -181,8 +179,13 @@ def _write_record(body: bytearray, record: Record, delta: int, timestamp_delta: 
     body += packed
 
 
-def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
-    records: list[Record] = []
+def walk_records(header: BatchHeader, body: bytes) -> Iterator[Record]:
+    """Yield the records of a batch, whose body is inflated, one after the other.
+
+    WireError: the rest does not parse.
+    """
+    if header.record_count < 0 or header.record_count * _RECORD_SIZE_MIN > len(body):
+        raise WireError(f"{header.record_count} records can't be in {len(body)} bytes")
     offset = 0
     stamped = header.max_timestamp if header.is_log_append_time else None
     try:
@@ -191,14 +194,13 @@ def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
             offset = start + size
             if size < 0 or offset > len(body):
                 raise WireError("a record is longer than what remains")
-            records.append(_read_record(header, stamped, body, start, offset))
+            yield _read_record(header, stamped, body, start, offset)
     except IndexError as error:
         raise WireError("truncated in a record") from error
     except UnicodeDecodeError as error:
         raise WireError("a record header's key is not UTF-8") from error
     if offset != len(body):
         raise WireError(f"{len(body) - offset} bytes behind the last record")
-    return records
 
 
 def _read_record(

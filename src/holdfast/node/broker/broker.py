@@ -31,6 +31,7 @@ from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
 from holdfast.node.broker.topic_pieces import TopicPieces
+from holdfast.node.coordinator.coordinator import GroupCoordinator
 from holdfast.node.door.admission import Limits
 from holdfast.node.door.api_table import ON_BROKER
 from holdfast.node.door.dispatch import Dispatcher
@@ -93,6 +94,7 @@ class Broker:
         self.isr_changes = IsrChanges(self.channel, self.registration, runtime.provoke)
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
+        self.groups = GroupCoordinator(self)
         self.partitions = self._make_partitions()
         self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), shared)
         self.observer = Observer(
@@ -135,6 +137,7 @@ class Broker:
             ),
             settings_of=self.topic_settings,
             taken_up=self.assignments.look,
+            role_changed=self.groups.role_changed,
         )
 
     def _controller_channel(self, client_id: str) -> ControllerChannel:
@@ -188,6 +191,7 @@ class Broker:
         self.isr_changes.close()
         self.assignments.close()
         self.producer_ids.close()
+        self.groups.close()
         await self.partitions.close()
         self.waiting.close()
         self.sliced_work.close()
@@ -214,6 +218,7 @@ class Broker:
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
         if self._current:
             self.partitions.apply(delta)
+        self.groups.metadata_changed(delta)
 
     def _tell_directories(self) -> None:
         """Let the controller know where everything lies that this broker holds."""

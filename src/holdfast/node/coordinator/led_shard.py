@@ -1,0 +1,316 @@
+"""A shard that this broker leads, in one leader epoch: what it decides is done to its log.
+
+Decide, append, apply at once, hold each answer until all is committed that was in the log by then
+(`core.log_machine`). All of one decision happens in one go; only commits of offsets, which hold
+whatever others say, wait for the end of the turn, so that those of one turn share a batch.
+
+With the epoch the shard ends: who waits is told to look for the coordinator, and the next one
+begins with what the log says.
+
+Rules: classic-groups.md#refused-appends, committed-offsets.md#committing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from holdfast.core.deadlines import NEVER_MS
+from holdfast.core.group.any_group import Caller
+from holdfast.core.group.consumer.consumer_patterns import PatternRefresh
+from holdfast.core.group.consumer_shard import ConsumerShard
+from holdfast.core.log_machine import Answer, Decision
+from holdfast.node.broker.leading_replica import LeadingReplica
+from holdfast.node.broker.replica import Partition
+from holdfast.node.coordinator.calls import Calls
+from holdfast.node.coordinator.held_answers import HeldAnswers
+from holdfast.node.coordinator.record_batches import BATCH_OVERHEAD, batch_of, encoded, size_of
+from holdfast.node.coordinator.shard_time import ShardTime
+from holdfast.node.door.waiting_room import WaitingRoom
+from holdfast.runtime.ports import Clock
+from holdfast.wire.batch import Codec, Record
+from holdfast.wire.errors import ErrorCode
+
+logger = logging.getLogger("holdfast.groups")
+
+Decide: TypeAlias = Callable[[ConsumerShard, Caller, int], Decision]
+"""What a request asks of a shard: who asks, and the time, come with it."""
+
+SLICE_S: Final = 0.005  # of what is due
+LATE_MS: Final = 500  # a timer that is later than this says that the process stood still,
+GRACE_MS: Final = 1000  # so that heartbeats may lie unread: they get so long,
+GRACES_MAX: Final = 3  # and so often, one after the other
+SHARED_RECORDS_MAX: Final = 1000  # of commits in one batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSurroundings:
+    """What the shards of a broker share."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    waiting: WaitingRoom
+    calls: Calls
+    commit_timeout_ms: int  # offsets.commit.timeout.ms: how long an answer is held
+    codec: Codec  # offsets.topic.compression.codec
+    refresh: Callable[[LedShard, PatternRefresh], None]  # holds patterns to the names of topics
+    clock_was_set: Callable[[LedShard], None]
+
+
+class LedShard:
+    """The shard of one partition that is led here, from its load to the end of its epoch."""
+
+    def __init__(
+        self,
+        around: ShardSurroundings,
+        partition: Partition,
+        leading: LeadingReplica,
+        shard: ConsumerShard,
+    ) -> None:
+        self.partition = partition
+        self.leading = leading
+        self.shard = shard
+        self.is_loaded = False
+        self.time = ShardTime(around.clock)
+        self._around = around
+        # Where the log ended when the state came to be as it is: what is told of it waits for that.
+        self._end = leading.log.end
+        self._held: dict[HeldAnswers, None] = {}
+        self._commits: list[tuple[Decision, list[Record]]] = []  # decided, and not appended yet
+        self._commits_bytes = self._commits_records = 0
+        self._commits_handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = NEVER_MS
+        self._more: asyncio.Handle | None = None  # the rest of what is due
+        self._graces = 0
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return repr(self.partition)
+
+    @property
+    def is_current(self) -> bool:
+        return not self._is_over and self.leading.is_current
+
+    @property
+    def index(self) -> int:
+        return self.partition.index
+
+    def loaded(self) -> None:
+        """Serve: all that the log had at the epoch's beginning was replayed."""
+        self.is_loaded = True
+        self.shard.loaded(self.time.now_ms())
+        self._decided()
+
+    # -- what is asked ---------------------------------------------------------------------------
+
+    def refusal(self) -> ErrorCode:
+        """Say why nothing can be decided here now; NONE: it can."""
+        if not self.is_current:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE if self.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def ask(self, decide: Decide, caller: Caller, *, shares_batch: bool = False) -> None:
+        """Decide on a request, once `refusal` has nothing to say against it."""
+        now_ms = self._now_ms()
+        if not self.is_current:  # the clock was set: this shard is over
+            self._around.calls.refuse(caller.call, ErrorCode.NOT_COORDINATOR)
+            return
+        if shares_batch:
+            self._share(decide(self.shard, caller, now_ms))
+        else:
+            self._append_commits()
+            self.perform(decide(self.shard, caller, now_ms))
+
+    def forget(self, call: int) -> None:
+        """The connection of a call is gone."""
+        self._around.calls.forget(call)
+        if self.is_current and self.is_loaded:
+            self.shard.forget(call)
+            self._decided()
+
+    def change(self, change: Callable[[ConsumerShard, int], Decision | None]) -> None:
+        """Tell the shard of something that nobody asked for: a decision may follow."""
+        if not (self.is_current and self.is_loaded):
+            return
+        now_ms = self._now_ms()
+        if self.is_current:
+            self._append_commits()
+            decision = change(self.shard, now_ms)
+            if decision is None:
+                self._decided()
+            else:
+                self.perform(decision)
+
+    def _now_ms(self) -> int:
+        if self.time.is_wrong:
+            self._around.clock_was_set(self)
+        return self.time.now_ms()
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def perform(self, decision: Decision) -> None:
+        """Append what was decided, apply it, and hold its answers."""
+        records = encoded(decision.records, self.time.now_ms())
+        self._append([decision], records)
+
+    def _share(self, decision: Decision) -> None:
+        """Have a decision wait for the others of this turn; one without records need not."""
+        if not decision.records:
+            answers = self.shard.apply(decision)
+            self._decided()
+            self._hold(answers)
+            return
+        records = encoded(decision.records, self.time.now_ms())
+        size = size_of(records)
+        is_full = self._commits_records + len(records) > SHARED_RECORDS_MAX
+        if self._commits and (is_full or self._commits_bytes + size > self._batch_bytes_max):
+            self._append_commits()
+        self._commits.append((decision, records))
+        self._commits_bytes += size
+        self._commits_records += len(records)
+        if self._commits_handle is None:
+            self._commits_handle = self._around.loop.call_soon(self._append_commits)
+
+    @property
+    def _batch_bytes_max(self) -> int:
+        return self.partition.settings.max_message_bytes - BATCH_OVERHEAD
+
+    def _append_commits(self) -> None:
+        """Append the commits of this turn as one batch."""
+        if self._commits_handle is not None:
+            self._commits_handle.cancel()
+            self._commits_handle = None
+        commits, self._commits = self._commits, []
+        self._commits_bytes = self._commits_records = 0
+        if commits:
+            records = [record for _, some in commits for record in some]
+            self._append([decision for decision, _ in commits], records)
+
+    def _append(self, decisions: list[Decision], records: list[Record]) -> None:
+        code = ErrorCode.NONE
+        if records:
+            code = self._append_batch(records)
+        answers: list[Answer] = []
+        for decision in decisions:
+            if code is ErrorCode.NONE:
+                answers += self.shard.apply(decision)
+            else:
+                answers += self.shard.refuse(decision, code)
+        self._decided()  # before who asked is answered, and forgotten
+        self._hold(answers)
+
+    def _append_batch(self, records: list[Record]) -> ErrorCode:
+        if not self.is_current:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        batch = batch_of(records, self._around.codec)
+        if len(batch) > self.partition.settings.max_message_bytes:
+            logger.error(
+                "%s: %d records of groups make a batch of %d bytes, and max.message.bytes is %d: "
+                "they are refused",
+                self, len(records), len(batch), self.partition.settings.max_message_bytes,
+            )  # fmt: skip
+            return ErrorCode.RECORD_LIST_TOO_LARGE
+        appended = self.leading.append(batch, acks=-1)
+        if appended.error is ErrorCode.NONE:
+            self._end = appended.required
+        return appended.error
+
+    def _decided(self) -> None:
+        """Do what follows from any change of the shard: its timer, and what it wants done."""
+        while self.is_current and (refresh := self.shard.take_refresh()) is not None:
+            self._around.refresh(self, refresh)
+        self._arm()
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _hold(self, answers: list[Answer]) -> None:
+        """Send answers once all is committed that the log has now."""
+        if not answers:
+            return
+        if self.is_current and self.partition.acknowledgement(self._end) is not None:
+            self._around.calls.send(answers)
+            return
+        held = HeldAnswers(self._around.calls, answers, self._let_go)
+        if not self.is_current:
+            held.refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        self._held[held] = None
+        held.begin(self._around.waiting, self._around.commit_timeout_ms)
+        self.partition.acknowledgements.add(self._end, held, 0)
+
+    def _let_go(self, held: HeldAnswers) -> ErrorCode:
+        """Return what holds of answers that wait no longer: NONE: all is committed."""
+        self._held.pop(held, None)
+        return ErrorCode.NONE if self.is_current else ErrorCode.NOT_COORDINATOR
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Have a timer that comes no later than the shard's next deadline."""
+        due_ms = self.shard.deadline_ms if self.is_current and self.is_loaded else NEVER_MS
+        if due_ms >= self._timer_ms or self._more is not None:
+            return
+        self._set_timer(due_ms)
+
+    def _set_timer(self, due_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        delay_ms = max(0, due_ms - self.time.now_ms())
+        self._timer = self._around.loop.call_later(delay_ms / 1000, self._timed)
+
+    def _timed(self) -> None:
+        late_ms = self.time.now_ms() - self._timer_ms
+        self._timer, self._timer_ms = None, NEVER_MS
+        if not self.is_current:
+            return
+        if late_ms > LATE_MS and self._graces < GRACES_MAX:
+            # This process stood still, so heartbeats may lie unread in its sockets: read them
+            # first, or members that are well would lose their place.
+            self._graces += 1
+            self._set_timer(self.time.now_ms() + GRACE_MS)
+            return
+        self._graces = 0
+        self._do_what_is_due()
+
+    def _do_what_is_due(self) -> None:
+        """Do as much of it as is done in a slice; the rest when others have had their turn."""
+        self._more = None
+        now_ms = self._now_ms()
+        until = self._around.loop.time() + SLICE_S
+        while self.is_current and self.shard.deadline_ms <= now_ms:
+            if self._around.loop.time() >= until:
+                self._more = self._around.loop.call_soon(self._do_what_is_due)
+                return
+            self._append_commits()
+            self.perform(self.shard.due(now_ms))
+        self._arm()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def resign(self) -> None:
+        """End: another epoch has begun. Who waits has to look for the coordinator anew."""
+        if self._is_over:
+            return
+        self._is_over = True
+        for timer in (self._timer, self._more, self._commits_handle):
+            if timer is not None:
+                timer.cancel()
+        commits, self._commits = self._commits, []
+        lost: list[Answer] = []
+        for decision, _ in commits:
+            lost += self.shard.refuse(decision, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for held in list(self._held):
+            held.refuse(ErrorCode.NOT_COORDINATOR)
+        self._held.clear()
+        if self.is_loaded:
+            lost += self.shard.resign(ErrorCode.NOT_COORDINATOR)
+        self._refuse(lost)
+
+    def _refuse(self, answers: Iterable[Answer]) -> None:
+        for call, _ in answers:
+            self._around.calls.refuse(call, ErrorCode.NOT_COORDINATOR)
