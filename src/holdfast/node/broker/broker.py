@@ -216,9 +216,9 @@ class Broker:
             self.directories.configure(self.settings)
             self.leader_quota.bytes_per_second = self.settings.leader_replication_throttled_rate
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
+        self.groups.metadata_changed(delta)  # before shards are begun, which know the image as it is
         if self._current:
             self.partitions.apply(delta)
-        self.groups.metadata_changed(delta)
 
     def _tell_directories(self) -> None:
         """Let the controller know where everything lies that this broker holds."""

@@ -67,7 +67,7 @@ class OffsetsTopic:
             offsets_topic_partitions(settings),
             self._replicas(),
             configs={
-                "cleanup.policy": "compact",
+                "retention.ms": "-1",
                 "compression.type": "producer",
                 "segment.bytes": str(offsets_topic_segment_bytes(settings)),
             },
