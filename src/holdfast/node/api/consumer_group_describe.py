@@ -40,7 +40,7 @@ def handle(
             groups=[_shown(context, group, shows_operations) for group in groups]
         )
 
-    return broker.groups.ask_groups(context, _parts(context, request), answer)
+    return broker.groups.coordinator.ask_groups(context, _parts(context, request), answer)
 
 
 def _shown(

@@ -23,7 +23,7 @@ def handle(broker: Broker, context: RequestContext, request: ConsumerGroupHeartb
     why = _refusal(context, request)
     if why is not None:
         return ConsumerGroupHeartbeatResponse(error_code=why.code, error_message=why.message)
-    return broker.groups.ask(
+    return broker.groups.coordinator.ask(
         context,
         request.group_id,
         lambda shard, caller, now_ms: shard.consumer_heartbeat(caller, request, now_ms),

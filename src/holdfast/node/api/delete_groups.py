@@ -22,7 +22,7 @@ from holdfast.wire.messages.delete_groups import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> Deferred:
-    return broker.groups.ask_groups(
+    return broker.groups.coordinator.ask_groups(
         context, _parts(context, request), lambda results: DeleteGroupsResponse(results=results)
     )
 

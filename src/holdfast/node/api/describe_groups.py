@@ -40,7 +40,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
                 )
         return DescribeGroupsResponse(groups=groups)
 
-    return broker.groups.ask_groups(context, _parts(context, request), answer)
+    return broker.groups.coordinator.ask_groups(context, _parts(context, request), answer)
 
 
 def _parts(context: RequestContext, request: DescribeGroupsRequest) -> Iterator[GroupPart]:

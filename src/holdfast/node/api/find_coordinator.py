@@ -48,7 +48,7 @@ def handle(
             return NOBODY | {"error_code": code, "error_message": message}
         if request.key_type != GROUP:
             return NOBODY | {"error_code": ErrorCode.INVALID_REQUEST}
-        return of_partition(broker.groups.partition_of(key))
+        return of_partition(broker.groups.topic.partition_of(key))
 
     if context.version < FIRST_VERSION_WITH_SEVERAL_KEYS:
         return FindCoordinatorResponse(**find(request.key))

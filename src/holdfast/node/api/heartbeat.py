@@ -20,7 +20,7 @@ def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -
         return HeartbeatResponse(error_code=why.code)
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return broker.groups.ask(
+    return broker.groups.coordinator.ask(
         context,
         request.group_id,
         lambda shard, caller, now_ms: shard.heartbeat(caller, request, now_ms),

@@ -26,7 +26,7 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
         return refused(why.code)
     if not request.group_id:
         return refused(ErrorCode.INVALID_GROUP_ID)
-    return broker.groups.ask(
+    return broker.groups.coordinator.ask(
         context,
         request.group_id,
         lambda shard, caller, now_ms: shard.join(caller, request, now_ms),

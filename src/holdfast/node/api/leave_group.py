@@ -20,7 +20,7 @@ def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) 
         return LeaveGroupResponse(error_code=why.code)
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return broker.groups.ask(
+    return broker.groups.coordinator.ask(
         context,
         request.group_id,
         lambda shard, caller, now_ms: shard.leave(caller, request, now_ms),

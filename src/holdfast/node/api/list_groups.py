@@ -35,7 +35,7 @@ def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) 
             ]
         return ListGroupsResponse(groups=groups)
 
-    return broker.groups.ask_shards(
+    return broker.groups.coordinator.ask_shards(
         context,
         lambda shard, caller, now_ms: shard.list_groups(
             caller, request.states_filter, request.types_filter, now_ms

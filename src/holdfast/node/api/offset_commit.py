@@ -51,7 +51,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest
         response.topics += told
         return response
 
-    return broker.groups.ask(
+    return broker.groups.coordinator.ask(
         context,
         request.group_id,
         lambda shard, caller, now_ms: shard.commit_offsets(caller, request, now_ms),

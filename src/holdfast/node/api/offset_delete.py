@@ -43,7 +43,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest
             response.topics += told
         return response
 
-    return broker.groups.ask(
+    return broker.groups.coordinator.ask(
         context,
         request.group_id,
         lambda shard, caller, now_ms: shard.delete_offsets(caller, request, now_ms),

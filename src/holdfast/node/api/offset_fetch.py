@@ -38,13 +38,13 @@ def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest)
     if context.version >= SEVERAL_GROUPS_SINCE:
         # One that is named twice is looked up once: few bytes must not be much work.
         groups = {(each.group_id, each.topics is None): each for each in request.groups}
-        return broker.groups.ask_groups(
+        return broker.groups.coordinator.ask_groups(
             context,
             [_part(broker, context, each, request.require_stable) for each in groups.values()],
             lambda found: OffsetFetchResponse(groups=found),
         )
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
-    return broker.groups.ask_groups(
+    return broker.groups.coordinator.ask_groups(
         context,
         [_part(broker, context, group, request.require_stable)],
         lambda found: _of_one_group(context.version, group, found[0]),

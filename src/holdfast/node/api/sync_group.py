@@ -27,7 +27,7 @@ def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -
         return sync_refused(why.code)
     if not request.group_id:
         return sync_refused(ErrorCode.INVALID_GROUP_ID)
-    return broker.groups.ask(
+    return broker.groups.coordinator.ask(
         context,
         request.group_id,
         lambda shard, caller, now_ms: shard.sync(caller, request, now_ms),

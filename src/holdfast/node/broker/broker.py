@@ -31,7 +31,7 @@ from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
 from holdfast.node.broker.topic_pieces import TopicPieces
-from holdfast.node.coordinator.coordinator import GroupCoordinator
+from holdfast.node.coordinator.groups import Groups
 from holdfast.node.door.admission import Limits
 from holdfast.node.door.api_table import ON_BROKER
 from holdfast.node.door.dispatch import Dispatcher
@@ -94,7 +94,7 @@ class Broker:
         self.isr_changes = IsrChanges(self.channel, self.registration, runtime.provoke)
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
-        self.groups = GroupCoordinator(self)
+        self.groups = Groups(self)
         self.partitions = self._make_partitions()
         self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), shared)
         self.observer = Observer(
@@ -216,7 +216,9 @@ class Broker:
             self.directories.configure(self.settings)
             self.leader_quota.bytes_per_second = self.settings.leader_replication_throttled_rate
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
-        self.groups.metadata_changed(delta)  # before shards are begun, which know the image as it is
+        self.groups.metadata_changed(
+            delta
+        )  # before shards are begun, which know the image as it is
         if self._current:
             self.partitions.apply(delta)
 

@@ -32,7 +32,7 @@ from holdfast.node.coordinator.coordinator_settings import (
 from holdfast.node.coordinator.gathering import Gathering, Part
 from holdfast.node.coordinator.known_topics import ImageTopics
 from holdfast.node.coordinator.led_shard import Decide, LedShard, ShardSurroundings
-from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS, OffsetsTopic
+from holdfast.node.coordinator.offsets_topic import OffsetsTopic
 from holdfast.node.coordinator.pattern_work import Scanned, scan
 from holdfast.node.coordinator.shard_loading import Load, LoadError
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
@@ -40,7 +40,6 @@ from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.runtime.sliced_work import REST, SlicedWork, Steps
 from holdfast.wire.batch_header import Codec
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.groups.group_partition import group_partition
 from holdfast.wire.structs import ResourceType
 from holdfast.wire.uuids import uuid_text
 
@@ -74,14 +73,14 @@ GroupPart: TypeAlias = Asked | Told
 class GroupCoordinator:
     """All shards that a broker leads."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, topic: OffsetsTopic) -> None:
         loop = asyncio.get_running_loop()
         self._broker = broker
         self._loop = loop
         self.calls = Calls(loop)
         # Its own: who loads a million offsets has every other turn, and holds up no client's work.
         self.work = SlicedWork(loop, broker.runtime.worker, rests=False)
-        self.topic = OffsetsTopic(broker)
+        self.topic = topic
         self._shards: dict[int, LedShard] = {}
         self._stop_loading: dict[int, Callable[[], None]] = {}
         self._deleted_meanwhile: dict[int, list[str]] = {}  # topics, while a shard is loaded
@@ -102,8 +101,6 @@ class GroupCoordinator:
 
     def role_changed(self, partition: Partition) -> None:
         """Act on a replica that leads in a new epoch, or no longer."""
-        if partition.topic != GROUP_OFFSETS:
-            return
         known = self._shards.get(partition.index)
         if known is not None and known.leading is partition.leading:
             return
@@ -211,10 +208,6 @@ class GroupCoordinator:
 
     # -- what clients ask ------------------------------------------------------------------------
 
-    def partition_of(self, group_id: str) -> int:
-        """Return the partition of `__consumer_offsets` in which a group lives."""
-        return group_partition(group_id, self.topic.partition_count)
-
     def ask(
         self,
         context: RequestContext,
@@ -279,7 +272,7 @@ class GroupCoordinator:
         if isinstance(part, Told):
             answer(part.answer)
             return None
-        index = self.partition_of(part.group_id)
+        index = self.topic.partition_of(part.group_id)
         whole = _completed(answer, part.complete)
         return self._ask_shard(context, index, part.decide, part.refused, whole, answer)
 
@@ -304,7 +297,7 @@ class GroupCoordinator:
         return number
 
     def _find(self, group_id: str) -> LedShard | ErrorCode:
-        led = self._shards.get(self.partition_of(group_id))
+        led = self._shards.get(self.topic.partition_of(group_id))
         if led is None:
             return ErrorCode.NOT_COORDINATOR
         code = led.refusal()
@@ -355,7 +348,7 @@ class GroupCoordinator:
                 yield now.topic
 
     def _configure(self, group_id: str) -> None:
-        led = self._shards.get(self.partition_of(group_id))
+        led = self._shards.get(self.topic.partition_of(group_id))
         if led is None:
             return
         configs = self._broker.image.configs.get((ResourceType.GROUP, group_id))

@@ -20,11 +20,7 @@ from holdfast.node.coordinator.coordinator_settings import (
 )
 from holdfast.node.door.seldom import Seldom
 from holdfast.wire.errors import ErrorCode, error_code
-from holdfast.wire.messages.create_topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    new_topic,
-)
+from holdfast.wire.groups.group_partition import group_partition
 
 if TYPE_CHECKING:
     from holdfast.core.metadata.image import Topic
@@ -53,6 +49,10 @@ class OffsetsTopic:
             return len(topic.partitions)
         return offsets_topic_partitions(self._broker.settings)
 
+    def partition_of(self, group_id: str) -> int:
+        """Return the partition in which a group lives."""
+        return group_partition(group_id, self.partition_count)
+
     def find(self) -> Topic | None:
         return self._broker.image.topics.get(GROUP_OFFSETS)
 
@@ -60,6 +60,8 @@ class OffsetsTopic:
         """Have the topic made, unless it is there or on its way. Nobody waits for it."""
         if self._is_under_way or self.find() is not None:
             return
+        from holdfast.wire.messages.create_topics import CreateTopicsRequest, new_topic
+
         self._is_under_way = True
         settings = self._broker.settings
         topic = new_topic(
@@ -91,9 +93,7 @@ class OffsetsTopic:
         if failure is not None:
             self._not_made.warning("%s is not made: %s", GROUP_OFFSETS, failure)
             return
-        response = done.result()
-        assert isinstance(response, CreateTopicsResponse)
-        for topic in response.topics:
+        for topic in done.result().topics:
             code = error_code(topic.error_code)
             if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._not_made.warning(
