@@ -31,6 +31,7 @@ from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
 from holdfast.node.broker.topic_pieces import TopicPieces
+from holdfast.node.coordinator import surroundings as coordinator
 from holdfast.node.coordinator.groups import Groups
 from holdfast.node.door.admission import Limits
 from holdfast.node.door.api_table import ON_BROKER
@@ -94,7 +95,7 @@ class Broker:
         self.isr_changes = IsrChanges(self.channel, self.registration, runtime.provoke)
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
-        self.groups = Groups(self)
+        self.groups = Groups(self._around_groups())
         self.partitions = self._make_partitions()
         self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), shared)
         self.observer = Observer(
@@ -138,6 +139,15 @@ class Broker:
             settings_of=self.topic_settings,
             taken_up=self.assignments.look,
             role_changed=self.groups.role_changed,
+        )
+
+    def _around_groups(self) -> coordinator.Surroundings:
+        return coordinator.Surroundings(
+            runtime=self.runtime,
+            image=self.image,
+            waiting=self.waiting,
+            settings=lambda: self.settings,
+            ask_controller=self.channel.send,
         )
 
     def _controller_channel(self, client_id: str) -> ControllerChannel:

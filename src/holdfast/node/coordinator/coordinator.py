@@ -14,14 +14,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.consumer.consumer_core import ConsumerSurroundings
 from holdfast.core.group.consumer.consumer_patterns import PatternRefresh
 from holdfast.core.group.consumer_shard import ConsumerShard
 from holdfast.core.metadata.image import ImageDelta
-from holdfast.node.broker.replica import Partition
 from holdfast.node.coordinator.calls import Call, Calls
 from holdfast.node.coordinator.coordinator_settings import (
     consumer_group_settings,
@@ -35,6 +34,7 @@ from holdfast.node.coordinator.led_shard import Decide, LedShard, ShardSurroundi
 from holdfast.node.coordinator.offsets_topic import OffsetsTopic
 from holdfast.node.coordinator.pattern_work import Scanned, scan
 from holdfast.node.coordinator.shard_loading import Load, LoadError
+from holdfast.node.coordinator.surroundings import Replica, Surroundings
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.runtime.sliced_work import REST, SlicedWork, Steps
@@ -42,9 +42,6 @@ from holdfast.wire.batch_header import Codec
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.structs import ResourceType
 from holdfast.wire.uuids import uuid_text
-
-if TYPE_CHECKING:
-    from holdfast.node.broker.broker import Broker
 
 logger = logging.getLogger("holdfast.groups")
 
@@ -73,25 +70,25 @@ GroupPart: TypeAlias = Asked | Told
 class GroupCoordinator:
     """All shards that a broker leads."""
 
-    def __init__(self, broker: Broker, topic: OffsetsTopic) -> None:
+    def __init__(self, around: Surroundings, topic: OffsetsTopic) -> None:
         loop = asyncio.get_running_loop()
-        self._broker = broker
+        self._surroundings = around
         self._loop = loop
         self.calls = Calls(loop)
         # Its own: who loads a million offsets has every other turn, and holds up no client's work.
-        self.work = SlicedWork(loop, broker.runtime.worker, rests=False)
+        self.work = SlicedWork(loop, around.runtime.worker, rests=False)
         self.topic = topic
         self._shards: dict[int, LedShard] = {}
         self._stop_loading: dict[int, Callable[[], None]] = {}
         self._deleted_meanwhile: dict[int, list[str]] = {}  # topics, while a shard is loaded
         self._retries: dict[int, asyncio.TimerHandle] = {}
-        self._topics = ImageTopics(broker.image)
+        self._topics = ImageTopics(around.image)
         self._around = ShardSurroundings(
             loop=loop,
-            clock=broker.runtime.clock,
-            waiting=broker.waiting,
+            clock=around.runtime.clock,
+            waiting=around.waiting,
             calls=self.calls,
-            commit_timeout_ms=offsets_commit_timeout_ms(broker.settings),
+            commit_timeout_ms=offsets_commit_timeout_ms(around.settings()),
             codec=Codec.NONE,
             refresh=self._refresh,
             clock_was_set=self._clock_was_set,
@@ -99,7 +96,7 @@ class GroupCoordinator:
 
     # -- which shards are led --------------------------------------------------------------------
 
-    def role_changed(self, partition: Partition) -> None:
+    def role_changed(self, partition: Replica) -> None:
         """Act on a replica that leads in a new epoch, or no longer."""
         known = self._shards.get(partition.index)
         if known is not None and known.leading is partition.leading:
@@ -108,7 +105,7 @@ class GroupCoordinator:
         if partition.leading is not None:
             self._begin(partition)
 
-    def _begin(self, partition: Partition) -> None:
+    def _begin(self, partition: Replica) -> None:
         """Load a shard, from its log's start to its end as it is now."""
         leading = partition.leading
         assert leading is not None, "it leads"
@@ -117,7 +114,7 @@ class GroupCoordinator:
         self._shards[partition.index] = led
         self._deleted_meanwhile[partition.index] = []
         load = Load(leading.log, leading.log.end, shard.replay, lambda: led.is_current)
-        began_ms = self._broker.runtime.clock.monotonic_ms()
+        began_ms = self._surroundings.runtime.clock.monotonic_ms()
         self._stop_loading[partition.index] = self.work.begin(
             self._load(led, load),
             REST,
@@ -138,7 +135,7 @@ class GroupCoordinator:
         if not led.is_current:
             return
         self._stop_loading.pop(led.index, None)
-        took_ms = self._broker.runtime.clock.monotonic_ms() - began_ms
+        took_ms = self._surroundings.runtime.clock.monotonic_ms() - began_ms
         if load.records or load.damaged:
             logger.info(
                 "%s: %d records of groups loaded in %d ms, %d passed over",
@@ -158,7 +155,7 @@ class GroupCoordinator:
             LOAD_AGAIN_S, self._load_again, led.partition
         )
 
-    def _load_again(self, partition: Partition) -> None:
+    def _load_again(self, partition: Replica) -> None:
         self._end(partition.index)
         if partition.leading is not None:
             self._begin(partition)
@@ -186,23 +183,23 @@ class GroupCoordinator:
         self.work.close()
 
     def _make_shard(self) -> ConsumerShard:
-        settings = self._broker.settings
+        settings = self._surroundings.settings()
         around = ConsumerSurroundings(
             consumer_group_settings(settings), self._topics, self._new_member_id
         )
         around.overrides = {
             name: group_overrides(configs)
-            for (kind, name), configs in self._broker.image.configs.items()
+            for (kind, name), configs in self._surroundings.image.configs.items()
             if kind == ResourceType.GROUP
         }
         return ConsumerShard(group_settings(settings), around, self._new_id)
 
     def _new_member_id(self) -> str:
-        return uuid_text(self._broker.runtime.random.uuid())
+        return uuid_text(self._surroundings.runtime.random.uuid())
 
     def _new_id(self) -> str:
         """Return a UUID as Java writes it."""
-        digits = self._broker.runtime.random.uuid().hex()
+        digits = self._surroundings.runtime.random.uuid().hex()
         cuts = (0, 8, 12, 16, 20, 32)
         return "-".join(digits[a:b] for a, b in pairwise(cuts))
 
@@ -341,7 +338,7 @@ class GroupCoordinator:
 
     def _changed_topics(self, delta: ImageDelta) -> Iterator[str]:
         """Topics of which a group may be told otherwise than before: partitions, and racks."""
-        image = self._broker.image
+        image = self._surroundings.image
         for (topic_id, index), before in delta.partitions_changed.items():
             now = image.partition_by_id(topic_id, index)
             if now is not None and (before is None or before.replicas != now.replicas):
@@ -351,7 +348,7 @@ class GroupCoordinator:
         led = self._shards.get(self.topic.partition_of(group_id))
         if led is None:
             return
-        configs = self._broker.image.configs.get((ResourceType.GROUP, group_id))
+        configs = self._surroundings.image.configs.get((ResourceType.GROUP, group_id))
         if configs is None:
             led.shard.around.overrides.pop(group_id, None)
         else:
@@ -365,7 +362,7 @@ class GroupCoordinator:
         if call is None:  # whose topics count is not known: the next heartbeat asks again
             led.shard.patterns_unresolved(refresh)
             return
-        image = self._broker.image
+        image = self._surroundings.image
         steps = scan(refresh, led.shard.around.journal, image, call.may_describe)
 
         def done(outcome: Scanned) -> None:

@@ -12,17 +12,16 @@ from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS, OffsetsTopic
 
 if TYPE_CHECKING:
     from holdfast.core.metadata.image import ImageDelta
-    from holdfast.node.broker.broker import Broker
-    from holdfast.node.broker.replica import Partition
     from holdfast.node.coordinator.coordinator import GroupCoordinator
+    from holdfast.node.coordinator.surroundings import Replica, Surroundings
 
 
 class Groups:
     """The topic of groups, and the coordinator of those that are kept here."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.topic = OffsetsTopic(broker)
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.topic = OffsetsTopic(around)
         self._coordinator: GroupCoordinator | None = None
 
     @property
@@ -30,10 +29,10 @@ class Groups:
         if self._coordinator is None:
             from holdfast.node.coordinator.coordinator import GroupCoordinator
 
-            self._coordinator = GroupCoordinator(self._broker, self.topic)
+            self._coordinator = GroupCoordinator(self._around, self.topic)
         return self._coordinator
 
-    def role_changed(self, partition: Partition) -> None:
+    def role_changed(self, partition: Replica) -> None:
         """Act on a replica that leads in a new epoch, or no longer."""
         if partition.topic == GROUP_OFFSETS and (self._coordinator or partition.leading):
             self.coordinator.role_changed(partition)

@@ -40,7 +40,7 @@ class HeldAnswers:
 
     @property
     def sender(self) -> Hashable:
-        return id(self)  # they are no client's alone
+        return self  # they are no client's alone
 
     def settle(self, _part: int) -> None:
         """The high watermark has passed them, or this replica leads no longer."""

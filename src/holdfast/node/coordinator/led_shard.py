@@ -23,12 +23,11 @@ from holdfast.core.group.any_group import Caller
 from holdfast.core.group.consumer.consumer_patterns import PatternRefresh
 from holdfast.core.group.consumer_shard import ConsumerShard
 from holdfast.core.log_machine import Answer, Decision
-from holdfast.node.broker.leading_replica import LeadingReplica
-from holdfast.node.broker.replica import Partition
 from holdfast.node.coordinator.calls import Calls
 from holdfast.node.coordinator.held_answers import HeldAnswers
 from holdfast.node.coordinator.record_batches import BATCH_OVERHEAD, batch_of, encoded, size_of
 from holdfast.node.coordinator.shard_time import ShardTime
+from holdfast.node.coordinator.surroundings import Leading, Replica
 from holdfast.node.door.waiting_room import WaitingRoom
 from holdfast.runtime.ports import Clock
 from holdfast.wire.batch import Codec, Record
@@ -66,8 +65,8 @@ class LedShard:
     def __init__(
         self,
         around: ShardSurroundings,
-        partition: Partition,
-        leading: LeadingReplica,
+        partition: Replica,
+        leading: Leading,
         shard: ConsumerShard,
     ) -> None:
         self.partition = partition

@@ -24,7 +24,7 @@ from holdfast.wire.groups.group_partition import group_partition
 
 if TYPE_CHECKING:
     from holdfast.core.metadata.image import Topic
-    from holdfast.node.broker.broker import Broker
+    from holdfast.node.coordinator.surroundings import Surroundings
 
 logger = logging.getLogger("holdfast.groups")
 
@@ -36,8 +36,8 @@ REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 class OffsetsTopic:
     """The topic, and that it is being made."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
         self._is_under_way = False
         self._not_made = Seldom(logger)
 
@@ -47,14 +47,14 @@ class OffsetsTopic:
         topic = self.find()
         if topic is not None and topic.partitions:
             return len(topic.partitions)
-        return offsets_topic_partitions(self._broker.settings)
+        return offsets_topic_partitions(self._around.settings())
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition in which a group lives."""
         return group_partition(group_id, self.partition_count)
 
     def find(self) -> Topic | None:
-        return self._broker.image.topics.get(GROUP_OFFSETS)
+        return self._around.image.topics.get(GROUP_OFFSETS)
 
     def make(self) -> None:
         """Have the topic made, unless it is there or on its way. Nobody waits for it."""
@@ -63,7 +63,7 @@ class OffsetsTopic:
         from holdfast.wire.messages.create_topics import CreateTopicsRequest, new_topic
 
         self._is_under_way = True
-        settings = self._broker.settings
+        settings = self._around.settings()
         topic = new_topic(
             GROUP_OFFSETS,
             offsets_topic_partitions(settings),
@@ -75,15 +75,15 @@ class OffsetsTopic:
             },
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=settings.request_timeout_ms)
-        answer = self._broker.channel.send(request, VERSION, timeout_ms=settings.request_timeout_ms)
+        answer = self._around.ask_controller(request, VERSION)
         answer.add_done_callback(self._answered)
 
     def _replicas(self) -> int:
-        settings = self._broker.settings
+        settings = self._around.settings()
         wanted = offsets_topic_replication_factor(settings)
         if REPLICATION_FACTOR in settings.properties:
             return wanted
-        return max(1, min(wanted, len(self._broker.image.brokers)))
+        return max(1, min(wanted, len(self._around.image.brokers)))
 
     def _answered(self, done: asyncio.Future[Any]) -> None:
         self._is_under_way = False
