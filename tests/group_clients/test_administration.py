@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from tests.group_clients.members import Client, Committed, Member, read, share
 from tests.group_clients.records import produce
 
-pytestmark = [pytest.mark.apache, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.group_clients.members import Member, read, share, until
 from tests.group_clients.records import produce
 
-pytestmark = [pytest.mark.apache, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]

@@ -59,7 +59,6 @@ DRIVER: Final = (
 # proof exercises them, and none ends when they change. A name goes from here when a node first
 # uses it.
 UNEXERCISED: Final[tuple[str, ...]] = (
-    "holdfast/clients/group_apis.py",
     "holdfast/clients/group_changes.py",
     "holdfast/clients/group_coordinators.py",
     "holdfast/clients/group_descriptions.py",

@@ -212,7 +212,7 @@ def _told() -> Iterator[None]:
             yield
         except UnsupportedError as error:
             raise CommandError(
-                f"{error}. Has this cluster groups? holdfast's own brokers don't serve them yet."
+                f"{error}. Does this cluster serve groups?"
             ) from None
 
 
