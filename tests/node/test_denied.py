@@ -48,13 +48,16 @@ PLACES: dict[str, dict[str, ErrorCode]] = {
     "fetch": {"responses.partitions.error_code": TOPIC},
     "list_offsets": {"topics.partitions.error_code": TOPIC},
     "metadata": {"topics.error_code": TOPIC},
-    "offset_fetch": {
-        "error_code": GROUP,
-        "topics.partitions.error_code": GROUP,
-        "groups.error_code": GROUP,
-    },
+    "offset_commit": {"topics.partitions.error_code": GROUP},
+    # Version 1 has no other place for it; from 2 on no topic is named.
+    "offset_fetch-1": {"topics.partitions.error_code": GROUP},
+    "offset_fetch": {"error_code": GROUP, "groups.error_code": GROUP},
     "find_coordinator": {"error_code": GROUP, "coordinators.error_code": GROUP},
     "join_group": {"error_code": GROUP},
+    "heartbeat": {"error_code": GROUP},
+    "leave_group": {"error_code": GROUP},
+    "sync_group": {"error_code": GROUP},
+    "describe_groups": {"groups.error_code": GROUP},
     "api_versions": {},
     "create_topics": {"topics.error_code": TOPIC},
     "delete_topics": {"responses.error_code": TOPIC},
@@ -64,12 +67,15 @@ PLACES: dict[str, dict[str, ErrorCode]] = {
     "describe_configs": {"results.error_code": TOPIC},
     "alter_configs": {"responses.error_code": TOPIC},
     "create_partitions": {"results.error_code": TOPIC},
+    "delete_groups": {"results.error_code": GROUP},
     "elect_leaders": {
         "error_code": CLUSTER,
         "replica_election_results.partition_result.error_code": CLUSTER,
     },
     "incremental_alter_configs": {"responses.error_code": TOPIC},
+    "offset_delete": {"error_code": GROUP},
     "consumer_group_heartbeat": {"error_code": GROUP},
+    "consumer_group_describe": {"groups.error_code": GROUP},
     "describe_topic_partitions": {"topics.error_code": TOPIC},
 }
 
@@ -150,6 +156,8 @@ def _asking(api: Api, version: int, name: str, topic_id: bytes) -> Any:
         request.transactional_id = None
     if api.module == "api_versions" and version >= 3:
         request.client_software_name = request.client_software_version = "v1"
+    if api.module == "sync_group" and version >= 5:
+        request.protocol_type = request.protocol_name = "p"
     if api.module == "delete_topics" and version >= 6:
         request.topics[0].topic_id = bytes(16)  # by its name, that is
     if api.module == "metadata":
@@ -201,7 +209,8 @@ def test_each_api_refuses_who_may_do_nothing_at_its_own_place(
     answers: Answers, api: Api, version: int
 ) -> None:
     (response, data), (_, other) = answers[api.module, api.role.name, version]
-    expected = {} if api.need is None else PLACES.get(api.module, TOP)
+    places = PLACES.get(f"{api.module}-{version}", PLACES.get(api.module, TOP))
+    expected = {} if api.need is None else places
     response_type = response_class(api.key)
     assert dict(_codes(response)) == {
         place: code for place, code in expected.items() if _has(response_type, version, place)
@@ -213,7 +222,11 @@ def test_each_api_refuses_who_may_do_nothing_at_its_own_place(
 def test_every_api_has_a_row_with_what_it_takes_and_they_stand_in_order() -> None:
     assert [api.key for api in APIS] == sorted(api.key for api in APIS)
     assert {api.key for api in APIS} == BROKER.keys() | CONTROLLER.keys()
-    assert [api.module for api in APIS if api.need is None] == ["api_versions", "describe_cluster"]
+    assert [api.module for api in APIS if api.need is None] == [
+        "list_groups",
+        "api_versions",
+        "describe_cluster",
+    ]
     for api in APIS:
         assert api.role in ON_BROKER or api.role in ON_CONTROLLER or len(api.role) == 2
         internal = api.need is not None and api.need.operation is Operation.CLUSTER_ACTION
