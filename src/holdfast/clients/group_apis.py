@@ -16,6 +16,7 @@ from holdfast.wire.messages import API_NAMES, FLEXIBLE_SINCE
 from holdfast.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from holdfast.wire.messages.delete_groups import DeleteGroupsRequest
 from holdfast.wire.messages.describe_groups import DescribeGroupsRequest
+from holdfast.wire.messages.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.messages.list_groups import ListGroupsRequest
 from holdfast.wire.messages.offset_commit import OffsetCommitRequest
 from holdfast.wire.messages.offset_delete import OffsetDeleteRequest
@@ -25,6 +26,7 @@ __all__ = [
     "ConsumerGroupDescribeRequest",
     "DeleteGroupsRequest",
     "DescribeGroupsRequest",
+    "ListConfigResourcesRequest",
     "ListGroupsRequest",
     "OffsetCommitRequest",
     "OffsetDeleteRequest",

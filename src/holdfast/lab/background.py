@@ -61,6 +61,7 @@ DRIVER: Final = (
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/group_apis.py",
     "holdfast/clients/group_changes.py",
+    "holdfast/clients/group_configs.py",
     "holdfast/clients/group_coordinators.py",
     "holdfast/clients/group_descriptions.py",
     "holdfast/clients/group_lags.py",
