@@ -1,7 +1,8 @@
 """Rules between the keys of groups: at a node's start, and for what a group has for itself. Pure.
 
-Both are refused in Apache Kafka's words, for those who know them; at a start the values are told
-as well.
+What a group may not have is refused in Apache Kafka's words; a start says which values there are.
+
+Rules: consumer-groups.md#settings-of-a-group.
 """
 
 from __future__ import annotations
