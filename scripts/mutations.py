@@ -6,6 +6,7 @@ from mutations_bounds import BOUNDS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
 from mutations_following import FOLLOWING
+from mutations_group_settings import GROUP_SETTINGS
 from mutations_growth import GROWTH
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
@@ -25,6 +26,7 @@ MUTATIONS = (
     *BOUNDS,
     *COMPACTION,
     *CONTROL,
+    *GROUP_SETTINGS,
     *WAITS,
     *PIPELINES,
     *PROCESSES,

@@ -15,12 +15,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare import cluster_steps, record_steps, sides, topic_steps
+from compare import cluster_steps, group_setting_steps, record_steps, sides, topic_steps
 from compare.answers import Difference, differences
 from compare.asking import Side
 from compare.reasons import EXPLAINED, MEND, TO_MEND, WHY, Reason, known, reason_of
 
-AREAS = {"topics": topic_steps, "records": record_steps, "cluster": cluster_steps}
+AREAS = {
+    "topics": topic_steps,
+    "records": record_steps,
+    "cluster": cluster_steps,
+    "group-settings": group_setting_steps,
+}
 
 
 def main() -> int:

@@ -70,6 +70,17 @@ def test_configs(cluster: LocalCluster) -> None:
     tool(cluster, "configs", *brokers, "--alter", "--delete-config", "log.retention.ms")
 
 
+def test_settings_of_a_group(cluster: LocalCluster) -> None:
+    """With --all: without it the tool first lists groups and what is configured."""
+    entity = ("--entity-type", "groups", "--entity-name", "g")
+    session = "consumer.session.timeout.ms"
+    tool(cluster, "configs", *entity, "--alter", "--add-config", f"{session}=50000")
+    described = tool(cluster, "configs", *entity, "--describe", "--all")
+    assert f"{session}=50000 sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:" in described
+    tool(cluster, "configs", *entity, "--alter", "--delete-config", session)
+    assert "DYNAMIC_GROUP_CONFIG" not in tool(cluster, "configs", *entity, "--describe", "--all")
+
+
 def test_an_idempotent_java_producer_and_the_log_it_leaves(cluster: LocalCluster) -> None:
     tool(cluster, "topics", "--create", "--topic", "c")
     load = ("--topic", "c", "--num-records", "5000", "--record-size", "200", "--throughput", "-1")

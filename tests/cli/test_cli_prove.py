@@ -121,7 +121,7 @@ def not_made(scenario: Scenario, parameters: Parameters, directory: Path, **_mor
     ("setting", "advice"),
     [
         ("default.replicaton.factor=3", " Did you mean default.replication.factor"),
-        ("group.initial.rebalance.delay.ms=1", ""),  # Kafka's, and nothing here heeds it
+        ("group.coordinator.threads=1", ""),  # Kafka's, and nothing here heeds it
         ("a.b=c", ""),
     ],
 )

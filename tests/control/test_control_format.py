@@ -21,7 +21,7 @@ from holdfast.node.controller.storage_format import (
 from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.testing.ground.disk import MemoryDisk
 from holdfast.testing.ground.runtime import SeededRandom
-from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
 OFF = {ELIGIBLE_LEADER_REPLICAS: 0}
 SETTINGS = NodeSettings(node_id=3, log_dirs=("/x/a", "/x/b"), metadata_log_dir="/y/m")
@@ -94,7 +94,8 @@ def test_a_controller_may_begin_with_other_features() -> None:
     disk = _disk()
     assert bootstrap_levels(disk, SETTINGS) == BOOTSTRAP, "not formatted: the usual ones"
     format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, Beginning(OFF))
-    assert bootstrap_levels(disk, SETTINGS) == {METADATA_VERSION: BOOTSTRAP[METADATA_VERSION]}
+    kept = {name: level for name, level in BOOTSTRAP.items() if name not in OFF}
+    assert bootstrap_levels(disk, SETTINGS) == kept
     path = f"{SETTINGS.metadata_log_dir}/{BOOTSTRAP_FILE}"
     for spoilt in range(0, disk.size(path), 7):
         damaged = _disk()

@@ -31,6 +31,10 @@ E = ErrorCode
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 Change = tuple[int, str, str | None]
 
+GROUP = ResourceType.GROUP
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+GROUP_INTERVAL = "group.consumer.assignment.interval.ms"
+
 
 def _cluster() -> Cluster:
     cluster = Cluster().start(0, 1)
@@ -71,6 +75,17 @@ def _alter(
         (4, "", (SET, "log.retention.ms", "soon"), E.INVALID_REQUEST, "whole number"),
         (2, "", (SET, "retention.ms", "1"), E.INVALID_REQUEST, "no name"),
         (8, "0", (SET, "root", "DEBUG"), E.INVALID_REQUEST, "Resource type 8"),
+        (4, "", (SET, GROUP_INTERVAL, "15001"), E.INVALID_REQUEST, "group.consumer.max.assign"),
+        (4, "0", (SET, GROUP_INTERVAL, "15001"), E.INVALID_REQUEST, "group.consumer.max.assign"),
+        (4, "", (SET, "group.consumer.session.timeout.ms", "46000"), E.INVALID_REQUEST, "run time"),
+        (32, "", (SET, SESSION, "50000"), E.INVALID_REQUEST, "Default group resources"),
+        (32, "g", (SET, SESSION, "60001"), E.INVALID_CONFIG, "group.consumer.max.session"),
+        (32, "g", (SET, SESSION, "0"), E.INVALID_CONFIG, "at least 1"),
+        (32, "g", (SET, SESSION, None), E.INVALID_REQUEST, "Null value"),
+        (32, "g", (SET, "retention.ms", "1"), E.INVALID_CONFIG, "Unknown group config name"),
+        (32, "g", (APPEND, SESSION, "1"), E.INVALID_CONFIG, "not a list"),
+        (32, "g", (APPEND, "cleanup.policy", "delete"), E.INVALID_CONFIG, "not a list"),
+        (32, "g", (9, SESSION, "50000"), E.INVALID_REQUEST, "operation 9"),
     ],
 )
 def test_refused_changes(kind: int, name: str, change: Change, code: ErrorCode, text: str) -> None:
@@ -100,6 +115,58 @@ def test_what_a_topic_would_have_together_is_looked_at() -> None:
     assert code is E.INVALID_CONFIG
     assert f"{least} (10) > {largest} (9)" in message
     assert _alter(cluster, 2, "t", (DELETE, largest, None), (SET, least, "10"))[0] is E.NONE
+
+
+def test_a_group_is_configured_whether_it_is_there_or_not() -> None:
+    """Of any name; what it has already counts, and the rest of its configuration stays."""
+    cluster = _cluster()
+    image = cluster.state.image
+    name = "a group\n"
+    assert (
+        _alter(cluster, GROUP, name, (SET, SESSION, "50000"), (SET, HEARTBEAT, "6000"))[0] is E.NONE
+    )
+    assert image.group_configs(name) == {SESSION: "50000", HEARTBEAT: "6000"}
+    assert image.group_configs("a group") == {}
+    assert list(cluster.deltas[-1].configs_changed) == [(GROUP, name)]
+    assert (
+        _alter(cluster, GROUP, name, (SET, HEARTBEAT, "4999"), (DELETE, SESSION, None))[0]
+        is not E.NONE
+    )
+    assert _alter(cluster, GROUP, name, (DELETE, SESSION, None))[0] is E.NONE
+    assert image.group_configs(name) == {HEARTBEAT: "6000"}
+    assert _alter(cluster, GROUP, name, (DELETE, "no.such.key", None))[0] is E.NONE
+    assert _alter(cluster, GROUP, name, (DELETE, HEARTBEAT, None))[0] is E.NONE
+    assert (GROUP, name) not in image.configs, "nothing is left of it"
+
+
+def test_a_group_is_held_to_the_bounds_in_the_controllers_file() -> None:
+    cluster = _cluster()
+    cluster.state.settings = cluster.state.settings.replace(
+        properties={
+            "group.consumer.min.session.timeout.ms": "10",
+            "group.consumer.max.heartbeat.interval.ms": "50000",
+        }
+    )
+    assert _alter(cluster, GROUP, "g", (SET, SESSION, "5001"))[0] is E.NONE
+    code, message = _alter(cluster, GROUP, "g", (SET, HEARTBEAT, "5001"))
+    assert code is E.INVALID_CONFIG
+    assert message == f"{SESSION} must be greater than {HEARTBEAT}"
+    together = ((SET, HEARTBEAT, "5001"), (SET, SESSION, "5002"))
+    assert _alter(cluster, GROUP, "g", *together)[0] is E.NONE
+
+
+def test_a_group_s_whole_configuration_is_replaced() -> None:
+    cluster = _cluster()
+    _alter(cluster, GROUP, "g", (SET, SESSION, "50000"))
+    for configs, left in (({HEARTBEAT: "6000"}, {HEARTBEAT: "6000"}), ({}, {})):
+        resource = legacy.AlterConfigsResource(
+            resource_type=GROUP,
+            resource_name="g",
+            configs=[ConfigValue(name=name, value=value) for name, value in configs.items()],
+        )
+        request = legacy.AlterConfigsRequest(resources=[resource])
+        assert cluster.decide(alter_configs, request).responses[0].error_code == E.NONE
+        assert cluster.state.image.group_configs("g") == left
 
 
 @pytest.mark.parametrize("name", ["", "0"])

@@ -146,6 +146,13 @@ def test_settings_of_a_group_are_drawn_into_the_broker_s_bounds() -> None:
     assert (low.session_timeout_ms, low.heartbeat_interval_ms) == (45_000, 5_000)
     high = settings.of_group(GroupOverrides(session_timeout_ms=10**6, heartbeat_interval_ms=10**6))
     assert (high.session_timeout_ms, high.heartbeat_interval_ms) == (60_000, 15_000)
+    assert low.assignment_interval_ms == high.assignment_interval_ms == 0, "as the broker's"
+    bounded = ConsumerGroupSettings(
+        min_assignment_interval_ms=100, assignment_interval_ms=200, max_assignment_interval_ms=300
+    )
+    for own, held in ((0, 100), (250, 250), (301, 300)):
+        of_group = bounded.of_group(GroupOverrides(assignment_interval_ms=own))
+        assert of_group.assignment_interval_ms == held
     assert settings.of_group(GroupOverrides()) is settings
 
 

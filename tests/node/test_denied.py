@@ -35,6 +35,7 @@ from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from holdfast.wire.schema import Struct
+from holdfast.wire.structs import ResourceType as ConfigResourceType
 
 SECRET, ABSENT = "secret", "absent"  # as long as each other
 TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -336,5 +337,19 @@ def test_nothing_is_made_for_who_may_not() -> None:
         world.ask(asked, 12, ON_BROKER)
         await client.create_topic("after")
         assert set(controller(cluster).image.topics) == {SECRET, "after"}
+
+    play(story)
+
+
+@pytest.mark.parametrize("key", [32, 33, 44])
+def test_a_groups_settings_take_a_right_over_the_group(key: int) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await cluster.client().create_topic(SECRET)
+        world = _World(cluster)
+        version = BROKER[key].versions[1]
+        request = _filled(request_class(key), version, "g", b"")
+        request.resources[0].resource_type = ConfigResourceType.GROUP
+        response, _ = world.ask(request, version, ON_BROKER if key == 32 else ON_CONTROLLER)
+        assert list(dict(_codes(response)).values()) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
 
     play(story)

@@ -139,6 +139,15 @@ def listed(
     return [found[name] for name in sorted(found) if found[name].protocol_type in OF_CONSUMERS]
 
 
+def group_names(driver: Driver, *, patience_s: float = PATIENCE_S) -> set[str]:
+    """Return the groups of all brokers, of whatever kind. AdminError: a broker refuses."""
+    return {
+        one.group_id
+        for node in sorted(driver.nodes())
+        for one in _of_broker(driver, node, (), (), patience_s)
+    }
+
+
 def _of_broker(
     driver: Driver, node: int, states: Collection[str], types: Collection[str], patience_s: float
 ) -> Sequence[Any]:

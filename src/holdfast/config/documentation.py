@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.config.figures import FIGURES
+from holdfast.config.group_documentation import GROUP_DOCUMENTS
 
 
 def document(name: str) -> str:
-    """Return what a topic or node key means, or a figure."""
-    return _TOPIC.get(name) or _NODE.get(name) or FIGURES.get(name) or ""
+    """Return what a key means, of a topic, a node or a group; or a figure."""
+    tables = (_TOPIC, _NODE, GROUP_DOCUMENTS, FIGURES)
+    return next((table[name] for table in tables if name in table), "")
 
 
 _TOPIC: Final = {
@@ -93,10 +95,6 @@ _NODE: Final = {
     "holdfast.connection.partitions.max": "The most partitions that a connection's fetches await.",
     "holdfast.connection.requests.max": "The most requests of a connection without an answer yet.",
     "holdfast.request.bytes.max": "Bytes of requests that wait or are not whole yet, in a node.",
-    "group.initial.rebalance.delay.ms": "How long a new group waits for more members.",
-    "group.max.session.timeout.ms": "The longest session that a group's member may ask.",
-    "group.max.size": "The most members of a group.",
-    "group.min.session.timeout.ms": "The shortest session that a group's member may ask.",
     "initial.broker.registration.timeout.ms": "How long a starting broker tries to register.",
     "inter.broker.listener.name": "Listener that brokers use among themselves.",
     "leader.imbalance.check.interval.seconds": "Time between two checks for preferred leaders.",
@@ -135,13 +133,6 @@ _NODE: Final = {
     "num.partitions": "Partitions of a topic that doesn't say how many.",
     "num.recovery.threads.per.data.dir": "Threads for loading logs in Apache Kafka.",
     "num.replica.fetchers": "Threads for replication in Apache Kafka.",
-    "offset.metadata.max.bytes": "The longest note that a committed offset may carry.",
-    "offsets.commit.timeout.ms": "How long an offset commit waits for replicas.",
-    "offsets.retention.check.interval.ms": "Time between two searches for stale offsets.",
-    "offsets.retention.minutes": "How long an empty group's offsets are kept.",
-    "offsets.topic.num.partitions": "Partitions of the topic of committed offsets.",
-    "offsets.topic.replication.factor": "Replicas of the topic of committed offsets.",
-    "offsets.topic.segment.bytes": "Segment size of the topic of committed offsets.",
     "process.roles": "What the node is: broker, controller, or both.",
     "producer.id.expiration.check.interval.ms": "Time between two searches for idle producers.",
     "producer.id.expiration.ms": "Silence after which an idempotent producer is forgotten.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from holdfast.config.group_keys import GROUP_KEYS, GROUP_SYNONYMS
 from holdfast.config.key import ConfigError, ConfigType, Key, Update
 from holdfast.config.node_keys import NODE_KEYS
 from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
@@ -16,6 +17,7 @@ from holdfast.config.topic_keys import SYNONYMS, TOPIC_KEYS
 
 TOPIC: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
 NODE: Final[dict[str, Key]] = {key.name: key for key in NODE_KEYS}
+GROUP: Final[dict[str, Key]] = {key.name: key for key in GROUP_KEYS}
 
 VALUE_BYTES_MAX: Final = 32_767  # of UTF-8, as in Kafka since 4.3: older requests carry no more
 _LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
@@ -26,7 +28,9 @@ _TOO_LONG: Final = (
 
 assert len(TOPIC) == len(TOPIC_KEYS), "a topic key stands in the table twice"
 assert len(NODE) == len(NODE_KEYS), "a node key stands in the table twice"
+assert len(GROUP) == len(GROUP_KEYS), "a key of groups stands in the table twice"
 assert SYNONYMS.keys() <= TOPIC.keys(), "a synonym belongs to no topic key"
+assert set(GROUP_SYNONYMS.values()) <= NODE.keys(), "a group's default is no node's key"
 
 
 def validate_topic_config(name: str, value: str | None) -> str | None:
@@ -64,6 +68,14 @@ def validate_broker_config(name: str, value: str | None, *, per_broker: bool) ->
     return _refusal(key, value)
 
 
+def validate_group_config(name: str, value: str | None) -> str | None:
+    """Return why a group can't have this configuration, or None when it can (INVALID_CONFIG)."""
+    if _is_too_long(value):
+        return _TOO_LONG
+    key = GROUP.get(name)
+    return f"Unknown group config name: {name}" if key is None else _refusal(key, value)
+
+
 def refuse_topic_configs(configs: Mapping[str, str]) -> str | None:
     """Return why a topic can't have these together, each being right by itself (INVALID_CONFIG).
 
@@ -81,7 +93,7 @@ def unknown_broker_keys(names: Iterable[str]) -> list[str]:
 
 
 def is_list(name: str) -> bool:
-    """Whether APPEND and SUBTRACT make sense for this key."""
+    """Whether APPEND and SUBTRACT make sense for this key; no key of a group is a list."""
     key = TOPIC.get(name) or NODE.get(name)
     return key is not None and key.type is ConfigType.LIST
 

@@ -60,6 +60,7 @@ DRIVER: Final = (
 # uses it.
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/group_changes.py",
+    "holdfast/clients/group_configs.py",
     "holdfast/clients/group_coordinators.py",
     "holdfast/clients/group_descriptions.py",
     "holdfast/clients/group_lags.py",

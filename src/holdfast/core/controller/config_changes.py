@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: the dynamic configuration of topics and brokers.
+"""IncrementalAlterConfigs and AlterConfigs: what topics, brokers and groups are configured with.
 
 Owns which changes are let through (`config` knows which keys and values there are) and what a
 change sets off: turning unclean election on elects at once, and with another min.insync.replicas
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from holdfast.config.group_rules import refuse_group_configs, refuse_node_interval
 from holdfast.config.registry import (
     append_to_list,
     is_list,
@@ -19,6 +20,7 @@ from holdfast.config.registry import (
     refuse_topic_configs,
     subtract_from_list,
     validate_broker_config,
+    validate_group_config,
     validate_topic_config,
 )
 from holdfast.core.controller.decisions import UNCLEAN_ELECTION, ControllerState, Decision
@@ -136,11 +138,14 @@ def _refuse_resource(
         if name not in state.image.topics:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return None
+    if kind == ResourceType.GROUP:  # of any name: a group may be configured before it is there
+        nameless = Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        return None if name else nameless
     if kind != ResourceType.BROKER:
         return Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"Resource type {kind} can't be configured here: topics ({ResourceType.TOPIC}) and "
-            f"brokers ({ResourceType.BROKER}) can.",
+            f"Resource type {kind} can't be configured here: topics ({ResourceType.TOPIC}), "
+            f"brokers ({ResourceType.BROKER}) and groups ({ResourceType.GROUP}) can.",
         )
     if name == "":
         return None
@@ -176,7 +181,7 @@ def _change(
         if isinstance(value, Refusal):
             return value
         if value is not None:
-            wrong = _wrong_value(resource, step.name, value)
+            wrong = _wrong_value(state, resource, step.name, value)
             if wrong is not None:
                 return Refusal(_code_of(resource), wrong)
             after[step.name] = value
@@ -189,10 +194,9 @@ def _change(
                     resource_type=int(kind), resource_name=name, name=step.name, value=value
                 )
             )
-    if resource[0] == ResourceType.TOPIC:
-        together = refuse_topic_configs(after)
-        if together is not None:
-            return Refusal(ErrorCode.INVALID_CONFIG, together)
+    together = _wrong_together(state, resource, after)
+    if together is not None:
+        return Refusal(ErrorCode.INVALID_CONFIG, together)
     records.extend(changes)
     return None
 
@@ -210,7 +214,7 @@ def _value_after(
         )
     if step.operation is ConfigOperation.SET:
         return step.value
-    if not is_list(step.name):
+    if resource[0] == ResourceType.GROUP or not is_list(step.name):
         return Refusal(
             ErrorCode.INVALID_CONFIG,
             f"Can't {step.operation.name} to key {step.name}: it is not a list.",
@@ -248,11 +252,26 @@ def _code_of(resource: ConfigResource) -> ErrorCode:
     return ErrorCode.INVALID_REQUEST if is_broker else ErrorCode.INVALID_CONFIG
 
 
-def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:
+def _wrong_value(
+    state: ControllerState, resource: ConfigResource, name: str, value: str
+) -> str | None:
     kind, resource_name = resource
     if kind == ResourceType.TOPIC:
         return validate_topic_config(name, value)
-    return validate_broker_config(name, value, per_broker=resource_name != "")
+    if kind == ResourceType.GROUP:
+        return validate_group_config(name, value)
+    wrong = validate_broker_config(name, value, per_broker=resource_name != "")
+    return wrong or refuse_node_interval(name, value, state.settings.properties)
+
+
+def _wrong_together(
+    state: ControllerState, resource: ConfigResource, after: Mapping[str, str]
+) -> str | None:
+    if resource[0] == ResourceType.TOPIC:
+        return refuse_topic_configs(after)
+    if resource[0] == ResourceType.GROUP:
+        return refuse_group_configs(after, state.settings.properties)
+    return None
 
 
 def _refuse_min_insync(state: ControllerState, resource: ConfigResource, step: _Step) -> str | None:

@@ -235,6 +235,10 @@ class MetadataImage:
         """The topic's own overrides."""
         return self.configs.get((ResourceType.TOPIC, topic), {})
 
+    def group_configs(self, group: str) -> Mapping[str, str]:
+        """What is configured for one group of consumers, which need not be there."""
+        return self.configs.get((ResourceType.GROUP, group), {})
+
     def broker_configs(self, broker_id: int) -> Mapping[str, str]:
         """The dynamic configuration of one broker."""
         return self.configs.get((ResourceType.BROKER, str(broker_id)), {})

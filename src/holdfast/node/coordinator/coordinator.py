@@ -24,9 +24,11 @@ from holdfast.core.metadata.image import ImageDelta
 from holdfast.node.coordinator.calls import Call, Calls
 from holdfast.node.coordinator.coordinator_settings import (
     consumer_group_settings,
-    group_overrides,
     group_settings,
-    offsets_commit_timeout_ms,
+    offsets_topic_settings,
+    serves_consumer_protocol,
+    stored_overrides,
+    take_over_overrides,
 )
 from holdfast.node.coordinator.gathering import Gathering, Part
 from holdfast.node.coordinator.known_topics import ImageTopics
@@ -38,7 +40,6 @@ from holdfast.node.coordinator.surroundings import Replica, Surroundings
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.runtime.sliced_work import REST, SlicedWork, Steps
-from holdfast.wire.batch_header import Codec
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.structs import ResourceType
 from holdfast.wire.uuids import uuid_text
@@ -83,13 +84,15 @@ class GroupCoordinator:
         self._deleted_meanwhile: dict[int, list[str]] = {}  # topics, while a shard is loaded
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._topics = ImageTopics(around.image)
+        self._overrides = stored_overrides(around.image)  # of all groups, for all shards
+        offsets_topic = offsets_topic_settings(around.settings())
         self._around = ShardSurroundings(
             loop=loop,
             clock=around.runtime.clock,
             waiting=around.waiting,
             calls=self.calls,
-            commit_timeout_ms=offsets_commit_timeout_ms(around.settings()),
-            codec=Codec.NONE,
+            commit_timeout_ms=offsets_topic.commit_timeout_ms,
+            codec=offsets_topic.codec,
             refresh=self._refresh,
             clock_was_set=self._clock_was_set,
         )
@@ -187,11 +190,7 @@ class GroupCoordinator:
         around = ConsumerSurroundings(
             consumer_group_settings(settings), self._topics, self._new_member_id
         )
-        around.overrides = {
-            name: group_overrides(configs)
-            for (kind, name), configs in self._surroundings.image.configs.items()
-            if kind == ResourceType.GROUP
-        }
+        around.overrides = self._overrides
         return ConsumerShard(group_settings(settings), around, self._new_id)
 
     def _new_member_id(self) -> str:
@@ -202,6 +201,11 @@ class GroupCoordinator:
         digits = self._surroundings.runtime.random.uuid().hex()
         cuts = (0, 8, 12, 16, 20, 32)
         return "-".join(digits[a:b] for a, b in pairwise(cuts))
+
+    @property
+    def serves_consumer_protocol(self) -> bool:
+        """Whether groups may be of the consumer protocol."""
+        return serves_consumer_protocol(self._surroundings.settings(), self._surroundings.image)
 
     # -- what clients ask ------------------------------------------------------------------------
 
@@ -332,9 +336,11 @@ class GroupCoordinator:
                     self._deleted_meanwhile[index] += deleted
                 else:
                     led.change(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
-        for kind, name in delta.configs_changed:
-            if kind == ResourceType.GROUP and self._shards:
-                self._configure(name)
+        take_over_overrides(self._overrides, self._surroundings.image, delta)
+        if any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed):
+            settings = consumer_group_settings(self._surroundings.settings())
+            for led in self._shards.values():
+                led.shard.around.settings = settings
 
     def _changed_topics(self, delta: ImageDelta) -> Iterator[str]:
         """Topics of which a group may be told otherwise than before: partitions, and racks."""
@@ -343,16 +349,6 @@ class GroupCoordinator:
             now = image.partition_by_id(topic_id, index)
             if now is not None and (before is None or before.replicas != now.replicas):
                 yield now.topic
-
-    def _configure(self, group_id: str) -> None:
-        led = self._shards.get(self.topic.partition_of(group_id))
-        if led is None:
-            return
-        configs = self._surroundings.image.configs.get((ResourceType.GROUP, group_id))
-        if configs is None:
-            led.shard.around.overrides.pop(group_id, None)
-        else:
-            led.shard.around.overrides[group_id] = group_overrides(configs)
 
     # -- patterns --------------------------------------------------------------------------------
 

@@ -363,9 +363,11 @@ def refused(
 def config_refusal(context: RequestContext, kind: int, name: str) -> Refusal | None:
     """Return why the requester has no right to a resource's configuration; None: it has.
 
-    A topic's takes a right over the topic, every other one a right over the cluster.
+    A topic's and a group's take a right over it, every other one a right over the cluster.
     """
     if kind == ConfigResourceType.TOPIC:
         return refusal(context, name)
     assert context.need is not None
+    if kind == ConfigResourceType.GROUP:
+        return refusal(context, name, context.need._replace(kind=ResourceType.GROUP))
     return refusal(context, CLUSTER_NAME, context.need._replace(kind=ResourceType.CLUSTER))
