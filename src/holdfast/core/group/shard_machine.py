@@ -7,7 +7,7 @@ Rules: classic-groups.md#refused-appends, classic-groups.md#sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from holdfast.core.group.any_group import GroupKind
@@ -76,6 +76,11 @@ class ShardMachine:
 
     def loaded(self, now_ms: int) -> None:
         """Begin to lead: all that the log has was replayed. Sessions begin anew now."""
+        for _ in self.begin(now_ms):
+            pass
+
+    def begin(self, now_ms: int) -> Iterator[None]:
+        """Do the same by steps, a group each. Nothing may be asked before the last."""
         self._now_ms = now_ms
         self._retention.loaded(now_ms)
         for group in self._groups.all():
@@ -83,6 +88,7 @@ class ShardMachine:
             self._groups.settle(group.group_id)
             if not self._offsets.has_any(group.group_id):
                 self._retention.changed(group.group_id, now_ms)
+            yield
 
     def apply(self, decision: Decision) -> list[Answer]:
         """Take effect: the records are in the log."""

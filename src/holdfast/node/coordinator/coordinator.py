@@ -36,6 +36,7 @@ from holdfast.node.coordinator.led_shard import Decide, LedShard, ShardSurroundi
 from holdfast.node.coordinator.offsets_topic import OffsetsTopic
 from holdfast.node.coordinator.pattern_work import Scanned, scan
 from holdfast.node.coordinator.shard_loading import Load, LoadError
+from holdfast.node.coordinator.stalls import Stalls
 from holdfast.node.coordinator.surroundings import Replica, Surroundings
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
@@ -93,8 +94,10 @@ class GroupCoordinator:
             calls=self.calls,
             commit_timeout_ms=offsets_topic.commit_timeout_ms,
             codec=offsets_topic.codec,
+            stalls=Stalls(loop, around.runtime.clock),
             refresh=self._refresh,
             clock_was_set=self._clock_was_set,
+            broken=self._broken,
         )
 
     # -- which shards are led --------------------------------------------------------------------
@@ -116,7 +119,7 @@ class GroupCoordinator:
         led = LedShard(self._around, partition, leading, shard)
         self._shards[partition.index] = led
         self._deleted_meanwhile[partition.index] = []
-        load = Load(leading.log, leading.log.end, shard.replay, lambda: led.is_current)
+        load = Load(leading.log, leading.log.end, shard, lambda: led.is_current)
         began_ms = self._surroundings.runtime.clock.monotonic_ms()
         self._stop_loading[partition.index] = self.work.begin(
             self._load(led, load),
@@ -128,7 +131,7 @@ class GroupCoordinator:
 
     def _load(self, led: LedShard, load: Load) -> Steps[bool]:
         try:
-            yield from load.steps()
+            yield from load.steps(led.time)
         except LoadError as error:
             self._not_loaded(led, str(error))
             return False
@@ -163,6 +166,11 @@ class GroupCoordinator:
         if partition.leading is not None:
             self._begin(partition)
 
+    def _broken(self, led: LedShard) -> None:
+        """Begin a shard anew, a while later, that could not finish what it had decided."""
+        self._not_loaded(led, "see the error below")
+        led.resign()
+
     def _clock_was_set(self, led: LedShard) -> None:
         logger.warning("%s: the clock was set: its groups are loaded anew", led)
         self._load_again(led.partition)
@@ -183,6 +191,7 @@ class GroupCoordinator:
         """The node stops: whoever waits looks for another coordinator."""
         for index in list(self._shards):
             self._end(index)
+        self._around.stalls.close()
         self.work.close()
 
     def _make_shard(self) -> ConsumerShard:

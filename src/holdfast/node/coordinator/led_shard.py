@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -27,11 +28,12 @@ from holdfast.node.coordinator.calls import Calls
 from holdfast.node.coordinator.held_answers import HeldAnswers
 from holdfast.node.coordinator.record_batches import BATCH_OVERHEAD, batch_of, encoded, size_of
 from holdfast.node.coordinator.shard_time import ShardTime
+from holdfast.node.coordinator.stalls import Stalls
 from holdfast.node.coordinator.surroundings import Leading, Replica
 from holdfast.node.door.waiting_room import WaitingRoom
 from holdfast.runtime.ports import Clock
 from holdfast.wire.batch import Codec, Record
-from holdfast.wire.errors import ErrorCode
+from holdfast.wire.errors import EncodeError, ErrorCode
 
 logger = logging.getLogger("holdfast.groups")
 
@@ -39,9 +41,6 @@ Decide: TypeAlias = Callable[[ConsumerShard, Caller, int], Decision]
 """What a request asks of a shard: who asks, and the time, come with it."""
 
 SLICE_S: Final = 0.005  # of what is due
-LATE_MS: Final = 500  # a timer that is later than this says that the process stood still,
-GRACE_MS: Final = 1000  # so that heartbeats may lie unread: they get so long,
-GRACES_MAX: Final = 3  # and so often, one after the other
 SHARED_RECORDS_MAX: Final = 1000  # of commits in one batch
 
 
@@ -55,8 +54,10 @@ class ShardSurroundings:
     calls: Calls
     commit_timeout_ms: int  # offsets.commit.timeout.ms: how long an answer is held
     codec: Codec  # offsets.topic.compression.codec
+    stalls: Stalls
     refresh: Callable[[LedShard, PatternRefresh], None]  # holds patterns to the names of topics
     clock_was_set: Callable[[LedShard], None]
+    broken: Callable[[LedShard], None]  # by a mistake of ours: what it holds is not to be trusted
 
 
 class LedShard:
@@ -78,13 +79,13 @@ class LedShard:
         # Where the log ended when the state came to be as it is: what is told of it waits for that.
         self._end = leading.log.end
         self._held: dict[HeldAnswers, None] = {}
+        self._asked: dict[int, None] = {}  # calls that nothing was decided to say to yet
         self._commits: list[tuple[Decision, list[Record]]] = []  # decided, and not appended yet
         self._commits_bytes = self._commits_records = 0
         self._commits_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
         self._more: asyncio.Handle | None = None  # the rest of what is due
-        self._graces = 0
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -99,9 +100,8 @@ class LedShard:
         return self.partition.index
 
     def loaded(self) -> None:
-        """Serve: all that the log had at the epoch's beginning was replayed."""
+        """Serve: all that the log had at the epoch's beginning was replayed, and begun with."""
         self.is_loaded = True
-        self.shard.loaded(self.time.now_ms())
         self._decided()
 
     # -- what is asked ---------------------------------------------------------------------------
@@ -118,15 +118,19 @@ class LedShard:
         if not self.is_current:  # the clock was set: this shard is over
             self._around.calls.refuse(caller.call, ErrorCode.NOT_COORDINATOR)
             return
-        if shares_batch:
-            self._share(decide(self.shard, caller, now_ms))
-        else:
+        self._asked[caller.call] = None
+        with self._kept_whole():
+            if shares_batch:
+                self._share(decide(self.shard, caller, now_ms))
+                return
             self._append_commits()
-            self.perform(decide(self.shard, caller, now_ms))
+            if self.is_current:  # else the disk has failed, and this call was refused as well
+                self.perform(decide(self.shard, caller, now_ms))
 
     def forget(self, call: int) -> None:
         """The connection of a call is gone."""
         self._around.calls.forget(call)
+        self._asked.pop(call, None)
         if self.is_current and self.is_loaded:
             self.shard.forget(call)
             self._decided()
@@ -136,13 +140,28 @@ class LedShard:
         if not (self.is_current and self.is_loaded):
             return
         now_ms = self._now_ms()
-        if self.is_current:
+        with self._kept_whole():
             self._append_commits()
+            if not self.is_current:
+                return
             decision = change(self.shard, now_ms)
             if decision is None:
                 self._decided()
             else:
                 self.perform(decision)
+
+    @contextmanager
+    def _kept_whole(self) -> Iterator[None]:
+        """Let go of the shard where a decision was begun and not brought to its end.
+
+        It would take no other one: all its groups would stand still for good.
+        """
+        try:
+            yield
+        except BaseException:
+            if not self._is_over:
+                self._around.broken(self)
+            raise
 
     def _now_ms(self) -> int:
         if self.time.is_wrong:
@@ -153,17 +172,28 @@ class LedShard:
 
     def perform(self, decision: Decision) -> None:
         """Append what was decided, apply it, and hold its answers."""
-        records = encoded(decision.records, self.time.now_ms())
-        self._append([decision], records)
+        records = self._encoded(decision)
+        if records is None:
+            self._settle([decision], ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._append([decision], records)
+
+    def _encoded(self, decision: Decision) -> list[Record] | None:
+        """Return the records of a decision as bytes; None: there are no bytes for them."""
+        try:
+            return encoded(decision.records, self.time.now_ms())
+        except EncodeError:
+            # Its client is told, and its group goes on. What can't be written should have been
+            # refused where it was decided.
+            logger.exception("%s: a decision can't be written", self)
+            return None
 
     def _share(self, decision: Decision) -> None:
         """Have a decision wait for the others of this turn; one without records need not."""
-        if not decision.records:
-            answers = self.shard.apply(decision)
-            self._decided()
-            self._hold(answers)
+        records = self._encoded(decision)
+        if not records:
+            self.perform(decision)
             return
-        records = encoded(decision.records, self.time.now_ms())
         size = size_of(records)
         is_full = self._commits_records + len(records) > SHARED_RECORDS_MAX
         if self._commits and (is_full or self._commits_bytes + size > self._batch_bytes_max):
@@ -187,12 +217,16 @@ class LedShard:
         self._commits_bytes = self._commits_records = 0
         if commits:
             records = [record for _, some in commits for record in some]
-            self._append([decision for decision, _ in commits], records)
+            with self._kept_whole():
+                self._append([decision for decision, _ in commits], records)
 
     def _append(self, decisions: list[Decision], records: list[Record]) -> None:
-        code = ErrorCode.NONE
-        if records:
-            code = self._append_batch(records)
+        self._settle(decisions, self._append_batch(records) if records else ErrorCode.NONE)
+
+    def _settle(self, decisions: list[Decision], code: ErrorCode) -> None:
+        """Let decisions take effect, or not, as the log has said."""
+        if self._is_over:
+            return  # the disk has failed: who asked was told so with all the others
         answers: list[Answer] = []
         for decision in decisions:
             if code is ErrorCode.NONE:
@@ -230,6 +264,8 @@ class LedShard:
         """Send answers once all is committed that the log has now."""
         if not answers:
             return
+        for answer in answers:
+            self._asked.pop(answer.call, None)
         if self.is_current and self.partition.acknowledgement(self._end) is not None:
             self._around.calls.send(answers)
             return
@@ -259,57 +295,50 @@ class LedShard:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = due_ms
-        delay_ms = max(0, due_ms - self.time.now_ms())
+        delay_ms = max(0, due_ms - self.time.now_ms(), self._around.stalls.grace_ms)
         self._timer = self._around.loop.call_later(delay_ms / 1000, self._timed)
 
     def _timed(self) -> None:
-        late_ms = self.time.now_ms() - self._timer_ms
-        self._timer, self._timer_ms = None, NEVER_MS
+        due_ms, self._timer, self._timer_ms = self._timer_ms, None, NEVER_MS
         if not self.is_current:
             return
-        if late_ms > LATE_MS and self._graces < GRACES_MAX:
-            # This process stood still, so heartbeats may lie unread in its sockets: read them
-            # first, or members that are well would lose their place.
-            self._graces += 1
-            self._set_timer(self.time.now_ms() + GRACE_MS)
-            return
-        self._graces = 0
-        self._do_what_is_due()
+        if self._around.stalls.grace_ms > 0:
+            self._set_timer(due_ms)
+        else:
+            self._do_what_is_due()
 
     def _do_what_is_due(self) -> None:
         """Do as much of it as is done in a slice; the rest when others have had their turn."""
         self._more = None
         now_ms = self._now_ms()
         until = self._around.loop.time() + SLICE_S
-        while self.is_current and self.shard.deadline_ms <= now_ms:
-            if self._around.loop.time() >= until:
-                self._more = self._around.loop.call_soon(self._do_what_is_due)
-                return
-            self._append_commits()
-            self.perform(self.shard.due(now_ms))
+        with self._kept_whole():
+            while self.is_current and self.shard.deadline_ms <= now_ms:
+                if self._around.loop.time() >= until:
+                    self._more = self._around.loop.call_soon(self._do_what_is_due)
+                    return
+                self._append_commits()
+                if self.is_current:
+                    self.perform(self.shard.due(now_ms))
         self._arm()
 
     # -- the end ---------------------------------------------------------------------------------
 
     def resign(self) -> None:
-        """End: another epoch has begun. Who waits has to look for the coordinator anew."""
+        """End: another epoch has begun. Who waits has to look for the coordinator anew.
+
+        What was decided and not appended is forgotten with the shard.
+        """
         if self._is_over:
             return
         self._is_over = True
         for timer in (self._timer, self._more, self._commits_handle):
             if timer is not None:
                 timer.cancel()
-        commits, self._commits = self._commits, []
-        lost: list[Answer] = []
-        for decision, _ in commits:
-            lost += self.shard.refuse(decision, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._commits.clear()
         for held in list(self._held):
             held.refuse(ErrorCode.NOT_COORDINATOR)
         self._held.clear()
-        if self.is_loaded:
-            lost += self.shard.resign(ErrorCode.NOT_COORDINATOR)
-        self._refuse(lost)
-
-    def _refuse(self, answers: Iterable[Answer]) -> None:
-        for call, _ in answers:
+        asked, self._asked = self._asked, {}
+        for call in asked:
             self._around.calls.refuse(call, ErrorCode.NOT_COORDINATOR)

@@ -13,9 +13,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.core.log_machine import Replay
+from holdfast.core.group.shard_machine import ShardMachine
 from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
+from holdfast.node.coordinator.shard_time import ShardTime
 from holdfast.runtime.sliced_work import REST, Effort, Steps, inflated
 from holdfast.wire.batch import HEADER_SIZE, INFLATED_SIZE_MAX, Record
 from holdfast.wire.batch_header import BatchHeader, batches
@@ -27,6 +28,7 @@ logger = logging.getLogger("holdfast.groups")
 
 READ_BYTES: Final = 256 * 1024  # read from the log in one go
 RECORDS_A_SLICE: Final = 150  # replayed in one go, some five milliseconds
+GROUPS_A_SLICE: Final = 500  # whose sessions are begun in one go
 NAMED_MAX: Final = 20  # damaged records of one load that are named one by one
 
 
@@ -37,18 +39,27 @@ class LoadError(Exception):
 class Load:
     """One load: what was read, and what could not be."""
 
-    def __init__(self, log: Log, end: int, replay: Replay, is_wanted: Callable[[], bool]) -> None:
+    def __init__(
+        self, log: Log, end: int, shard: ShardMachine, is_wanted: Callable[[], bool]
+    ) -> None:
         """Read up to `end`, as long as it `is_wanted`."""
         self.records = 0
         self.damaged = 0
         self._log = log
         self._end = end
-        self._replay = replay
+        self._shard = shard
         self._is_wanted = is_wanted
 
-    def steps(self) -> Steps[None]:
-        """Replay everything. LoadError: it can't be read to its end."""
-        effort = Effort()
+    def steps(self, time: ShardTime) -> Steps[None]:
+        """Replay everything, and begin with what came of it. LoadError: it can't be read."""
+        yield from self._replay_all(Effort())
+        for number, _ in enumerate(self._shard.begin(time.now_ms()), 1):
+            if number % GROUPS_A_SLICE == 0:
+                yield REST
+                if not self._is_wanted():
+                    return
+
+    def _replay_all(self, effort: Effort) -> Steps[None]:
         offset = self._log.start
         while offset < self._end and self._is_wanted():
             records, next_offset = self._read(offset)
@@ -98,7 +109,7 @@ class Load:
         except WireError as error:
             self._passed_over(f"the record at offset {record.offset}", error)
             return
-        self._replay(key, value)
+        self._shard.replay(key, value)
         self.records += 1
 
     def _passed_over(self, what: str, why: WireError) -> None:
