@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from tests.clients.scripted import Scripted
 
-from holdfast.clients.group_apis import ListConfigResourcesRequest, ListGroupsRequest
+from holdfast.clients.group_apis import ListGroupsRequest
 from holdfast.clients.group_configs import configured_groups, present_groups
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.list_config_resources import (
     ConfigResource,
+    ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 from holdfast.wire.messages.list_groups import ListedGroup, ListGroupsResponse

@@ -16,7 +16,6 @@ from holdfast.wire.messages import API_NAMES, FLEXIBLE_SINCE
 from holdfast.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from holdfast.wire.messages.delete_groups import DeleteGroupsRequest
 from holdfast.wire.messages.describe_groups import DescribeGroupsRequest
-from holdfast.wire.messages.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.messages.list_groups import ListGroupsRequest
 from holdfast.wire.messages.offset_commit import OffsetCommitRequest
 from holdfast.wire.messages.offset_delete import OffsetDeleteRequest
@@ -26,7 +25,6 @@ __all__ = [
     "ConsumerGroupDescribeRequest",
     "DeleteGroupsRequest",
     "DescribeGroupsRequest",
-    "ListConfigResourcesRequest",
     "ListGroupsRequest",
     "OffsetCommitRequest",
     "OffsetDeleteRequest",

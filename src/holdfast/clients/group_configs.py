@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.clients.blocking_driver import Driver, UnsupportedError
-from holdfast.clients.group_apis import ListConfigResourcesRequest, ask
+from holdfast.clients.group_apis import ask
 from holdfast.clients.group_descriptions import group_names
 from holdfast.wire.administration import AdminError
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.structs import ResourceType
 
 _FIRST_VERSION_OF_GROUPS: Final = 1  # before it, it listed client metrics
