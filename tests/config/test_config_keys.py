@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from holdfast.config import registry
 from holdfast.config.key import LONG_MAX, ConfigError, ConfigType, Key
 from holdfast.config.registry import (
+    GROUP,
     NODE,
     TOPIC,
     append_to_list,
@@ -82,7 +83,7 @@ def test_what_cannot_be_honoured_is_refused_with_the_reason(name: str, text: str
 
 
 @pytest.mark.slow
-@given(st.sampled_from([*TOPIC.values(), *NODE.values()]), st.text(max_size=30))
+@given(st.sampled_from([*TOPIC.values(), *NODE.values(), *GROUP.values()]), st.text(max_size=30))
 def test_any_text_is_a_value_or_a_refusal(key: Key, text: str) -> None:
     try:
         assert key.parse(text) is not None
@@ -94,7 +95,7 @@ def test_any_text_is_a_value_or_a_refusal(key: Key, text: str) -> None:
 
 
 def test_every_default_is_a_value() -> None:
-    for key in (*TOPIC.values(), *NODE.values()):
+    for key in (*TOPIC.values(), *NODE.values(), *GROUP.values()):
         assert (key.parse_default() is None) == (key.default is None)
 
 

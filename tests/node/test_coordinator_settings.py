@@ -18,11 +18,14 @@ from holdfast.core.group.consumer.consumer_settings import (
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.metadata.image import ImageDelta, MetadataImage
 from holdfast.node.coordinator.coordinator_settings import (
-    OffsetsTopicSettings,
     consumer_group_settings,
     group_overrides,
     group_settings,
-    offsets_topic_settings,
+    offsets_commit_timeout_ms,
+    offsets_topic_codec,
+    offsets_topic_partitions,
+    offsets_topic_replication_factor,
+    offsets_topic_segment_bytes,
     serves_consumer_protocol,
     stored_overrides,
     take_over_overrides,
@@ -47,19 +50,23 @@ def settings_of(changes: dict[str, str]) -> NodeSettings:
     return NodeSettings.from_properties(base | changes)[0]
 
 
+def offsets_of(settings: NodeSettings) -> tuple[int, int, int, Codec, int]:
+    """What the topic of committed offsets is made with, and how it is appended to."""
+    return (
+        offsets_topic_partitions(settings),
+        offsets_topic_replication_factor(settings),
+        offsets_topic_segment_bytes(settings),
+        offsets_topic_codec(settings),
+        offsets_commit_timeout_ms(settings),
+    )
+
+
 def test_without_a_word_in_the_file_they_are_kafka_s() -> None:
     """The core's own defaults are those of Kafka, but for the interval, which 4.2 had not."""
     settings = settings_of({})
     assert group_settings(settings) == GroupSettings()
     assert consumer_group_settings(settings) == ConsumerGroupSettings(assignment_interval_ms=1000)
-    assert offsets_topic_settings(settings) == OffsetsTopicSettings(
-        partition_count=50,
-        replication_factor=3,
-        is_factor_demanded=False,
-        segment_bytes=100 * 2**20,
-        codec=Codec.NONE,
-        commit_timeout_ms=5000,
-    )
+    assert offsets_of(settings) == (50, 3, 100 * 2**20, Codec.NONE, 5000)
 
 
 def test_each_key_of_classic_groups_and_offsets_has_its_place() -> None:
@@ -134,17 +141,13 @@ def test_the_topic_of_committed_offsets() -> None:
     settings = settings_of(
         {
             "offsets.topic.num.partitions": "1",
-            "offsets.topic.replication.factor": "3",
+            "offsets.topic.replication.factor": "2",
             "offsets.topic.segment.bytes": "4",
             "offsets.topic.compression.codec": "2",
             "offsets.commit.timeout.ms": "5",
         }
     )
-    topic = offsets_topic_settings(settings)
-    assert (topic.partition_count, topic.segment_bytes, topic.codec) == (1, 4, Codec.SNAPPY)
-    assert topic.replication_factor == 3
-    assert topic.is_factor_demanded, "it is the default, but it was asked for"
-    assert topic.commit_timeout_ms == 5
+    assert offsets_of(settings) == (1, 2, 4, Codec.SNAPPY, 5)
 
 
 @pytest.mark.parametrize(("text", "held"), [("2000", 2000), ("3001", 3000), ("99", 100)])

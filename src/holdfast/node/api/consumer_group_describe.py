@@ -40,7 +40,7 @@ def handle(
             groups=[_shown(context, group, shows_operations) for group in groups]
         )
 
-    return broker.groups.coordinator.ask_groups(context, _parts(context, request), answer)
+    return broker.groups.coordinator.ask_groups(context, _parts(broker, context, request), answer)
 
 
 def _shown(
@@ -70,9 +70,15 @@ def _shown(
     return group
 
 
-def _parts(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Iterator[GroupPart]:
+def _parts(
+    broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Iterator[GroupPart]:
+    is_served = broker.groups.coordinator.serves_consumer_protocol
     for group_id in dict.fromkeys(request.group_ids):
         refused = partial(_refused, group_id)
+        if not is_served:
+            yield Told(refused(ErrorCode.UNSUPPORTED_VERSION))
+            continue
         why = refusal(context, group_id)
         if why is not None:
             yield Told(refused(why.code))

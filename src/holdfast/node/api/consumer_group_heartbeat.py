@@ -20,11 +20,11 @@ from holdfast.wire.messages.consumer_group_heartbeat import (
 
 
 def handle(broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Any:
+    if not broker.groups.coordinator.serves_consumer_protocol:
+        return _refused(ErrorCode.UNSUPPORTED_VERSION)
     why = _refusal(context, request)
     if why is not None:
         return ConsumerGroupHeartbeatResponse(error_code=why.code, error_message=why.message)
-    if not broker.groups.coordinator.serves_consumer_protocol:
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
     return broker.groups.coordinator.ask(
         context,
         request.group_id,

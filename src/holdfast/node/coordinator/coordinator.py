@@ -25,7 +25,8 @@ from holdfast.node.coordinator.calls import Call, Calls
 from holdfast.node.coordinator.coordinator_settings import (
     consumer_group_settings,
     group_settings,
-    offsets_topic_settings,
+    offsets_commit_timeout_ms,
+    offsets_topic_codec,
     serves_consumer_protocol,
     stored_overrides,
     take_over_overrides,
@@ -86,14 +87,13 @@ class GroupCoordinator:
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._topics = ImageTopics(around.image)
         self._overrides = stored_overrides(around.image)  # of all groups, for all shards
-        offsets_topic = offsets_topic_settings(around.settings())
         self._around = ShardSurroundings(
             loop=loop,
             clock=around.runtime.clock,
             waiting=around.waiting,
             calls=self.calls,
-            commit_timeout_ms=offsets_topic.commit_timeout_ms,
-            codec=offsets_topic.codec,
+            commit_timeout_ms=offsets_commit_timeout_ms(around.settings()),
+            codec=offsets_topic_codec(around.settings()),
             stalls=Stalls(loop, around.runtime.clock),
             refresh=self._refresh,
             clock_was_set=self._clock_was_set,

@@ -10,7 +10,7 @@ Rules: consumer-groups.md#settings, classic-groups.md#bounds, committed-offsets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdfast.config.group_keys import ASSIGNOR_CLASSES
 from holdfast.config.key import ConfigError
@@ -80,27 +80,28 @@ def _assignors(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ASSIGNOR_CLASSES.get(name, name) for name in names))
 
 
-class OffsetsTopicSettings(NamedTuple):
-    """How the topic of committed offsets is made, and what is appended to it."""
-
-    partition_count: int
-    replication_factor: int
-    is_factor_demanded: bool  # it was configured, and fewer brokers are not enough
-    segment_bytes: int
-    codec: Codec
-    commit_timeout_ms: int  # how long an answer is held for the other replicas
+def offsets_topic_partitions(settings: NodeSettings) -> int:
+    """Return how many partitions the topic of committed offsets is made with."""
+    return settings.offsets_topic_num_partitions
 
 
-def offsets_topic_settings(settings: NodeSettings) -> OffsetsTopicSettings:
-    """Return what of the topic of committed offsets is configured. It doesn't change."""
-    return OffsetsTopicSettings(
-        partition_count=settings.offsets_topic_num_partitions,
-        replication_factor=settings.offsets_topic_replication_factor,
-        is_factor_demanded="offsets.topic.replication.factor" in settings.properties,
-        segment_bytes=settings.offsets_topic_segment_bytes,
-        codec=Codec(settings.offsets_topic_compression_codec),
-        commit_timeout_ms=settings.offsets_commit_timeout_ms,
-    )
+def offsets_topic_replication_factor(settings: NodeSettings) -> int:
+    """Return how many replicas it is made with; whether the file says so is for who makes it."""
+    return settings.offsets_topic_replication_factor
+
+
+def offsets_topic_segment_bytes(settings: NodeSettings) -> int:
+    return settings.offsets_topic_segment_bytes
+
+
+def offsets_topic_codec(settings: NodeSettings) -> Codec:
+    """Return how what is appended to it is compressed."""
+    return Codec(settings.offsets_topic_compression_codec)
+
+
+def offsets_commit_timeout_ms(settings: NodeSettings) -> int:
+    """Return how long an answer is held for the other replicas."""
+    return settings.offsets_commit_timeout_ms
 
 
 def group_overrides(configs: Mapping[str, str]) -> GroupOverrides:

@@ -14,8 +14,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.node.coordinator.coordinator_settings import (
-    OffsetsTopicSettings,
-    offsets_topic_settings,
+    offsets_topic_partitions,
+    offsets_topic_replication_factor,
+    offsets_topic_segment_bytes,
 )
 from holdfast.node.door.seldom import Seldom
 from holdfast.wire.errors import ErrorCode, error_code
@@ -29,6 +30,7 @@ logger = logging.getLogger("holdfast.groups")
 
 GROUP_OFFSETS: Final = "__consumer_offsets"
 VERSION: Final = 7
+REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 
 
 class OffsetsTopic:
@@ -45,7 +47,7 @@ class OffsetsTopic:
         topic = self.find()
         if topic is not None and topic.partitions:
             return len(topic.partitions)
-        return offsets_topic_settings(self._around.settings()).partition_count
+        return offsets_topic_partitions(self._around.settings())
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition in which a group lives."""
@@ -61,26 +63,27 @@ class OffsetsTopic:
         from holdfast.wire.messages.create_topics import CreateTopicsRequest, new_topic
 
         self._is_under_way = True
-        wanted = offsets_topic_settings(self._around.settings())
+        settings = self._around.settings()
         topic = new_topic(
             GROUP_OFFSETS,
-            wanted.partition_count,
-            self._replicas(wanted),
+            offsets_topic_partitions(settings),
+            self._replicas(),
             configs={
                 "retention.ms": "-1",
                 "compression.type": "producer",
-                "segment.bytes": str(wanted.segment_bytes),
+                "segment.bytes": str(offsets_topic_segment_bytes(settings)),
             },
         )
-        timeout_ms = self._around.settings().request_timeout_ms
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=settings.request_timeout_ms)
         answer = self._around.ask_controller(request, VERSION)
         answer.add_done_callback(self._answered)
 
-    def _replicas(self, wanted: OffsetsTopicSettings) -> int:
-        if wanted.is_factor_demanded:
-            return wanted.replication_factor
-        return max(1, min(wanted.replication_factor, len(self._around.image.brokers)))
+    def _replicas(self) -> int:
+        settings = self._around.settings()
+        wanted = offsets_topic_replication_factor(settings)
+        if REPLICATION_FACTOR in settings.properties:
+            return wanted
+        return max(1, min(wanted, len(self._around.image.brokers)))
 
     def _answered(self, done: asyncio.Future[Any]) -> None:
         self._is_under_way = False
