@@ -76,7 +76,7 @@ class Api(NamedTuple):
 
 
 APIS: Final[tuple[Api, ...]] = (
-    Api(0, "produce", (0, 12), Role.BROKER, WRITE_TOPIC),
+    Api(0, "produce", (0, 13), Role.BROKER, WRITE_TOPIC),
     Api(1, "fetch", (4, 18), Role.BROKER, READ_TOPIC),
     Api(1, "fetch_metadata_log", (12, 18), Role.CONTROLLER, CLUSTER_ACTION),
     Api(2, "list_offsets", (1, 11), Role.BROKER, DESCRIBE_TOPIC),
