@@ -11,6 +11,10 @@ from holdfast.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from holdfast.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+)
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.list_offsets import (
@@ -37,6 +41,7 @@ def steps(side: Side) -> None:
     _appended(side)
     _refused(side)
     _sequences(side)
+    _remembered(side)
     _fetched(side)
     _sessions(side)
     _looked_up(side)
@@ -171,6 +176,34 @@ def _sequences(side: Side) -> None:
             *ONE, producer_id=NOBODY + 1, producer_epoch=epoch, base_sequence=sequence
         )
         side.ask(f"sequence: a stranger {step}", side.produce_request("sequenced", stranger))
+
+
+def _remembered(side: Side) -> None:
+    side.create("remembering", 2)
+    given = side.ask("init to be remembered", InitProducerIdRequest(transactional_id=None))
+    side.produce(
+        "remembering",
+        *ONE * 3,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        base_sequence=0,
+    )
+
+    def ask(step: str, *topics: tuple[str, tuple[int, ...]]) -> None:
+        asked = [
+            DescribeProducersTopicRequest(name=name, partition_indexes=list(indexes))
+            for name, indexes in topics
+        ]
+        side.ask(f"producers {step}", DescribeProducersRequest(topics=asked))
+
+    ask("of a topic", ("remembering", (0, 1)))
+    ask("of no partition", ("remembering", ()))
+    ask("of nothing")
+    ask("of unknown partitions", ("remembering", (9, -1)))
+    ask("of an unknown topic", ("absent", (0, 1)))
+    ask("of a bad name", ("a b", (0,)), ("", (0,)), ("y" * 250, (0,)))
+    ask("of a partition twice", ("remembering", (1, 1)))
+    ask("of a topic twice", ("remembering", (0,)), ("remembering", (0,)))
 
 
 def fetch(topic: str, topic_id: bytes, version: int, offset: int = 0, **more: Any) -> FetchRequest:

@@ -43,7 +43,6 @@ from holdfast.wire.messages.describe_groups import (
 )
 from holdfast.wire.messages.describe_producers import (
     DescribeProducersRequest,
-    DescribeProducersResponse,
 )
 from holdfast.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.messages.leave_group import (
@@ -53,7 +52,6 @@ from holdfast.wire.messages.leave_group import (
 )
 from holdfast.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
 )
 from holdfast.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from holdfast.wire.messages.offset_commit import (
@@ -82,9 +80,7 @@ PAIRS: list[tuple[type[Message], type[Message]]] = [
     (TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     (DeleteGroupsRequest, DeleteGroupsResponse),
     (OffsetDeleteRequest, OffsetDeleteResponse),
-    (DescribeProducersRequest, DescribeProducersResponse),
     (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
-    (ListConfigResourcesRequest, ListConfigResourcesResponse),
 ]
 CLASSES = [cls for pair in PAIRS for cls in pair]
 EVERY = [
