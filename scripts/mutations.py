@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mutations_answers import ANSWERS
 from mutations_bounds import BOUNDS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
@@ -24,6 +25,7 @@ MUTATIONS = (
     *RIM_LOGS,
     *SESSIONS,
     *BOUNDS,
+    *ANSWERS,
     *COMPACTION,
     *CONTROL,
     *GROUP_SETTINGS,

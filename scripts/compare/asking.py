@@ -49,10 +49,14 @@ class Side:
     def ask(self, step: str, message: Request, *, version: int | None = None) -> Any:
         """Put one request and keep its answer under the step's name; None: it had no answer.
 
-        Without a version it goes in the newest that we serve, to both.
+        Without a version it goes in the newest that we serve, to both; of Produce in the newest
+        that names topics.
         """
         assert step not in self.answers, f"two steps are named {step!r}"
-        version = BROKER[message.KEY].versions[1] if version is None else version
+        if version is None:
+            version = BROKER[message.KEY].versions[1]
+            if message.KEY == ProduceRequest.KEY:
+                version = min(version, NAMED_BY_ID_SINCE - 1)
         try:
             answer = self.driver.peer(self.node).send(message, version=version)
         except DriverError as error:

@@ -73,7 +73,6 @@ def test_bad_texts_are_refused_by_name(name: str, text: str, says: str) -> None:
     [
         ("cleanup.policy", "compact"),
         ("cleanup.policy", "delete,compact"),
-        ("flush.messages", "1"),
         ("remote.storage.enable", "true"),
     ],
 )

@@ -194,7 +194,7 @@ def request(topics: int, partitions: int, records: bytes = b"") -> ProduceReques
     )
 
 
-@pytest.mark.parametrize("version", [3, 8, 9, 12])
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
 def test_a_produce_request_has_so_many_parts(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "PRODUCED_MAX", 1000)
     for topics, partitions in ((1, 999), (500, 1)):
@@ -221,7 +221,7 @@ def test_tagged_fields_of_a_produce_request_count_as_parts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [3, 8, 9, 12])
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
 def test_a_large_produce_request_is_looked_through_first(version: int) -> None:
     large = memoryview(encode(request(1, 3, b"r" * MIB), version))
     decoded = decode_request(version, large, 0)

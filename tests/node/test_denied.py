@@ -75,6 +75,7 @@ PLACES: dict[str, dict[str, ErrorCode]] = {
     },
     "incremental_alter_configs": {"responses.error_code": TOPIC},
     "offset_delete": {"error_code": GROUP},
+    "describe_producers": {"topics.partitions.error_code": TOPIC},
     "consumer_group_heartbeat": {"error_code": GROUP},
     "consumer_group_describe": {"groups.error_code": GROUP},
     "describe_topic_partitions": {"topics.error_code": TOPIC},
@@ -175,7 +176,7 @@ def _filled(cls: type[Any], version: int, name: str, topic_id: bytes) -> Any:
         if field.kind == "array" and isinstance(field.element, type):
             setattr(made, field.name, [_filled(field.element, version, name, topic_id)])
         elif field.kind == "array":
-            values = {"int32": 0, "uuid": topic_id, "string": name}
+            values = {"int8": 2, "int32": 0, "uuid": topic_id, "string": name}
             setattr(made, field.name, [values[field.element.name]])
         elif field.name in ("name", "topic", "topic_name", "key", "group_id", "resource_name"):
             setattr(made, field.name, name)

@@ -15,7 +15,6 @@ from holdfast.config.key import (
 )
 from holdfast.config.topic_keys import (
     NO_COMPACTION,
-    NO_FLUSH,
 )
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
@@ -149,31 +148,10 @@ LOG: Final = (
         reason=NO_COMPACTION,
     ),
     Key("log.dir.failure.timeout.ms", _LONG, "30000", low=1, effect=False),
-    Key(
-        "log.flush.interval.messages",
-        _LONG,
-        LONG_MAX_TEXT,
-        low=1,
-        update=_CLUSTER,
-        honoured=(LONG_MAX_TEXT,),
-        reason=NO_FLUSH,
-    ),
-    Key(
-        "log.flush.interval.ms",
-        _LONG,
-        None,
-        update=_CLUSTER,
-        honoured=(LONG_MAX_TEXT,),
-        reason=NO_FLUSH,
-    ),
+    Key("log.flush.interval.messages", _LONG, LONG_MAX_TEXT, low=1, update=_CLUSTER),
+    Key("log.flush.interval.ms", _LONG, None, low=0, update=_CLUSTER),
     Key("log.flush.offset.checkpoint.interval.ms", _INT, "60000", low=0),
-    Key(
-        "log.flush.scheduler.interval.ms",
-        _LONG,
-        LONG_MAX_TEXT,
-        honoured=(LONG_MAX_TEXT,),
-        reason=NO_FLUSH,
-    ),
+    Key("log.flush.scheduler.interval.ms", _LONG, LONG_MAX_TEXT, low=0),
     Key("log.flush.start.offset.checkpoint.interval.ms", _INT, "60000", low=0),
     Key("log.index.interval.bytes", _INT, "4096", low=0, update=_CLUSTER),
     Key("log.index.size.max.bytes", _INT, "10485760", low=4, update=_CLUSTER),

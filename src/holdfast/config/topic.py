@@ -30,6 +30,8 @@ class TopicSettings(Settings):
     cleanup_policy: tuple[str, ...]
     compression_type: str
     file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
     follower_replication_throttled_replicas: Mapping[str, None]
     index_interval_bytes: int
     leader_replication_throttled_replicas: Mapping[str, None]

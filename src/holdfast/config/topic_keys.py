@@ -15,7 +15,6 @@ _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
 NO_COMPACTION: Final = "log compaction is not built yet"
 NO_TIERS: Final = "tiered storage is not built"
-NO_FLUSH: Final = "a write is not held back for the disk; durability comes from replicas"
 THROTTLED: Final = (
     r"\*|[0-9]+:[0-9]+",
     "the literal '*' or a list of replicas: partition:broker,partition:broker,...",
@@ -41,8 +40,8 @@ TOPIC_KEYS: Final = (
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, effect=False),
     Key("delete.retention.ms", _LONG, "86400000", low=0, effect=False),
     Key("file.delete.delay.ms", _LONG, "60000", low=0),
-    Key("flush.messages", _LONG, LONG_MAX_TEXT, low=1, honoured=(LONG_MAX_TEXT,), reason=NO_FLUSH),
-    Key("flush.ms", _LONG, LONG_MAX_TEXT, low=0, honoured=(LONG_MAX_TEXT,), reason=NO_FLUSH),
+    Key("flush.messages", _LONG, LONG_MAX_TEXT, low=1),
+    Key("flush.ms", _LONG, LONG_MAX_TEXT, low=0),
     Key(
         "follower.replication.throttled.replicas",
         _LIST,

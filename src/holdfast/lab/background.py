@@ -71,8 +71,6 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/replica_statements.py",
     "holdfast/judge/groups",
     "holdfast/log/compaction",
-    "holdfast/wire/messages/describe_producers.py",
-    "holdfast/wire/messages/list_config_resources.py",
     "holdfast/wire/walker/compiled_compaction.c",
     "holdfast/wire/walker/compiled_compaction.pyi",
     "holdfast/wire/walker/key_map.h",

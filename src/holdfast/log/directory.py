@@ -20,6 +20,7 @@ from holdfast.log.checkpoints import (
     Offsets,
     encode_offsets,
 )
+from holdfast.log.due_flushes import DueFlushes
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.files import FileCache
 from holdfast.log.offline import FULL, what_helps, why_offline
@@ -89,6 +90,7 @@ class LogDirectory:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.lock: DirectoryLock | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
+        self.due_flushes: Final = DueFlushes()
         self._removals: set[asyncio.TimerHandle] = set()
         self._written: dict[str, _Captured] = {}  # what checkpoints say, to leave out repetitions
         # Checkpoints that a job is writing, each with the generation in which it began.
@@ -124,6 +126,7 @@ class LogDirectory:
                 what_helps(error),
             )
             self.files.close()
+            self.due_flushes.clear()
             self._is_full = error.errno in FULL
             if not self._is_full:  # a removal needs no room, and makes some for the next start
                 self._cancel_removals()
@@ -413,6 +416,7 @@ class LogDirectory:
     def close(self) -> None:
         """Let go of everything. The lock goes last."""
         self._cancel_removals()
+        self.due_flushes.clear()
         self.files.close()
         if self.lock is not None:
             self.lock.release()

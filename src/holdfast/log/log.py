@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from holdfast.config.key import LONG_MAX
 from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
 from holdfast.log import search
@@ -23,7 +24,7 @@ from holdfast.log.epochs import EpochEnd
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.flusher import Flusher, FlushPlan
 from holdfast.log.index import RELATIVE_MAX
-from holdfast.log.producers import ACCEPTED, ProducerCheck
+from holdfast.log.producers import ACCEPTED, Producer, ProducerCheck
 from holdfast.log.recovery import (
     Loaded,
     replay_producers,
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 _EPOCH_POSITION: Final = 12
 _ENOUGH_BYTES: Final = 1 << 31
+_FLUSH_AGAIN_MS: Final = 1000  # for which the worker had no room
 _CURSORS_KEPT: Final = 32  # as many readers go on where they stopped without a search
 
 
@@ -92,7 +94,7 @@ class Log:
         self.partition = place.partition
         self.topic_id = place.topic_id
         self.directory = directory
-        self.settings = settings  # replace it to change the configuration
+        self.settings = settings  # `configure` changes it
         self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
         # If True, a segment's end or a cut is made durable before anything is written behind it.
         # A power cut then leaves a log that ends at its first bad batch. The metadata log sets it.
@@ -155,6 +157,12 @@ class Log:
         """Whether a power cut may take its topic's id, or its directory's name."""
         return self._is_new
 
+    def configure(self, settings: TopicSettings) -> None:
+        """Take over the settings of the topic, as its metadata has them."""
+        self.settings = settings
+        self.home.due_flushes.forget(self)
+        self._count_unflushed()
+
     # --- appending ---
 
     def append_as_leader(self, batch: memoryview, epoch: int) -> int:
@@ -184,6 +192,8 @@ class Log:
         self.end = last + 1
         if header.producer_id >= 0:
             self._producers.update(header, self._clock.wall_ms())
+        if self.settings.flush_messages < LONG_MAX or self.settings.flush_ms < LONG_MAX:
+            self._count_unflushed()
         return base
 
     def append_batches_as_leader(self, batches_view: memoryview, epoch: int) -> int:
@@ -276,6 +286,8 @@ class Log:
             if header.producer_id >= 0:
                 self._producers.update(header, now_ms)
         self.end = last + 1
+        if self.settings.flush_messages < LONG_MAX or self.settings.flush_ms < LONG_MAX:
+            self._count_unflushed()
 
     def check_producer(self, batch: memoryview) -> ProducerCheck:
         """Judge a client's batch against what its producer wrote before. Changes nothing."""
@@ -285,6 +297,10 @@ class Log:
         if producer_id < 0:
             return ACCEPTED
         return self._producers.check(producer_id, epoch, first, last_delta)
+
+    def remembered_producers(self) -> list[tuple[int, Producer]]:
+        """Return each producer that is known here, by its id."""
+        return self._producers.items()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for so long; return how many."""
@@ -660,6 +676,22 @@ class Log:
         self._check()
         return self._flusher.whole()
 
+    def _count_unflushed(self) -> None:
+        """Have records forced to disk once they are enough, or old enough; nothing waits for it.
+
+        Rules: log.md#forced-to-disk.
+        """
+        count, settings = self.end - self._flusher.planned, self.settings
+        if count >= settings.flush_messages:
+            self._flusher.everything()
+        elif count > 0 and settings.flush_ms < LONG_MAX:
+            self.home.due_flushes.add(self, settings.flush_ms)
+
+    def flush_in_background(self) -> None:
+        """Begin to flush what is appended, if that has not begun."""
+        if not self._closed and self.end > self._flusher.planned:
+            self._flusher.everything()
+
     def flush_sealed(self) -> None:
         """Flush in the background what recovery left: all but the active segment."""
         self._check()
@@ -669,6 +701,7 @@ class Log:
     def close(self) -> asyncio.Future[None]:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
         self._check()
+        self.home.due_flushes.forget(self)
         self._closed = True
         with self.home.guarded():
             self._segments.active.seal()
@@ -679,6 +712,7 @@ class Log:
     def abandon(self) -> None:
         """Stop using the files: the replica is deleted. Nothing works after."""
         self._closed = True
+        self.home.due_flushes.forget(self)
         self._flusher.abandon()
         self._segments.forget_files()
 
@@ -732,6 +766,8 @@ class Log:
         self._segments.undo(plan)
         self._snapshots.undo(plan)
         self._epochs.dirty = self._epochs.dirty or plan.epochs is not None
+        if self.settings.flush_messages < LONG_MAX or self.settings.flush_ms < LONG_MAX:
+            self.home.due_flushes.add(self, _FLUSH_AGAIN_MS)
 
 
 def _nothing() -> None:

@@ -86,6 +86,10 @@ class Producers:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def items(self) -> list[tuple[int, Producer]]:
+        """Return all of them by their ids, in the order in which they came."""
+        return list(self._producers.items())
+
     def check(self, producer_id: int, epoch: int, first: int, last_delta: int) -> ProducerCheck:
         """Judge a client's batch by its header's numbers. Changes nothing."""
         producer = self._producers.get(producer_id)

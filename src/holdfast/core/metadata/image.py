@@ -214,6 +214,11 @@ class MetadataImage:
         found = self.topics_by_id.get(topic_id)
         return found.partition(index) if found is not None else None
 
+    def name_of(self, topic_id: bytes) -> str:
+        """Return the name of the topic that has this id; empty: none has."""
+        found = self.topics_by_id.get(topic_id)
+        return found.name if found is not None else ""
+
     def partitions(self) -> Iterator[Partition]:
         """Every partition, in the order in which topics were created, then by number."""
         for topic in self.topics.values():

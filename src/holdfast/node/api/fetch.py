@@ -271,7 +271,7 @@ class Fetch:
         for topic in response.responses:
             for data in topic.partitions:
                 if data.error_code in LED_ELSEWHERE:
-                    name = topic.topic or _name_of(self._broker, topic.topic_id)
+                    name = topic.topic or self._broker.image.name_of(topic.topic_id)
                     refused.append((name, data.partition_index, data))
         if refused:
             nodes = name_leaders(self._broker, refused, self._context.client.listener)
@@ -365,7 +365,7 @@ def _find(broker: Broker, reader: Reader, session: FetchSession) -> None:
         index = asked.wanted.partition
         if by_id:
             found = partitions.find_by_id(asked.topic_id, index)
-            asked.name = _name_of(broker, asked.topic_id)
+            asked.name = broker.image.name_of(asked.topic_id)
         else:
             found = partitions.find(asked.name, index)
         if asked.name != name:
@@ -380,11 +380,6 @@ def _find(broker: Broker, reader: Reader, session: FetchSession) -> None:
                 session.watch(asked, found)
         else:
             asked.found = found
-
-
-def _name_of(broker: Broker, topic_id: bytes) -> str:
-    topic = broker.image.topics_by_id.get(topic_id)
-    return topic.name if topic is not None else ""
 
 
 def _refused(index: int, refused: Refused) -> wire.PartitionData:

@@ -151,9 +151,10 @@ def too_large(size: int, settings: TopicSettings) -> Refusal | None:
 _MESSAGES = {
     ErrorCode.INVALID_RECORD: (
         "A partition takes exactly one record batch (magic 2) with at least one record, "
-        "base offset 0, its counts in agreement, an epoch and a sequence where there is a producer "
-        "id, no control records and no attributes that Kafka does not define."
+        "base offset 0, its counts in agreement, a sequence where there is a producer id, no "
+        "control records and no attributes that Kafka does not define."
     ),
+    ErrorCode.INVALID_PRODUCER_EPOCH: "A batch with a producer id has an epoch of 0 or more.",
     ErrorCode.INVALID_TIMESTAMP: (
         "The record batch claims LogAppendTime, which only a broker may stamp it with."
     ),

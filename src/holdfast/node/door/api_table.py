@@ -38,6 +38,7 @@ CREATE_CLUSTER: Final = Need(Operation.CREATE, ResourceType.CLUSTER)  # any topi
 CLUSTER_ACTION: Final = Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)  # what nodes do
 ALTER_CLUSTER: Final = Need(Operation.ALTER, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER: Final = Need(Operation.DESCRIBE, ResourceType.CLUSTER)
+LIST_CONFIGS: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 READ_TOPIC: Final = Need(Operation.READ, ResourceType.TOPIC)
 WRITE_TOPIC: Final = Need(Operation.WRITE, ResourceType.TOPIC)
 CREATE_TOPIC: Final = Need(Operation.CREATE, ResourceType.TOPIC)
@@ -77,7 +78,7 @@ class Api(NamedTuple):
 
 
 APIS: Final[tuple[Api, ...]] = (
-    Api(0, "produce", (0, 12), Role.BROKER, WRITE_TOPIC),
+    Api(0, "produce", (0, 13), Role.BROKER, WRITE_TOPIC),
     Api(1, "fetch", (4, 18), Role.BROKER, READ_TOPIC),
     Api(1, "fetch_metadata_log", (12, 18), Role.CONTROLLER, CLUSTER_ACTION),
     Api(2, "list_offsets", (1, 11), Role.BROKER, DESCRIBE_TOPIC),
@@ -117,6 +118,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(59, "fetch_snapshot", (0, 1), Role.CONTROLLER, CLUSTER_ACTION),
     Api(60, "describe_cluster", (0, 2), Role.BROKER, None),
     Api(60, "describe_cluster", (0, 2), Role.CONTROLLER, ALTER_CLUSTER),
+    Api(61, "describe_producers", (0, 0), Role.BROKER, READ_TOPIC),
     Api(62, "broker_registration", (0, 4), Role.ACTIVE, CLUSTER_ACTION),
     Api(63, "broker_heartbeat", (0, 1), Role.ACTIVE, CLUSTER_ACTION),
     Api(64, "unregister_broker", (0, 0), FORWARDED, ALTER_CLUSTER),
@@ -124,6 +126,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(68, "consumer_group_heartbeat", (0, 1), Role.BROKER, READ_GROUP),
     Api(69, "consumer_group_describe", (0, 1), Role.BROKER, DESCRIBE_GROUP),
     Api(73, "assign_replicas_to_dirs", (0, 0), Role.ACTIVE, CLUSTER_ACTION),
+    Api(74, "list_config_resources", (0, 1), Role.BROKER, LIST_CONFIGS),
     Api(75, "describe_topic_partitions", (0, 0), Role.BROKER, DESCRIBE_TOPIC),
     Api(80, "add_raft_voter", (0, 1), FORWARDED, ALTER_CLUSTER),
     Api(81, "remove_raft_voter", (0, 0), FORWARDED, ALTER_CLUSTER),
