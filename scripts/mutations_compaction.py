@@ -14,6 +14,8 @@ READER = "log/compaction/batch_reader.py"
 SEEN = "log/compaction/seen_transactions.py"
 DUE = "log/compaction/compaction_due.py"
 GROUPS = "log/compaction/segment_groups.py"
+LOG = "log/log.py"
+RECOVERY = "log/recovery.py"
 WALKER = "wire/walker/python_compaction.py"
 
 TEST_ROUND = "tests/log/test_compaction_round.py"
@@ -21,6 +23,8 @@ TEST_POWER = "tests/log/test_compaction_power.py"
 TEST_TRANSACTIONS = "tests/log/test_compaction_transactions.py"
 TEST_DUE = "tests/log/test_compaction_due.py"
 TEST_FILES = "tests/log/test_compaction_files.py"
+TEST_LIVES = "tests/log/test_compaction_lives.py"
+LIVES = f"{TEST_LIVES}::test_each_keys_last_value_stays_through_all_lives"
 TEST_WALKER = "tests/wire/test_record_compaction.py"
 MODEL = f"{TEST_ROUND}::test_rounds_leave_what_a_model_says"
 UNREADABLE = f"{TEST_ROUND}::test_what_nobody_can_read_stays_whole"
@@ -309,5 +313,62 @@ COMPACTION: tuple[Mutation, ...] = (
         "* 1000 / self._bytes_a_second",
         "* 900 / self._bytes_a_second",
         tests=(TEST_FILES,),
+    ),
+    # -- the log that is compacted ----------------------------------------------------------------
+    one(
+        "a cut does not end the round",
+        "what was cut off comes back by a `.swap`",
+        LOG,
+        "        if offset < self._segments.active.base:\n            self.compaction.end()\n",
+        "",
+        tests=(CUT, LIVES),
+    ),
+    one(
+        "a log that begins anew goes on with its round",
+        "old records in a log that has none",
+        LOG,
+        "        self.compaction.end()\n        self._cursors.clear()\n",
+        "        self._cursors.clear()\n",
+        tests=(CUT, LIVES),
+    ),
+    one(
+        "the cleaner checkpoint is lowered behind the cut",
+        "an older record of a deleted key that stays",
+        LOG,
+        "        if self.cleaned_to is not None and self.cleaned_to > offset:\n",
+        "        if self.cleaned_to is None and offset < 0:\n",
+        tests=(TEST_LIVES,),
+    ),
+    one(
+        "the cleaner checkpoint outlives a log that begins anew",
+        "an older record of a deleted key that stays",
+        LOG,
+        "        self.cleaned_to = None\n",
+        "",
+        tests=(TEST_LIVES,),
+    ),
+    one(
+        "a cleaner checkpoint beyond the log's end is believed",
+        "an older record of a deleted key that stays",
+        RECOVERY,
+        "        if cleaned_to is not None and cleaned_to > end:\n",
+        "        if cleaned_to is not None and end < 0:\n",
+        tests=(TEST_LIVES,),
+    ),
+    one(
+        "a log that is cut in a hole ends in it",
+        "a follower that never catches up",
+        "log/segment.py",
+        "        return position, end\n",
+        "        return position, offset\n",
+        tests=(LIVES,),
+    ),
+    one(
+        "a hole between segments is taken for compaction's",
+        "what the power took, and nobody misses",
+        RECOVERY,
+        " or 0 <= end < base <= end + RELATIVE_MAX:",
+        ":",
+        tests=("tests/log/test_log_recovery.py::test_a_segment_that_is_missing_ends_the_log",),
     ),
 )

@@ -73,7 +73,6 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/core/group",
     "holdfast/core/log_machine.py",
     "holdfast/judge/groups",
-    "holdfast/log/compaction",
     "holdfast/wire/groups",
     "holdfast/wire/messages/consumer_group_describe.py",
     "holdfast/wire/messages/delete_groups.py",
@@ -89,11 +88,6 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/wire/messages/txn_offset_commit.py",
     "holdfast/wire/records/group_records.py",
     "holdfast/wire/records/group_tables.py",
-    "holdfast/wire/walker/compiled_compaction.c",
-    "holdfast/wire/walker/compiled_compaction.pyi",
-    "holdfast/wire/walker/key_map.h",
-    "holdfast/wire/walker/python_compaction.py",
-    "holdfast/wire/walker/record_compaction.py",
 )
 
 

@@ -18,6 +18,7 @@ from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANED,
     HIGH_WATERMARK,
     LOG_START,
     PARTITION_METADATA,
@@ -187,6 +188,7 @@ class LogDirectories:
         recovery_points = self._read_offsets(path, RECOVERY_POINT)
         starts = self._read_offsets(path, LOG_START)
         high_watermarks = self._read_offsets(path, HIGH_WATERMARK)
+        cleaned = self._read_offsets(path, CLEANED)
         renamed = directory.remove_deleted()
         for name in disk.list(path):
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
@@ -201,9 +203,10 @@ class LogDirectories:
                 recovery_point=recovery_points.get(key, 0),
                 start=starts.get(key, 0),
                 high_watermark=high_watermarks.get(key, 0),
+                cleaned_to=cleaned.get(key),
             )
             self._load_replica(directory, name, key, remembered)
-        if directory.contradicts(recovery_points, starts, high_watermarks):
+        if directory.contradicts(recovery_points, starts, high_watermarks, cleaned):
             directory.with_room(lambda _: directory.write_first())  # before anything is written
         if renamed:
             directory.sync_names()  # or a replica made anew may meet the old one
@@ -574,8 +577,7 @@ class LogDirectories:
     async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
         disk, path = self._runtime.disk, directory.path
         directory.supersede()
-        names = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START)
-        contents = {name: directory.content(name) for name in names}
+        contents = directory.contents()
 
         def write() -> None:
             directory.sync_at_end()  # before anything says how far it is durable

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final, NamedTuple
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
 from holdfast.log import search
 from holdfast.log.checkpoints import LOG_START, PARTITION_METADATA
+from holdfast.log.compaction.log_compaction import LogCompaction
 from holdfast.log.directory import LogDirectory
 from holdfast.log.epochs import EpochEnd
 from holdfast.log.errors import CorruptFileError, StorageError
@@ -106,11 +107,13 @@ class Log:
         )
         self.start = loaded.start  # log start offset: the first one that may be read
         self.kept_start = loaded.start  # so far no crash takes the start back
+        self.cleaned_to = loaded.cleaned_to  # compaction has come so far; None: nobody knows
         self.end = loaded.end  # log end offset (LEO): what the next record gets
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = Snapshots(directory, loaded.snapshots)
         self._cursors: dict[int, tuple[Segment, int]] = {}
+        self.compaction = LogCompaction(self, self._segments, self._producers, self._cursors.clear)
         # True until partition.metadata is durable, and with it our own directory's name.
         self._is_new = is_new
         self._name_number = home.add_name() if is_new else 0
@@ -508,18 +511,25 @@ class Log:
             self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
+        if offset < self._segments.active.base:
+            self.compaction.end()
+        if self.cleaned_to is not None and self.cleaned_to > offset:
+            self.cleaned_to = offset
+            self.home.write_now()  # what is written there next was never looked at
         self._cursors.clear()
         offset = self._segments.truncate(offset, self.settings)
         self.end = offset
-        kept = self.start, self.high_watermark
+        kept = self.start, self.high_watermark, self.cleaned_to
         self.start = min(self.start, offset)
         self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
+        if self.cleaned_to is not None:
+            self.cleaned_to = min(self.cleaned_to, offset)  # of a batch that went whole, perhaps
         self._epochs.truncate_from_end(offset)
         self._snapshots.forget(lambda snapshot: snapshot > offset)
         # The shorter file is not durable yet: what was cut off may come back.
         unflushed = self._flusher.truncated(min(offset, self._segments.active.base))
-        if unflushed or kept != (self.start, self.high_watermark):
+        if unflushed or kept != (self.start, self.high_watermark, self.cleaned_to):
             self.home.write_now()
         if self.in_order:
             self._segments.sync_active()
@@ -541,7 +551,9 @@ class Log:
         the old files and the new one. Then the files go, and that is durable before this returns.
         """
         self._check()
+        self.compaction.end()
         self._cursors.clear()
+        self.cleaned_to = None
         self.start = min(self.start, offset)
         self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -625,6 +637,7 @@ class Log:
                     upper_bound=upper_bound,
                     now_ms=now_ms,
                 ):
+                    self.compaction.end()
                     if len(self._segments.all) == 1:
                         self._roll()
                     segment = self._segments.drop_first(self.settings)
@@ -669,6 +682,7 @@ class Log:
     def close(self) -> asyncio.Future[None]:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
         self._check()
+        self.compaction.end()
         self._closed = True
         with self.home.guarded():
             self._segments.active.seal()
@@ -678,6 +692,8 @@ class Log:
 
     def abandon(self) -> None:
         """Stop using the files: the replica is deleted. Nothing works after."""
+        with suppress(StorageError):  # that directory is offline, and a start puts it right
+            self.compaction.end(is_gone=True)
         self._closed = True
         self._flusher.abandon()
         self._segments.forget_files()

@@ -18,7 +18,7 @@ from holdfast.log.compaction.compaction_round import Round, RoundOverError
 from holdfast.log.compaction.replacement import Host, Replacement
 from holdfast.log.errors import CorruptFileError
 from holdfast.log.files import FileCache
-from holdfast.log.recovery import CLEANED_SUFFIX
+from holdfast.log.segment import CLEANED_SUFFIX
 from holdfast.runtime.ports import Disk, T
 from holdfast.runtime.sliced_work import Steps
 from holdfast.wire.errors import WireError
@@ -73,6 +73,11 @@ class Compaction:
         self._is_gone = is_gone
         if self._replacement is not None:
             self._replacement.settle()
+
+    def abandon(self) -> None:
+        """The disk has failed: nothing of the round is put right any more, a start does that."""
+        self._round.is_over = True
+        self._is_gone = True
 
     def _taken(self, steps: Steps[T]) -> Steps[T]:
         """Take steps here, or have jobs take them."""
