@@ -437,8 +437,8 @@ BOUNDS: tuple[Mutation, ...] = (
         "latest is told before the new epoch's start is committed",
         "finding 10: OFFSET_NOT_AVAILABLE, KIP-207",
         "node/api/list_offsets.py",
-        "    unsure = not asking.follower and log.high_watermark < leader.epoch_start\n",
-        "    unsure = False\n",
+        "        and log.high_watermark < held.state.epoch_start\n",
+        "        and log.high_watermark < 0\n",
         tests=(
             "tests/node/test_list_offsets.py::test_the_end_is_unknown_until_the_epoch_s_start_is_committed",
         ),

@@ -23,6 +23,8 @@ TEST_POWER = "tests/log/test_compaction_power.py"
 TEST_TRANSACTIONS = "tests/log/test_compaction_transactions.py"
 TEST_DUE = "tests/log/test_compaction_due.py"
 TEST_FILES = "tests/log/test_compaction_files.py"
+CLEANER = "log/compaction/cleaner.py"
+TEST_CLEANER = "tests/log/test_cleaner.py"
 TEST_LIVES = "tests/log/test_compaction_lives.py"
 LIVES = f"{TEST_LIVES}::test_each_keys_last_value_stays_through_all_lives"
 TEST_WALKER = "tests/wire/test_record_compaction.py"
@@ -370,5 +372,72 @@ COMPACTION: tuple[Mutation, ...] = (
         " or 0 <= end < base <= end + RELATIVE_MAX:",
         ":",
         tests=("tests/log/test_log_recovery.py::test_a_segment_that_is_missing_ends_the_log",),
+    ),
+    # -- the cleaner's turns -----------------------------------------------------------------------
+    one(
+        "a log is compacted before its topic's settings are known",
+        "a topic that is not compacted and loses records at each start",
+        CLEANER,
+        "        log.is_configured\n        and ",
+        "        ",
+        tests=(f"{TEST_CLEANER}::test_a_log_whose_topic_is_not_known_yet_is_left_alone",),
+    ),
+    one(
+        "the metadata log is compacted",
+        "a controller that forgets",
+        CLEANER,
+        "        and log.topic != METADATA_TOPIC\n",
+        "",
+        tests=(f"{TEST_CLEANER}::test_the_metadata_log_is_never_compacted",),
+    ),
+    one(
+        "a round that is given up stays half done",
+        "what was cut off comes back by a `.swap`",
+        CLEANER,
+        "                log.compaction.end()\n        log.compaction.done(checkpoint)",
+        "                assert log\n        log.compaction.done(checkpoint)",
+        tests=(
+            f"{TEST_CLEANER}::test_a_round_that_is_given_up_is_put_right_at_once_and_tried_again",
+        ),
+    ),
+    one(
+        "a topic that is not compacted any more goes on with its round",
+        "records that go although they are to stay",
+        LOG,
+        '        if "compact" not in settings.cleanup_policy:\n',
+        "        if not settings.segment_bytes:\n",
+        tests=(f"{TEST_CLEANER}::test_a_round_that_is_disturbed_leaves_a_whole_log",),
+    ),
+    one(
+        "retention ends each round",
+        "a log that is never compacted",
+        "log/directories.py",
+        " and not log.compaction.is_under_way:",
+        ":",
+        tests=(f"{TEST_CLEANER}::test_retention_waits_for_the_round_and_comes_behind_it",),
+    ),
+    one(
+        "a log that was not committed far enough is forgotten",
+        "a log that grows for ever",
+        "log/compaction/cleaner_queue.py",
+        "            self._behind[log] = offset\n",
+        "            assert offset >= 0\n",
+        tests=(f"{TEST_CLEANER}::test_what_is_not_committed_or_not_synced_waits",),
+    ),
+    one(
+        "an emptied batch hides the largest timestamp",
+        "a consumer that begins at the wrong place",
+        "log/search.py",
+        "        if header.record_count:\n",
+        "        if header.magic:\n",
+        tests=(f"{TEST_CLEANER}::test_an_emptied_batch_is_not_the_youngest",),
+    ),
+    one(
+        "a compacted topic takes records without a key",
+        "records that the next round drops",
+        "node/broker/append_validation.py",
+        '        or "compact" in settings.cleanup_policy  # each record must have a key\n',
+        "",
+        tests=("tests/node/test_record_validation.py::test_records_that_the_topic_does_not_take",),
     ),
 )

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.config.key import INT_MAX, LONG_MAX_TEXT, ConfigType, Key, Update
-from holdfast.config.topic_keys import (
-    NO_COMPACTION,
-    NO_FLUSH,
-)
+from holdfast.config.topic_keys import NO_FLUSH
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _SHORT, _LONG, _DOUBLE = ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
@@ -103,45 +100,25 @@ LOG: Final = (
         update=_CLUSTER,
     ),
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, update=_CLUSTER, effect=False),
-    Key("log.cleaner.backoff.ms", _LONG, "15000", low=0, update=_CLUSTER, effect=False),
-    Key("log.cleaner.dedupe.buffer.size", _LONG, "134217728", update=_CLUSTER, effect=False),
+    Key("log.cleaner.backoff.ms", _LONG, "15000", low=0, update=_CLUSTER),
+    Key("log.cleaner.dedupe.buffer.size", _LONG, "134217728", update=_CLUSTER),
+    Key("log.cleaner.delete.retention.ms", _LONG, "86400000", low=0, update=_CLUSTER),
+    Key("log.cleaner.enable", _BOOLEAN, "true"),
+    Key("log.cleaner.io.buffer.load.factor", _DOUBLE, "0.9", update=_CLUSTER, effect=False),
+    Key("log.cleaner.io.buffer.size", _INT, "524288", low=0, update=_CLUSTER, effect=False),
+    # As much as a double may be. What is below 1 would be a cleaner that stands still.
     Key(
-        "log.cleaner.delete.retention.ms",
-        _LONG,
-        "86400000",
-        low=0,
-        update=_CLUSTER,
-        effect=False,
-    ),
-    Key("log.cleaner.enable", _BOOLEAN, "true", effect=False),
-    Key(
-        "log.cleaner.max.compaction.lag.ms",
-        _LONG,
-        LONG_MAX_TEXT,
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        "1.7976931348623157E308",
         low=1,
         update=_CLUSTER,
-        effect=False,
     ),
-    Key(
-        "log.cleaner.min.cleanable.ratio",
-        _DOUBLE,
-        "0.5",
-        low=0,
-        high=1,
-        update=_CLUSTER,
-        effect=False,
-    ),
-    Key("log.cleaner.min.compaction.lag.ms", _LONG, "0", low=0, update=_CLUSTER, effect=False),
-    Key("log.cleaner.threads", _INT, "1", low=0, update=_CLUSTER, effect=False),
-    Key(
-        "log.cleanup.policy",
-        _LIST,
-        "delete",
-        choices=("compact", "delete"),
-        update=_CLUSTER,
-        honoured=("delete",),
-        reason=NO_COMPACTION,
-    ),
+    Key("log.cleaner.max.compaction.lag.ms", _LONG, LONG_MAX_TEXT, low=1, update=_CLUSTER),
+    Key("log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", low=0, high=1, update=_CLUSTER),
+    Key("log.cleaner.min.compaction.lag.ms", _LONG, "0", low=0, update=_CLUSTER),
+    Key("log.cleaner.threads", _INT, "1", low=0, update=_CLUSTER),
+    Key("log.cleanup.policy", _LIST, "delete", choices=("compact", "delete"), update=_CLUSTER),
     Key("log.dir.failure.timeout.ms", _LONG, "30000", low=1, effect=False),
     Key(
         "log.flush.interval.messages",

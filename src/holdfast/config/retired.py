@@ -65,7 +65,6 @@ WITHOUT_EFFECT: Final = (
     "leader.imbalance.",
     "leader.replication.",
     "listener.name.",
-    "log.cleaner.",
     "max.connection",
     "metadata.log.",
     "metric.reporters",

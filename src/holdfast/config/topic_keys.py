@@ -13,7 +13,6 @@ from holdfast.config.key import LONG_MAX_TEXT, ConfigType, Key
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
-NO_COMPACTION: Final = "log compaction is not built yet"
 NO_TIERS: Final = "tiered storage is not built"
 NO_FLUSH: Final = "a write is not held back for the disk; durability comes from replicas"
 THROTTLED: Final = (
@@ -22,14 +21,7 @@ THROTTLED: Final = (
 )
 
 TOPIC_KEYS: Final = (
-    Key(
-        "cleanup.policy",
-        _LIST,
-        "delete",
-        choices=("compact", "delete"),
-        honoured=("delete",),
-        reason=NO_COMPACTION,
-    ),
+    Key("cleanup.policy", _LIST, "delete", choices=("compact", "delete")),
     Key("compression.gzip.level", _INT, "-1", low=-1, high=9, effect=False),
     Key("compression.lz4.level", _INT, "9", low=1, high=17, effect=False),
     Key(

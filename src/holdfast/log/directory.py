@@ -2,6 +2,8 @@
 
 Owns what must happen once when its disk fails. Knows of replicas only their offsets, which its
 checkpoints hold.
+
+Rules: compaction.md#the-cleaner-checkpoint.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.log.checkpoints import (
     CLEANED,
@@ -94,6 +96,8 @@ class LogDirectory:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.lock: DirectoryLock | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
+        # Called with a replica of which something has changed that matters to compaction.
+        self.log_changed: Callable[[Any], None] = lambda _log: None
         self._removals: set[asyncio.TimerHandle] = set()
         self._written: dict[str, _Captured] = {}  # what checkpoints say, to leave out repetitions
         # Checkpoints that a job is writing, each with the generation in which it began.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import Final, NamedTuple
 
@@ -93,7 +93,8 @@ class Log:
         self.partition = place.partition
         self.topic_id = place.topic_id
         self.directory = directory
-        self.settings = settings  # replace it to change the configuration
+        self.settings = settings  # `configure` changes it
+        self.is_configured = False  # True: these are the topic's; else a start knew no better
         self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
         # If True, a segment's end or a cut is made durable before anything is written behind it.
         # A power cut then leaves a log that ends at its first bad batch. The metadata log sets it.
@@ -157,6 +158,15 @@ class Log:
     def is_new(self) -> bool:
         """Whether a power cut may take its topic's id, or its directory's name."""
         return self._is_new
+
+    def configure(self, settings: TopicSettings) -> None:
+        """Take over the settings of the topic, as its metadata has them."""
+        self.settings = settings
+        self.is_configured = True
+        if "compact" not in settings.cleanup_policy:
+            with suppress(StorageError):  # the directory is offline, and its owner is told
+                self.compaction.end()
+        self.home.log_changed(self)
 
     # --- appending ---
 
@@ -344,6 +354,7 @@ class Log:
         self._snapshots.forget(lambda offset: offset not in bases)  # those of clean shutdowns
         self._snapshots.take(self.end, self._producers.snapshot())
         self._flusher.sealed()
+        self.home.log_changed(self)
 
     # --- reading ---
 
@@ -462,13 +473,33 @@ class Log:
         return search.find(look, wanted, inflated_max, effort)
 
     def find_max_timestamp(self, effort: Effort) -> Steps[FoundRecord | None]:
-        """Look for the first record that carries the log's largest timestamp."""
+        """Look for the first record that carries the log's largest timestamp.
+
+        The batch that claims it may have lost its records to compaction: then it is another's.
+        """
         self._check()
         with self.home.guarded():
             largest = search.largest_claim(self._segments.all)
         if largest < 0:
             return None
-        return (yield from self.find_timestamp(largest, effort, is_largest=True))
+        found = yield from self.find_timestamp(largest, effort, is_largest=True)
+        if found is not None:
+            return found
+        filled = yield from search.largest_filled(self._open_segments, self._scan(effort), effort)
+        if not 0 <= filled < largest:  # nobody can read what claims it
+            return None
+        return (yield from self.find_timestamp(filled, effort, is_largest=True))
+
+    def _open_segments(self) -> Sequence[Segment]:
+        return () if self._closed else self._segments.all
+
+    def _scan(self, effort: Effort) -> Callable[[Segment, int], search.Scanned]:
+        def scan(segment: Segment, position: int) -> search.Scanned:
+            self._check()
+            with self.home.guarded():
+                return search.scan_filled(segment, position, effort)
+
+        return scan
 
     # --- epochs ---
 
@@ -533,6 +564,7 @@ class Log:
             self.home.write_now()
         if self.in_order:
             self._segments.sync_active()
+        self.home.log_changed(self)
         # Last, for it reads what stays, which may be damaged: the cut itself is done.
         if not self._producers.truncate(offset):
             replay_producers(
@@ -568,6 +600,7 @@ class Log:
         self._producers.clear()
         self._snapshots.forget(lambda _: True)
         self._flusher.sealed()  # a job under way may put files back that are of no use any more
+        self.home.log_changed(self)
 
     def _forget_epochs_file(self) -> None:
         """Remove the epochs file: recovery would believe it in a log without records."""
@@ -662,6 +695,7 @@ class Log:
         self.high_watermark = max(self.high_watermark, self.start)
         self._cursors.clear()
         self._snapshots.forget(lambda snapshot: snapshot < first)
+        self.home.log_changed(self)
 
     # --- flushing ---
 

@@ -16,6 +16,7 @@ from holdfast.config.registry import (
     append_to_list,
     is_list,
     node_default,
+    refuse_broker_configs,
     refuse_topic_configs,
     subtract_from_list,
     validate_broker_config,
@@ -193,6 +194,12 @@ def _change(
         together = refuse_topic_configs(after)
         if together is not None:
             return Refusal(ErrorCode.INVALID_CONFIG, together)
+    elif resource[0] == ResourceType.BROKER:
+        together = refuse_broker_configs(
+            _in_force(state, resource, present), _in_force(state, resource, after)
+        )
+        if together is not None:
+            return Refusal(ErrorCode.INVALID_REQUEST, together)
     records.extend(changes)
     return None
 
@@ -237,6 +244,17 @@ def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> s
     if found is None:
         found = state.settings.properties.get(name)
     return node_default(name) if found is None else found
+
+
+def _in_force(
+    state: ControllerState, resource: ConfigResource, own: Mapping[str, str]
+) -> dict[str, str]:
+    """What a broker has when the configs of a resource of brokers are `own`.
+
+    As far as the controller knows: of the broker's own file it takes its own one's word.
+    """
+    cluster = state.image.cluster_configs() if resource[1] else {}
+    return {**state.settings.properties, **cluster, **own}
 
 
 def _code_of(resource: ConfigResource) -> ErrorCode:

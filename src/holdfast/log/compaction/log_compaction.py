@@ -4,7 +4,7 @@ Owns which round that is, and plays its host: it says whether the log is what th
 for, and puts a new segment in the place of old ones. Whoever cuts, resets, closes or deletes the
 log, or takes a segment from it, calls `end` first. Whose turn it is, the cleaner knows.
 
-Rules: compaction.md.
+Rules: compaction.md#what-is-dirty, compaction.md#a-round.
 """
 
 from __future__ import annotations

@@ -304,7 +304,7 @@ class Partitions:
         except StorageError as error:
             logger.error("%s-%d: %s", decided.topic, decided.index, error)  # noqa: TRY400
             return None
-        log.settings = settings
+        log.configure(settings)
         return log
 
     def _give_up(self, decided: image.Partition) -> None:
