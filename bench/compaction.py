@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Final
 
 from holdfast.config.topic import TopicSettings
-from holdfast.log.compaction.compaction_due import CompactionSettings, SegmentFacts
+from holdfast.log.compaction.compaction_due import SegmentFacts
 from holdfast.log.compaction.compaction_round import Round, RoundPlan
 from holdfast.log.files import FileCache
 from holdfast.log.segment import LOG_SUFFIX, Segment, prefix_of
@@ -35,17 +35,7 @@ CASES: Final = {
     "1 KB, lz4": (100, 1_000, Codec.LZ4),
     "200 B, one a batch": (1, 200, Codec.NONE),
 }
-DEFAULTS: Final = TopicSettings()
-SETTINGS: Final = CompactionSettings(
-    segment_bytes=SEGMENT_BYTES,
-    segment_index_bytes=DEFAULTS.segment_index_bytes,
-    index_interval_bytes=DEFAULTS.index_interval_bytes,
-    max_message_bytes=DEFAULTS.max_message_bytes,
-    delete_retention_ms=86_400_000,
-    min_compaction_lag_ms=0,
-    max_compaction_lag_ms=2**63 - 1,
-    min_cleanable_dirty_ratio=0.5,
-)
+SETTINGS: Final = TopicSettings(segment_bytes=SEGMENT_BYTES)
 
 
 def write_log(

@@ -71,8 +71,6 @@ def test_bad_texts_are_refused_by_name(name: str, text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("cleanup.policy", "compact"),
-        ("cleanup.policy", "delete,compact"),
         ("remote.storage.enable", "true"),
     ],
 )

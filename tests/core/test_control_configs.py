@@ -67,7 +67,7 @@ def _alter(
         (2, "t", (SET, "retention.ms", None), E.INVALID_REQUEST, "Null value"),
         (2, "t", (APPEND, "retention.ms", "1"), E.INVALID_CONFIG, "not a list"),
         (2, "t", (9, "retention.ms", "1"), E.INVALID_REQUEST, "operation 9"),
-        (2, "t", (SET, "cleanup.policy", "compact"), E.INVALID_CONFIG, "compact"),
+        (2, "t", (SET, "cleanup.policy", "compacted"), E.INVALID_CONFIG, "compact"),
         (4, "5", (SET, "log.retention.ms", "1"), E.BROKER_ID_NOT_REGISTERED, "not registered"),
         (4, "one", (SET, "log.retention.ms", "1"), E.INVALID_REQUEST, "not a broker's id"),
         (4, "01", (SET, "log.retention.ms", "1"), E.INVALID_REQUEST, "not a broker's id"),
@@ -170,6 +170,31 @@ def test_a_group_s_whole_configuration_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "0"])
+def test_the_cleaners_threads_and_its_memory_are_looked_at_together(name: str) -> None:
+    """As Apache Kafka does: a megabyte for each thread, and not many more or fewer at once."""
+    cluster = _cluster()
+    threads, size = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
+
+    def told(*changes: Change) -> str:
+        code, message = _alter(cluster, 4, name, *changes)
+        assert code in {E.NONE, E.INVALID_REQUEST}
+        assert (code is E.NONE) == (message == "")
+        return message
+
+    megabyte = f"{size} must be at least 1MB per cleaner thread."
+    assert told((SET, size, "1048576")) == megabyte
+    assert told((SET, size, "1048577")) == ""
+    assert told((SET, threads, "2")) == megabyte
+    assert told((SET, threads, "3"), (SET, size, "9000000")).endswith("double the current value 1")
+    assert told((SET, threads, "2"), (SET, size, "9000000")) == ""
+    assert told((SET, threads, "4")) == ""
+    assert told((SET, threads, "1")).endswith("less than half the current value 4")
+    assert told((SET, threads, "0")) == "Log cleaner threads should be at least 1"
+    assert told((SET, threads, "2"), (SET, "log.retention.ms", "5")) == ""
+    assert told((DELETE, threads, None), (DELETE, size, None)) == ""
+
+
+@pytest.mark.parametrize("name", ["", "0"])
 def test_a_brokers_key_that_nobody_knows_is_kept(name: str) -> None:
     """As by Apache Kafka: a plug-in may know it."""
     cluster = _cluster()
@@ -196,9 +221,12 @@ def test_lists_grow_and_shrink() -> None:
     assert _alter(cluster, 2, "t", (SET, "cleanup.policy", "delete"))[0] is E.NONE
     assert _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "delete"))[0] is E.NONE
     assert image.topic_configs("t")["cleanup.policy"] == "delete"
-    code, message = _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "compact"))
+    code, message = _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "shred"))
     assert code is E.INVALID_CONFIG, "the whole list is judged, not the addition"
-    assert "delete,compact" in message
+    assert "delete,shred" in message
+    assert _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "compact"))[0] is E.NONE
+    assert image.topic_configs("t")["cleanup.policy"] == "delete,compact"
+    assert _alter(cluster, 2, "t", (SUBTRACT, "cleanup.policy", "compact"))[0] is E.NONE
     assert _alter(cluster, 2, "t", (SUBTRACT, "cleanup.policy", "delete"))[0] is E.NONE
     assert image.topic_configs("t")["cleanup.policy"] == ""
 

@@ -28,7 +28,8 @@ from tests.log.log_kit import NOW_MS, everything, memory_disk, new_log, small_se
 
 from holdfast.log.compaction.batch_rewrite import has_horizon
 from holdfast.log.compaction.compaction_round import LastOfProducer
-from holdfast.log.compaction.seen_transactions import AbortedTransaction, SeenTransactions
+from holdfast.log.compaction.seen_transactions import SeenTransactions
+from holdfast.log.compaction.transaction_index import AbortedTransaction
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.batch import (

@@ -323,19 +323,39 @@ def test_leftovers_are_removed_and_a_swap_is_finished() -> None:
     virtual(body)
 
 
-def test_a_segment_that_is_missing_ends_the_log() -> None:
-    """A power cut took a segment's name but left the next one's."""
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_segment_that_is_missing_ends_the_log(policy: str) -> None:
+    """A power cut took a segment's name but left the next one's; compaction leaves no such hole."""
+    settings = small_settings(cleanup_policy=(policy,))
 
     async def body(runtime: Runtime) -> None:
-        directories, log = new_log(runtime)
+        directories, log = new_log(runtime, settings)
         for _ in range(60):
             append(log)
         gone = log._segments.bases[1]
         crash(directories)
         runtime = after_crash(runtime)
         runtime.disk.remove(f"{HERE}/{gone:020d}.log")
-        _, log = reopened(runtime)
+        _, log = reopened(runtime, settings)
         assert log.end == gone
+
+    virtual(body)
+
+
+def test_a_hole_that_no_index_can_count_is_no_loss() -> None:
+    """A leader with a directory of Apache Kafka's has one: its follower begins a segment there."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log)
+        batch = bytearray(make_batch())
+        batch[:8] = (1 << 32).to_bytes(8, "big")  # its CRC does not cover that,
+        batch[12:16] = bytes(4)  # nor its epoch
+        assert log.append_as_follower(memoryview(batch)) == 0
+        assert log._segments.bases == [0, 1 << 32]
+        crash(directories)
+        _, log = reopened(after_crash(runtime))
+        assert bases(everything(log)) == [0, 1 << 32]
 
     virtual(body)
 

@@ -15,7 +15,10 @@ def document(name: str) -> str:
 
 
 _TOPIC: Final = {
-    "cleanup.policy": "What happens to old segments: delete removes them by age and size.",
+    "cleanup.policy": (
+        "What happens to old segments: delete removes them by age and size, compact leaves the last"
+        " record of each key."
+    ),
     "compression.gzip.level": "Level at which a broker would compress with gzip.",
     "compression.lz4.level": "Level at which a broker would compress with lz4.",
     "compression.type": "Codec that batches are stored in; producer keeps what was sent.",
@@ -103,6 +106,9 @@ _NODE: Final = {
     "log.cleaner.backoff.ms": "Pause of the compactor when there is nothing to do.",
     "log.cleaner.dedupe.buffer.size": "Memory of the compactor's map of keys.",
     "log.cleaner.enable": "Whether the compactor runs.",
+    "log.cleaner.io.buffer.load.factor": "How full the compactor's map of keys may become.",
+    "log.cleaner.io.buffer.size": "Memory of the compactor's reads and writes.",
+    "log.cleaner.io.max.bytes.per.second": "What the compactor may read and write in a second.",
     "log.cleaner.threads": "Threads of the compactor.",
     "log.dir": "The directory for logs where log.dirs is not set.",
     "log.dir.failure.timeout.ms": "How long a broker may fail to report a lost directory.",

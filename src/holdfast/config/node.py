@@ -20,7 +20,7 @@ from holdfast.config.listeners import (
     parse_servers,
     parse_voters,
 )
-from holdfast.config.registry import NODE
+from holdfast.config.registry import NODE, why_too_small
 from holdfast.config.retired import has_no_effect, replacement
 from holdfast.config.settings import Settings
 from holdfast.config.topic import TopicSettings
@@ -73,6 +73,11 @@ class NodeSettings(Settings):
     num_partitions: int
     unclean_leader_election_enable: bool
 
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
@@ -406,6 +411,8 @@ def _check_together(settings: NodeSettings) -> None:
         below = getattr(settings, NODE[low].attribute)
         above = getattr(settings, NODE[high].attribute)
         refuse_if(below >= above, f"{low}={below}: must be below {high}={above}")
+    small = why_too_small(settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_threads)
+    refuse_if(small, small)
 
 
 def _strings(value: Value) -> tuple[str, ...]:

@@ -21,6 +21,9 @@ GROUP: Final[dict[str, Key]] = {key.name: key for key in GROUP_KEYS}
 
 VALUE_BYTES_MAX: Final = 32_767  # of UTF-8, as in Kafka since 4.3: older requests carry no more
 _LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+_MAP_BYTES: Final = "log.cleaner.dedupe.buffer.size"
+_MAP_BYTES_MIN: Final = 1024 * 1024
+_THREADS: Final = "log.cleaner.threads"
 _TOO_LONG: Final = (
     "The configuration value cannot be added because it exceeds the maximum value size of "
     f"{VALUE_BYTES_MAX} bytes."
@@ -81,10 +84,40 @@ def refuse_topic_configs(configs: Mapping[str, str]) -> str | None:
 
     What the topic has not itself has the key's own default.
     """
-    least, largest = (_number(configs, name) for name in _LAGS)
+    least, largest = (_number(configs, name, TOPIC) for name in _LAGS)
     if least > largest:
         return f"conflict topic config setting {_LAGS[0]} ({least}) > {_LAGS[1]} ({largest})"
     return None
+
+
+def refuse_broker_configs(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    """Return why brokers can't be given these together, each being right by itself.
+
+    Both are what is in force: what no source sets has the key's own default.
+    """
+    if all(before.get(name) == after.get(name) for name in (_MAP_BYTES, _THREADS)):
+        return None
+    now, wanted = (_number(configs, _THREADS, NODE) for configs in (before, after))
+    small = why_too_small(_number(after, _MAP_BYTES, NODE), wanted)
+    if small:
+        return small
+    if wanted == now:
+        return None
+    problem = ""
+    if wanted < 1:
+        problem = "should be at least 1"
+    elif wanted < now // 2:
+        problem = f"cannot be reduced to less than half the current value {now}"
+    elif wanted > now * 2 > 0:
+        problem = f"cannot be increased to more than double the current value {now}"
+    return f"Log cleaner threads {problem}" if problem else None
+
+
+def why_too_small(map_bytes: int, threads: int) -> str:
+    """Say why compaction can't have so much memory for its keys, "" if it can (as Kafka does)."""
+    if not threads or map_bytes // threads > _MAP_BYTES_MIN:
+        return ""
+    return f"{_MAP_BYTES} must be at least 1MB per cleaner thread."
 
 
 def unknown_broker_keys(names: Iterable[str]) -> list[str]:
@@ -117,9 +150,9 @@ def node_default(name: str) -> str:
     return (key.default or "") if key is not None else ""
 
 
-def _number(configs: Mapping[str, str], name: str) -> Any:
+def _number(configs: Mapping[str, str], name: str, keys: Mapping[str, Key]) -> Any:
     text = configs.get(name)
-    return TOPIC[name].parse_default() if text is None else TOPIC[name].parse(text)
+    return keys[name].parse_default() if text is None else keys[name].parse(text)
 
 
 def _is_too_long(value: str | None) -> bool:

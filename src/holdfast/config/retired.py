@@ -69,7 +69,6 @@ WITHOUT_EFFECT: Final = (
     "leader.imbalance.",
     "leader.replication.",
     "listener.name.",
-    "log.cleaner.",
     "max.connection",
     "metadata.log.",
     "metric.reporters",

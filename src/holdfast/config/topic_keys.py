@@ -13,7 +13,6 @@ from holdfast.config.key import LONG_MAX_TEXT, ConfigType, Key
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
-NO_COMPACTION: Final = "log compaction is not built yet"
 NO_TIERS: Final = "tiered storage is not built"
 THROTTLED: Final = (
     r"\*|[0-9]+:[0-9]+",
@@ -21,14 +20,7 @@ THROTTLED: Final = (
 )
 
 TOPIC_KEYS: Final = (
-    Key(
-        "cleanup.policy",
-        _LIST,
-        "delete",
-        choices=("compact", "delete"),
-        honoured=("delete",),
-        reason=NO_COMPACTION,
-    ),
+    Key("cleanup.policy", _LIST, "delete", choices=("compact", "delete")),
     Key("compression.gzip.level", _INT, "-1", low=-1, high=9, effect=False),
     Key("compression.lz4.level", _INT, "9", low=1, high=17, effect=False),
     Key(
@@ -38,7 +30,7 @@ TOPIC_KEYS: Final = (
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, effect=False),
-    Key("delete.retention.ms", _LONG, "86400000", low=0, effect=False),
+    Key("delete.retention.ms", _LONG, "86400000", low=0),
     Key("file.delete.delay.ms", _LONG, "60000", low=0),
     Key("flush.messages", _LONG, LONG_MAX_TEXT, low=1),
     Key("flush.ms", _LONG, LONG_MAX_TEXT, low=0),
@@ -52,7 +44,7 @@ TOPIC_KEYS: Final = (
     Key("leader.replication.throttled.replicas", _LIST, "", members=THROTTLED),
     Key("local.retention.bytes", _LONG, "-2", low=-2, effect=False),
     Key("local.retention.ms", _LONG, "-2", low=-2, effect=False),
-    Key("max.compaction.lag.ms", _LONG, LONG_MAX_TEXT, low=1, effect=False),
+    Key("max.compaction.lag.ms", _LONG, LONG_MAX_TEXT, low=1),
     Key("max.message.bytes", _INT, "1048588", low=0),
     Key("message.timestamp.after.max.ms", _LONG, "3600000", low=0),
     Key("message.timestamp.before.max.ms", _LONG, LONG_MAX_TEXT, low=0),
@@ -62,8 +54,8 @@ TOPIC_KEYS: Final = (
         "CreateTime",
         choices=("CreateTime", "LogAppendTime"),
     ),
-    Key("min.cleanable.dirty.ratio", _DOUBLE, "0.5", low=0, high=1, effect=False),
-    Key("min.compaction.lag.ms", _LONG, "0", low=0, effect=False),
+    Key("min.cleanable.dirty.ratio", _DOUBLE, "0.5", low=0, high=1),
+    Key("min.compaction.lag.ms", _LONG, "0", low=0),
     Key("min.insync.replicas", _INT, "1", low=1),
     Key("preallocate", _BOOLEAN, "false", effect=False),  # files grow as they are written
     # Ours, and no key of Apache Kafka's, which validates as "deep" does.

@@ -70,12 +70,6 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/partition_inspection.py",
     "holdfast/clients/replica_statements.py",
     "holdfast/judge/groups",
-    "holdfast/log/compaction",
-    "holdfast/wire/walker/compiled_compaction.c",
-    "holdfast/wire/walker/compiled_compaction.pyi",
-    "holdfast/wire/walker/key_map.h",
-    "holdfast/wire/walker/python_compaction.py",
-    "holdfast/wire/walker/record_compaction.py",
 )
 
 

@@ -2,6 +2,8 @@
 
 Owns what must happen once when its disk fails. Knows of replicas only their offsets, which its
 checkpoints hold.
+
+Rules: compaction.md#the-cleaner-checkpoint.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.log.checkpoints import (
+    CLEANED,
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
@@ -45,6 +48,7 @@ class Replica(Protocol):
     topic: str
     partition: int
     high_watermark: int
+    cleaned_to: int | None
 
     @property
     def start(self) -> int: ...
@@ -62,6 +66,9 @@ _TOLD: Final[Mapping[str, Callable[[Replica], int | None]]] = {
     # Only where it is not that of the first segment, as Kafka does.
     LOG_START: lambda replica: replica.start if replica.start > replica.first_segment else None,
     HIGH_WATERMARK: attrgetter("high_watermark"),
+    # Below it no key has an older record left. One that is too low costs a round; one that is too
+    # high keeps an old record beside a later one, and brings it back once that is deleted.
+    CLEANED: attrgetter("cleaned_to"),
 }
 
 # Replicas, and what a checkpoint says of each.
@@ -91,6 +98,8 @@ class LogDirectory:
         self.lock: DirectoryLock | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self.due_flushes: Final = DueFlushes()
+        # Called with a replica of which something has changed that matters to compaction.
+        self.log_changed: Callable[[Any], None] = lambda _log: None
         self._removals: set[asyncio.TimerHandle] = set()
         self._written: dict[str, _Captured] = {}  # what checkpoints say, to leave out repetitions
         # Checkpoints that a job is writing, each with the generation in which it began.
@@ -154,9 +163,14 @@ class LogDirectory:
 
     # --- checkpoints ---
 
-    def content(self, name: str) -> bytes:
-        """Return what a checkpoint has to say of all replicas now."""
-        return _encode(self._capture(name))
+    def contents(self) -> dict[str, bytes]:
+        """Return what each checkpoint has to say of all replicas now, by its name."""
+        captured = {name: self._capture(name) for name in _TOLD}
+        return {
+            name: _encode(told)
+            for name, told in captured.items()
+            if not self._is_needless(name, told)
+        }
 
     def _capture(self, name: str) -> _Captured:
         """Take down what a checkpoint would say: its text, ten times as slow, is a job's work."""
@@ -254,11 +268,22 @@ class LogDirectory:
     def _write(self, names: Sequence[str]) -> None:
         for name in names:
             captured = self._capture(name)
-            if self._written.get(name) != captured:
+            if self._written.get(name) != captured and not self._is_needless(name, captured):
                 self.runtime.disk.write_atomic(f"{self.path}/{name}", _encode(captured))
                 self._written[name] = captured
 
-    def contradicts(self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets) -> bool:
+    def _is_needless(self, name: str, captured: _Captured) -> bool:
+        """Whether a checkpoint says nothing and is not there: where nothing is ever compacted."""
+        return (
+            name == CLEANED
+            and name not in self._written
+            and all(offset is None for offset in captured[1])
+            and not self.runtime.disk.exists(f"{self.path}/{name}")
+        )
+
+    def contradicts(
+        self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets, cleaned: Offsets
+    ) -> bool:
         """Whether these checkpoints say more than is true of the replicas that are there."""
         replicas = self.replicas
 
@@ -272,6 +297,7 @@ class LogDirectory:
             past(recovery_points, lambda replica: replica.recovery_point)
             or past(starts, lambda replica: replica.start)
             or past(watermarks, lambda replica: replica.high_watermark)
+            or past(cleaned, _cleaned_to)
         )
 
     def take_out(self, key: tuple[str, int]) -> None:
@@ -441,6 +467,10 @@ class LogDirectory:
         else:
             raise error
         return False
+
+
+def _cleaned_to(replica: Replica) -> int:
+    return -1 if replica.cleaned_to is None else replica.cleaned_to
 
 
 def remove_all(runtime: Runtime, paths: Iterable[str]) -> None:

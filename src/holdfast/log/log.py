@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from typing import Final, NamedTuple
 
 from holdfast.config.key import LONG_MAX
@@ -19,6 +19,7 @@ from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
 from holdfast.log import search
 from holdfast.log.checkpoints import LOG_START, PARTITION_METADATA
+from holdfast.log.compaction.log_compaction import LogCompaction
 from holdfast.log.directory import LogDirectory
 from holdfast.log.epochs import EpochEnd
 from holdfast.log.errors import CorruptFileError, StorageError
@@ -95,6 +96,7 @@ class Log:
         self.topic_id = place.topic_id
         self.directory = directory
         self.settings = settings  # `configure` changes it
+        self.is_configured = False  # True: these are the topic's; else a start knew no better
         self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
         # If True, a segment's end or a cut is made durable before anything is written behind it.
         # A power cut then leaves a log that ends at its first bad batch. The metadata log sets it.
@@ -108,11 +110,13 @@ class Log:
         )
         self.start = loaded.start  # log start offset: the first one that may be read
         self.kept_start = loaded.start  # so far no crash takes the start back
+        self.cleaned_to = loaded.cleaned_to  # compaction has come so far; None: nobody knows
         self.end = loaded.end  # log end offset (LEO): what the next record gets
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = Snapshots(directory, loaded.snapshots)
         self._cursors: dict[int, tuple[Segment, int]] = {}
+        self.compaction = LogCompaction(self, self._segments, self._producers, self._cursors.clear)
         # True until partition.metadata is durable, and with it our own directory's name.
         self._is_new = is_new
         self._name_number = home.add_name() if is_new else 0
@@ -162,6 +166,11 @@ class Log:
         self.settings = settings
         self.home.due_flushes.forget(self)
         self._count_unflushed()
+        self.is_configured = True
+        if "compact" not in settings.cleanup_policy:
+            with suppress(StorageError):  # the directory is offline, and its owner is told
+                self.compaction.end()
+        self.home.log_changed(self)
 
     # --- appending ---
 
@@ -357,6 +366,7 @@ class Log:
         self._snapshots.forget(lambda offset: offset not in bases)  # those of clean shutdowns
         self._snapshots.take(self.end, self._producers.snapshot())
         self._flusher.sealed()
+        self.home.log_changed(self)
 
     # --- reading ---
 
@@ -475,13 +485,33 @@ class Log:
         return search.find(look, wanted, inflated_max, effort)
 
     def find_max_timestamp(self, effort: Effort) -> Steps[FoundRecord | None]:
-        """Look for the first record that carries the log's largest timestamp."""
+        """Look for the first record that carries the log's largest timestamp.
+
+        The batch that claims it may have lost its records to compaction: then it is another's.
+        """
         self._check()
         with self.home.guarded():
             largest = search.largest_claim(self._segments.all)
         if largest < 0:
             return None
-        return (yield from self.find_timestamp(largest, effort, is_largest=True))
+        found = yield from self.find_timestamp(largest, effort, is_largest=True)
+        if found is not None:
+            return found
+        filled = yield from search.largest_filled(self._open_segments, self._scan(effort), effort)
+        if not 0 <= filled < largest:  # nobody can read what claims it
+            return None
+        return (yield from self.find_timestamp(filled, effort, is_largest=True))
+
+    def _open_segments(self) -> Sequence[Segment]:
+        return () if self._closed else self._segments.all
+
+    def _scan(self, effort: Effort) -> Callable[[Segment, int], search.Scanned]:
+        def scan(segment: Segment, position: int) -> search.Scanned:
+            self._check()
+            with self.home.guarded():
+                return search.scan_filled(segment, position, effort)
+
+        return scan
 
     # --- epochs ---
 
@@ -524,21 +554,29 @@ class Log:
             self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
+        if offset < self._segments.active.base:
+            self.compaction.end()
+        if self.cleaned_to is not None and self.cleaned_to > offset:
+            self.cleaned_to = offset
+            self.home.write_now()  # what is written there next was never looked at
         self._cursors.clear()
         offset = self._segments.truncate(offset, self.settings)
         self.end = offset
-        kept = self.start, self.high_watermark
+        kept = self.start, self.high_watermark, self.cleaned_to
         self.start = min(self.start, offset)
         self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
+        if self.cleaned_to is not None:
+            self.cleaned_to = min(self.cleaned_to, offset)  # of a batch that went whole, perhaps
         self._epochs.truncate_from_end(offset)
         self._snapshots.forget(lambda snapshot: snapshot > offset)
         # The shorter file is not durable yet: what was cut off may come back.
         unflushed = self._flusher.truncated(min(offset, self._segments.active.base))
-        if unflushed or kept != (self.start, self.high_watermark):
+        if unflushed or kept != (self.start, self.high_watermark, self.cleaned_to):
             self.home.write_now()
         if self.in_order:
             self._segments.sync_active()
+        self.home.log_changed(self)
         # Last, for it reads what stays, which may be damaged: the cut itself is done.
         if not self._producers.truncate(offset):
             replay_producers(
@@ -557,7 +595,9 @@ class Log:
         the old files and the new one. Then the files go, and that is durable before this returns.
         """
         self._check()
+        self.compaction.end()
         self._cursors.clear()
+        self.cleaned_to = None
         self.start = min(self.start, offset)
         self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -572,6 +612,7 @@ class Log:
         self._producers.clear()
         self._snapshots.forget(lambda _: True)
         self._flusher.sealed()  # a job under way may put files back that are of no use any more
+        self.home.log_changed(self)
 
     def _forget_epochs_file(self) -> None:
         """Remove the epochs file: recovery would believe it in a log without records."""
@@ -641,6 +682,7 @@ class Log:
                     upper_bound=upper_bound,
                     now_ms=now_ms,
                 ):
+                    self.compaction.end()
                     if len(self._segments.all) == 1:
                         self._roll()
                     segment = self._segments.drop_first(self.settings)
@@ -665,6 +707,7 @@ class Log:
         self.high_watermark = max(self.high_watermark, self.start)
         self._cursors.clear()
         self._snapshots.forget(lambda snapshot: snapshot < first)
+        self.home.log_changed(self)
 
     # --- flushing ---
 
@@ -702,6 +745,7 @@ class Log:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
         self._check()
         self.home.due_flushes.forget(self)
+        self.compaction.end()
         self._closed = True
         with self.home.guarded():
             self._segments.active.seal()
@@ -711,6 +755,8 @@ class Log:
 
     def abandon(self) -> None:
         """Stop using the files: the replica is deleted. Nothing works after."""
+        with suppress(StorageError):  # that directory is offline, and a start puts it right
+            self.compaction.end(is_gone=True)
         self._closed = True
         self.home.due_flushes.forget(self)
         self._flusher.abandon()

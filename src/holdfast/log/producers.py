@@ -83,6 +83,12 @@ class Producers:
     def __len__(self) -> int:
         return len(self._producers)
 
+    @property
+    def first_undecided(self) -> int | None:
+        """Where the oldest open transaction began; None: none is open."""
+        begun = (each.transaction for each in self._producers.values())
+        return min((offset for offset in begun if offset != _NONE), default=None)
+
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 

@@ -7,6 +7,7 @@ durable yet. Knows nothing of epochs, producers or the high watermark.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
 
 from holdfast.config.topic import TopicSettings
@@ -15,8 +16,8 @@ from holdfast.log.errors import StorageError
 from holdfast.log.files import sync_file
 from holdfast.log.flusher import FlushPlan
 from holdfast.log.index import IndexWrite
-from holdfast.log.recovery import DELETED_SUFFIX, jitter_of
-from holdfast.log.segment import Segment, prefix_of
+from holdfast.log.recovery import jitter_of
+from holdfast.log.segment import DELETED_SUFFIX, Segment, prefix_of
 
 
 class Segments:
@@ -96,6 +97,15 @@ class Segments:
         segment = self.all.pop(0)
         self._discard(segment, settings)
         return segment
+
+    def replace(self, bases: Sequence[int], segment: Segment) -> None:
+        """Have one segment in the place of neighbours; their files are somebody else's business."""
+        index = self.bases.index(bases[0])
+        behind = index + len(bases)
+        assert self.bases[index:behind] == list(bases), "neighbours"
+        assert behind < len(self.bases), "the active segment stays"
+        self.all[index:behind] = [segment]
+        self.bases[index:behind] = [segment.base]
 
     def truncate(self, offset: int, settings: TopicSettings) -> int:
         """Cut everything from `offset` on; return where the log ends now.

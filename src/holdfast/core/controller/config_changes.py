@@ -17,6 +17,7 @@ from holdfast.config.registry import (
     append_to_list,
     is_list,
     node_default,
+    refuse_broker_configs,
     refuse_topic_configs,
     subtract_from_list,
     validate_broker_config,
@@ -194,9 +195,9 @@ def _change(
                     resource_type=int(kind), resource_name=name, name=step.name, value=value
                 )
             )
-    together = _wrong_together(state, resource, after)
+    together = _wrong_together(state, resource, present, after)
     if together is not None:
-        return Refusal(ErrorCode.INVALID_CONFIG, together)
+        return together
     records.extend(changes)
     return None
 
@@ -243,6 +244,17 @@ def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> s
     return node_default(name) if found is None else found
 
 
+def _in_force(
+    state: ControllerState, resource: ConfigResource, own: Mapping[str, str]
+) -> dict[str, str]:
+    """What a broker has when the configs of a resource of brokers are `own`.
+
+    As far as the controller knows: of the broker's own file it takes its own one's word.
+    """
+    cluster = state.image.cluster_configs() if resource[1] else {}
+    return {**state.settings.properties, **cluster, **own}
+
+
 def _code_of(resource: ConfigResource) -> ErrorCode:
     """Return what a wrong value is.
 
@@ -265,13 +277,23 @@ def _wrong_value(
 
 
 def _wrong_together(
-    state: ControllerState, resource: ConfigResource, after: Mapping[str, str]
-) -> str | None:
+    state: ControllerState,
+    resource: ConfigResource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> Refusal | None:
+    """Return why keys of a resource don't go together, though each alone may be so."""
+    code, why = ErrorCode.INVALID_CONFIG, None
     if resource[0] == ResourceType.TOPIC:
-        return refuse_topic_configs(after)
-    if resource[0] == ResourceType.GROUP:
-        return refuse_group_configs(after, state.settings.properties)
-    return None
+        why = refuse_topic_configs(after)
+    elif resource[0] == ResourceType.GROUP:
+        why = refuse_group_configs(after, state.settings.properties)
+    elif resource[0] == ResourceType.BROKER:
+        code = ErrorCode.INVALID_REQUEST
+        why = refuse_broker_configs(
+            _in_force(state, resource, before), _in_force(state, resource, after)
+        )
+    return None if why is None else Refusal(code, why)
 
 
 def _refuse_min_insync(state: ControllerState, resource: ConfigResource, step: _Step) -> str | None:

@@ -1,9 +1,11 @@
 """What a client wants appended, checked and made ready under the topic's settings.
 
 Owns the rules that need settings. With `record.validation=header` they look at the batch's header
-alone, unless `compression.type` asks for another codec; `record_validation` looks at the records.
+alone, unless `compression.type` asks for another codec, or the topic is compacted, which demands
+keys; `record_validation` looks at the records.
 
-Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression.
+Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression,
+compaction.md#keys-are-demanded.
 """
 
 from __future__ import annotations
@@ -80,7 +82,11 @@ def check_and_prepare(
         )
     codec = attributes & CODEC_MASK
     wanted = CODECS.get(settings.compression_type, codec)
-    if wanted != codec or settings.record_validation == "deep":
+    if (
+        wanted != codec
+        or settings.record_validation == "deep"
+        or "compact" in settings.cleanup_policy  # each record must have a key
+    ):
         return Unopened(batch, Codec(wanted), settings, now_ms)
     largest = largest_timestamp(base_timestamp, max_timestamp)
     problem = _check_timestamp(base_timestamp, largest, settings, now_ms)

@@ -69,7 +69,7 @@ class OffsetsTopic:
             offsets_topic_partitions(settings),
             self._replicas(),
             configs={
-                "retention.ms": "-1",
+                "cleanup.policy": "compact",
                 "compression.type": "producer",
                 "segment.bytes": str(offsets_topic_segment_bytes(settings)),
             },

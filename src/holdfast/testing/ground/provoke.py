@@ -15,6 +15,8 @@ POINTS: Final[Mapping[str, str]] = {
     "acks.expire-early": "an acks=all append is answered REQUEST_TIMED_OUT within 50 ms",
     "checkpoint.left-out": "a checkpoint of offsets is not written this time",
     "close.at-once": "a log directory is made durable by one sync of all when it is closed",
+    "compaction.round": "a log is compacted although it isn't dirty enough",
+    "compaction.small-map": "a round has room for nine keys",
     "fetch.one-batch": "a fetch is answered with one batch of one partition",
     "fetcher.answer-late": "a follower looks at an answer half a second later",
     "fetcher.answer-lost": "a follower loses its connection instead of the answer",
