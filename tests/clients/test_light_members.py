@@ -179,6 +179,31 @@ def test_a_leader_that_is_to_skip_it_shares_nothing_out() -> None:
     assert not ask(member, SyncGroupRequest).assignments
 
 
+def test_a_leader_shares_out_anew_when_there_are_other_partitions() -> None:
+    """Goal: what came since is somebody's. Method: a leader, and one who is none, learn of it."""
+    grown = (Topic("t", TOPIC_ID, 6),)
+    member = classic(Phase.JOINING)
+    subscription = ask(member, JoinGroupRequest).protocols[0].metadata
+    members = [JoinGroupResponseMember(member_id="m", metadata=subscription)]
+    member.answered(joined(leader="m", members=members), NOW)
+    exchange(member, SyncGroupRequest, SyncGroupResponse())
+    member.learn(PLAN.topics)
+    exchange(member, HeartbeatRequest, HeartbeatResponse())
+    member.learn(grown)
+    exchange(member, HeartbeatRequest, HeartbeatResponse())
+    assert (member.phase, member.due_ms) == (Phase.JOINING, NOW)
+    exchange(member, JoinGroupRequest, joined(leader="m", members=members))
+    (mine,) = exchange(member, SyncGroupRequest, SyncGroupResponse()).assignments
+    assert decode_assignment(mine.assignment).assigned_partitions[0].partitions == [*range(6)]
+    exchange(member, HeartbeatRequest, HeartbeatResponse())
+    assert member.phase is Phase.STABLE, "once is enough"
+
+    follower = classic(Phase.STABLE)
+    follower.learn(grown)
+    exchange(follower, HeartbeatRequest, HeartbeatResponse())
+    assert follower.phase is Phase.STABLE
+
+
 @pytest.mark.parametrize("damaged", [b"\0", b"\0\1\0\0\0\1"])
 def test_what_is_damaged_ends_the_member_and_says_so(damaged: bytes) -> None:
     member = classic(Phase.SYNCING)
@@ -302,6 +327,17 @@ def test_a_consumer_confirms_at_once_and_then_says_only_that_it_lives() -> None:
     fourth = exchange(member, ConsumerGroupHeartbeatRequest, beat(2, nothing_new=True), NOW + 1)
     assert held(fourth) == [0, 1]
     assert (member.phase, member.epoch, member.changed_ms) == (Phase.STABLE, 2, NOW + 1)
+
+
+def test_a_consumer_knows_a_topic_that_was_made_anew_by_its_name() -> None:
+    member = ConsumerMember(PLAN, "c")
+    exchange(member, FindCoordinatorRequest, found())
+    member.learn((Topic("t", b"u" * 16, 4),))
+    exchange(member, ConsumerGroupHeartbeatRequest, beat(1, 0))
+    assert member.assignment == {(TOPIC_ID.hex(), 0)}
+    member.learn(PLAN.topics)
+    exchange(member, ConsumerGroupHeartbeatRequest, beat(1, 1))
+    assert member.assignment == {("t", 1)}
 
 
 def test_all_is_said_again_after_an_answer_was_lost() -> None:

@@ -49,6 +49,8 @@ class ClassicMember(LightMember):
         self._assignors = tuple(assignors)
         self._protocol = ""
         self._given: list[SyncGroupRequestAssignment] = []
+        self._leads = False
+        self._shares_anew = False  # it leads, and what it has shared out is not so any more
         self._subscription = encode_subscription(
             ConsumerProtocolSubscription(topics=[topic.name for topic in plan.topics])
         )
@@ -97,6 +99,8 @@ class ClassicMember(LightMember):
             self._joined(answer, now_ms)
         elif isinstance(asked, SyncGroupRequest):
             self._synced(answer, now_ms)
+        elif answer.error_code == ErrorCode.NONE and self._shares_anew:
+            self._turned_away(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", now_ms)
         elif answer.error_code == ErrorCode.NONE:
             self.due_ms = now_ms + self.plan.heartbeat_ms
         else:
@@ -114,8 +118,9 @@ class ClassicMember(LightMember):
         self.member_id = answer.member_id
         self._holds((), answer.generation_id, now_ms)
         self._protocol = answer.protocol_name or ""
-        leads = answer.leader == answer.member_id and not answer.skip_assignment
-        self._given = self._share_out(answer.members) if leads else []
+        self._leads = answer.leader == answer.member_id
+        shares_out = self._leads and not answer.skip_assignment
+        self._given = self._share_out(answer.members) if shares_out else []
         self.phase, self.due_ms = Phase.SYNCING, now_ms
 
     def _share_out(
@@ -153,7 +158,12 @@ class ClassicMember(LightMember):
         self._rejoins()
         self.due_ms = now_ms if at_once else now_ms + self.plan.retry_ms
 
+    def _learnt(self) -> None:
+        """Have a leader join again with its next heartbeat: that makes a rebalance."""
+        self._shares_anew = self._leads
+
     def _rejoins(self) -> None:
+        self._leads = self._shares_anew = False
         self.phase = Phase.JOINING
         self.assignment = frozenset()
         self.epoch = _NO_GENERATION
