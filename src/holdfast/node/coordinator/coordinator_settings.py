@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.group.consumer.consumer_settings import ConsumerGroupSettings, GroupOverrides
@@ -18,8 +19,15 @@ def group_settings(settings: NodeSettings) -> GroupSettings:
 
 def consumer_group_settings(settings: NodeSettings) -> ConsumerGroupSettings:
     """Return what groups of the consumer protocol are told."""
-    del settings
-    return ConsumerGroupSettings(assignment_interval_ms=1000)
+    given = settings.properties
+    names = [
+        f"{bound}{name}"
+        for name in ("session_timeout_ms", "heartbeat_interval_ms")
+        for bound in ("", "min_", "max_")
+    ]
+    keys = {name: "group.consumer." + name.replace("_", ".") for name in names}
+    numbers = {name: int(given[key]) for name, key in keys.items() if key in given}
+    return replace(ConsumerGroupSettings(assignment_interval_ms=1000), **numbers)  # type: ignore[arg-type] # all of these are numbers
 
 
 def group_overrides(configs: Mapping[str, str]) -> GroupOverrides:
