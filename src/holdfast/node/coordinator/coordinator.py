@@ -20,6 +20,7 @@ from holdfast.core.group.any_group import Caller
 from holdfast.core.group.consumer.consumer_core import ConsumerSurroundings
 from holdfast.core.group.consumer.consumer_patterns import PatternRefresh
 from holdfast.core.group.consumer_shard import ConsumerShard
+from holdfast.core.group.offsets.deleted_topics import DeletedTopic
 from holdfast.core.metadata.image import ImageDelta
 from holdfast.node.broker.replica import Partition
 from holdfast.node.coordinator.calls import Call, Calls
@@ -83,7 +84,9 @@ class GroupCoordinator:
         self.topic = topic
         self._shards: dict[int, LedShard] = {}
         self._stop_loading: dict[int, Callable[[], None]] = {}
-        self._deleted_meanwhile: dict[int, list[str]] = {}  # topics, while a shard is loaded
+        self._deleted_meanwhile: dict[
+            int, list[DeletedTopic]
+        ] = {}  # topics, while a shard is loaded
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._topics = ImageTopics(broker.image)
         self._around = ShardSurroundings(
@@ -322,19 +325,20 @@ class GroupCoordinator:
     def metadata_changed(self, delta: ImageDelta) -> None:
         """Tell the shards of what has changed in the image, which holds it already."""
         created = [topic.name for topic in delta.topics_created]
-        deleted = [topic.name for topic in delta.topics_deleted]
+        gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
+        deleted = [name for name, _ in gone]
         changed = dict.fromkeys(self._changed_topics(delta))
         if created or deleted or changed:
             for index, led in self._shards.items():
                 led.shard.topics_changed(
                     self._topics, created=created, changed=changed, deleted=deleted
                 )
-                if not deleted:
+                if not gone:
                     continue
                 if index in self._deleted_meanwhile:
-                    self._deleted_meanwhile[index] += deleted
+                    self._deleted_meanwhile[index] += gone
                 else:
-                    led.change(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
+                    led.change(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))
         for kind, name in delta.configs_changed:
             if kind == ResourceType.GROUP and self._shards:
                 self._configure(name)
