@@ -22,6 +22,10 @@ from holdfast.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from holdfast.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 from holdfast.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -240,6 +244,19 @@ def test_what_was_committed_of_a_topic_of_the_same_name_stays() -> None:
     shard.topics_deleted([("t", TOPIC_ID[::-1])], coordinator.now_ms)
     coordinator.run_due()
     assert coordinator.offsets("g") == {}
+
+
+def test_who_asks_by_a_topic_s_id_is_told_nothing_of_its_namesake() -> None:
+    """Goal: nobody begins to read a topic where another one ended. Method: both ids, and none."""
+    coordinator = Coordinator()
+    coordinator.ask(coordinator.shard.commit_offsets, commit_of(TOPIC_ID, 5), version=10)
+    told = []
+    for topic_id in (TOPIC_ID, TOPIC_ID[::-1], NULL_UUID):
+        topic = OffsetFetchRequestTopic(name="t", topic_id=topic_id, partition_indexes=[0])
+        group = OffsetFetchRequestGroup(group_id="g", topics=[topic])
+        response = coordinator.ask(coordinator.shard.fetch_offsets, group, version=10)
+        told.append(response.topics[0].partitions[0].committed_offset)
+    assert told == [5, -1, 5]
 
 
 def test_a_topic_of_many_offsets_goes_in_parts() -> None:
