@@ -78,7 +78,7 @@ class GroupCoordinator:
         loop = asyncio.get_running_loop()
         self._broker = broker
         self._loop = loop
-        self.calls = Calls(loop)
+        self.calls = Calls(loop, broker.runtime.provoke)
         # Its own: who loads a million offsets has every other turn, and holds up no client's work.
         self.work = SlicedWork(loop, broker.runtime.worker, rests=False)
         self.topic = topic
@@ -98,6 +98,7 @@ class GroupCoordinator:
             codec=Codec.NONE,
             refresh=self._refresh,
             clock_was_set=self._clock_was_set,
+            provoke=broker.runtime.provoke,
         )
 
     # -- which shards are led --------------------------------------------------------------------
@@ -119,17 +120,28 @@ class GroupCoordinator:
         led = LedShard(self._around, partition, leading, shard)
         self._shards[partition.index] = led
         self._deleted_meanwhile[partition.index] = []
-        load = Load(leading.log, leading.log.end, shard.replay, lambda: led.is_current)
+        if self._broker.runtime.provoke("shard.load-late"):
+            later = self._loop.call_later(LOAD_AGAIN_S, self._begin_load, led)
+            self._stop_loading[partition.index] = later.cancel
+        else:
+            self._begin_load(led)
+
+    def _begin_load(self, led: LedShard) -> None:
+        log = led.leading.log
+        load = Load(log, log.end, led.shard.replay, lambda: led.is_current)
         began_ms = self._broker.runtime.clock.monotonic_ms()
-        self._stop_loading[partition.index] = self.work.begin(
+        self._stop_loading[led.index] = self.work.begin(
             self._load(led, load),
             REST,
-            queue=("loads", partition.index),
+            queue=("loads", led.index),
             done=lambda is_whole: self._loaded(led, load, began_ms) if is_whole else None,
             failed=lambda: self._not_loaded(led, "see the error above"),
         )
 
     def _load(self, led: LedShard, load: Load) -> Steps[bool]:
+        if self._broker.runtime.provoke("shard.load-fails"):
+            self._not_loaded(led, "as if it could not be read")
+            return False
         try:
             yield from load.steps()
         except LoadError as error:

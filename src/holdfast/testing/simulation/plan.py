@@ -109,6 +109,7 @@ class ReaderPlan:
 class MemberPlan:
     """One process with a member of a group. When it dies it comes back, as another member."""
 
+    protocol: str  # CLASSIC or CONSUMER
     instance: str | None = None  # `group.instance.id`
     assignor: str = ""  # what a classic member offers, or another asks for; "": any
     pause_ms: int = 1_000  # on average, between two looks at what it owns
@@ -117,10 +118,12 @@ class MemberPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """A group of consumers; all of its members read the same topics."""
+    """A group of consumers; all of its members read the same topics.
+
+    They may be of both protocols: then the group changes over, and back.
+    """
 
     name: str
-    protocol: str  # CLASSIC or CONSUMER
     topics: tuple[str, ...]
     session_ms: int
     rebalance_ms: int
@@ -210,11 +213,12 @@ class Plan:
                 for one in self.readers
             ),
             *(
-                f"{group.protocol} group {group.name} of {', '.join(group.topics)}: session"
+                f"group {group.name} of {', '.join(group.topics)}: session"
                 f" {group.session_ms} ms, rebalance {group.rebalance_ms} ms, heartbeat"
                 f" {group.heartbeat_ms} ms; members "
                 + ", ".join(
-                    f"{one.instance or 'dynamic'} {one.assignor or 'any'} every {one.pause_ms} ms"
+                    f"{one.protocol} {one.instance or 'dynamic'} {one.assignor or 'any'} every"
+                    f" {one.pause_ms} ms"
                     f" from {one.begins_s:g} s"
                     for one in group.members
                 )

@@ -20,7 +20,6 @@ from typing import Final
 
 from holdfast.config.key import ConfigError
 from holdfast.judge.history import Delivered, Refused, Unknown
-from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.testing.ground.links import Weather
 from holdfast.testing.ground.loop import SimulationError, UnhandledError
 from holdfast.testing.ground.runtime import World
@@ -252,6 +251,8 @@ class _Stage:
         await self._settle("after healing", drained=False)
         self._calm = "in the calm"
         await asyncio.sleep(_CALM_S)
+        if hand.groups is not None:
+            await hand.groups.describe(is_well=partial(can_acknowledge, hand))
         self._calm = ""
         if plan.wide:
             await self._lose_one()
@@ -371,14 +372,12 @@ class _Stage:
 
     def _groups_waiting(self, since: float) -> list[str]:
         """Members and partitions that wait, of groups that are kept where that can be written."""
-        work, plan = self._hand.groups, self._plan
-        if work is None or plan.offsets_topic is None:
+        work = self._hand.groups
+        if work is None:
             return []
-        reachable = {
-            n: can_acknowledge(self._hand, GROUP_OFFSETS, n)
-            for n in range(plan.offsets_topic.partitions)
-        }
-        return work.waiting(self._oracle.metadata, since=since, reachable=reachable)
+        return work.waiting(
+            self._oracle.metadata, since=since, is_well=partial(can_acknowledge, self._hand)
+        )
 
     def _count_served(self) -> None:
         """Who was served although some are dead: what `_stuck` waits for must have been asked."""

@@ -60,11 +60,37 @@ class Question(NamedTuple):
     node: int
 
 
+class _Log(NamedTuple):
+    """What the log had of a classic member's group, as one of each kind, while it waited."""
+
+    groups: list[ClassicGroup | None]
+    members: list[Member | None]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it says nothing at all: what is not written yet may be so."""
+        return not any(self.groups) and not any(self.members)
+
+    def allows(self, generation: int) -> bool:
+        """Whether a member may be in this generation: a classic group runs ahead of the log."""
+        as_classic = any(row is not None and row.generation <= generation for row in self.groups)
+        return as_classic or any(
+            row is not None and row.epoch == generation for row in self.members
+        )
+
+
 class Answers:
     """Judges what members are told."""
 
-    def __init__(self, fail: Callable[[Invariant, str], None], owners: Owners) -> None:
+    def __init__(
+        self,
+        fail: Callable[[Invariant, str], None],
+        owners: Owners,
+        name_of: Callable[[bytes], str],
+    ) -> None:
+        """`name_of`: of a topic, by its id."""
         self._fail: Final = fail
+        self._name_of: Final = name_of
         self._owners: Final = owners
 
     def judge(self, shard: ShardTruth, view: View, question: Question, answer: Any) -> None:
@@ -147,55 +173,70 @@ class Answers:
     def _classic(
         self, shard: ShardTruth, view: View, asked: Request, answer: Any, begin_s: float
     ) -> None:
+        """Judge what a classic member is told: its group may be of either kind."""
         code = error_code(answer.error_code)
-        rows: list[ClassicGroup | None] = shard.since(classic_of(view.group.name), begin_s)
+        group = view.group.name
+        log = _Log(
+            shard.since(classic_of(group), begin_s),
+            shard.since(member_of(group, view.member_id), begin_s),
+        )
         if code is _E.UNKNOWN_MEMBER_ID:
-            self._judge_unknown(shard, view, rows)
+            self._judge_unknown(shard, view, log)
         elif code is not _E.NONE:
             if code not in _USUAL and not (view.instance is not None and code in _OF_STATIC):
                 self._refused(view, code, answer)
         elif isinstance(asked, SyncGroupRequest):
-            self._synced(view, asked, answer, rows)
+            self._synced(shard, view, asked, answer, log)
         elif isinstance(asked, HeartbeatRequest | JoinGroupRequest):
-            of = asked.generation_id if isinstance(asked, HeartbeatRequest) else None
-            generation = answer.generation_id if of is None else of
-            if all(row is not None and row.generation > generation for row in rows):
+            is_join = isinstance(asked, JoinGroupRequest)
+            generation = answer.generation_id if is_join else asked.generation_id
+            if is_join:  # it learns its id, perhaps
+                log = log._replace(members=shard.since(member_of(group, answer.member_id), begin_s))
+            if not log.is_silent and not log.allows(generation):
                 self._fail(
                     Invariant.TOLD_AS_LOGGED,
-                    f"{view}: all is well in generation {generation}, and the log had {rows}",
+                    f"{view}: all is well in generation {generation}, and the log had {log}",
                 )
 
-    def _judge_unknown(
-        self, shard: ShardTruth, view: View, rows: list[ClassicGroup | None]
-    ) -> None:
+    def _judge_unknown(self, shard: ShardTruth, view: View, log: _Log) -> None:
         """Who has shown signs of life is a member, unless it never was one in the log."""
         now_s = asyncio.get_running_loop().time()
-        known = all(row is not None and view.member_id in row.members for row in rows)
+        known = all(row is not None and view.member_id in row.members for row in log.groups)
+        known |= all(row is not None for row in log.members)
         is_silent = view.may_be_out(now_s) or view.ok_s <= shard.lost_s
         if known and not is_silent and not view.is_gone:
-            self._refused(view, _E.UNKNOWN_MEMBER_ID, rows)
+            self._refused(view, _E.UNKNOWN_MEMBER_ID, log)
 
     def _synced(
         self,
+        shard: ShardTruth,
         view: View,
         asked: SyncGroupRequest,
         answer: Any,
-        rows: list[ClassicGroup | None],
+        log: _Log,
     ) -> None:
-        told = named(answer.assignment)
-        if not any(
+        told, generation = named(answer.assignment), asked.generation_id
+        as_classic = any(
             row is not None
-            and row.generation == asked.generation_id
+            and row.generation == generation
             and asked.member_id in row.members
             and row.members[asked.member_id].assigned == told
-            for row in rows
-        ):
+            for row in log.groups
+        )
+        as_other = any(
+            row is not None
+            and row.epoch == generation
+            and {(self._name_of(topic_id), n) for topic_id, n in row.assigned} == told
+            for row in log.members
+        )
+        if not as_classic and not as_other:
             self._fail(
                 Invariant.TOLD_AS_LOGGED,
-                f"{view}: {sorted(told)} in generation {asked.generation_id}; the log had {rows}",
+                f"{view}: {sorted(told)} in generation {generation}; the log had {log}",
             )
         for each in sorted(told):
-            self._owners.told(view, each, asked.generation_id)
+            self._owners.told(view, each, generation)
+            self._owners.told_name(shard, view, each)
 
     # -- offsets ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from holdfast.clients.group_member.light_cooperative import COOPERATIVE
 from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.testing.simulation.plan import (
     CLASSIC,
@@ -25,9 +26,10 @@ from holdfast.wire.groups.group_partition import group_partition
 TOPIC: Final = "g"  # that groups alone read
 _FIRST_S: Final = 4.0
 _ASSIGNORS: Final = {
-    CLASSIC: ("range", "roundrobin"),
+    CLASSIC: ("range", "roundrobin", COOPERATIVE),
     CONSUMER: ("", "uniform", "range"),
 }
+_MIXED: Final = 0.25  # how often a group has members of both protocols
 
 
 def with_groups(plan: Plan, chance: float) -> Plan:
@@ -76,20 +78,23 @@ def _draw_group(
     has_topic: bool,
 ) -> GroupPlan:
     protocol = draw.choice((CLASSIC, CONSUMER))
-    assignors = draw.choice(_ASSIGNORS[protocol])
+    assignors = {kind: draw.choice(names) for kind, names in _ASSIGNORS.items()}
     static = draw.random() < 0.3
+    # A topic that is made anew is another one to one protocol, and the same to the other.
+    mixed = not has_topic and draw.random() < _MIXED
     members = tuple(
         MemberPlan(
+            protocol=kind,
             instance=f"{name}-{n}" if static and draw.random() < 0.7 else None,
-            assignor=assignors,
+            assignor=assignors[kind],
             pause_ms=draw.choice((500, 900, 1_500)),
             begins_s=round(draw.choice((0.0, 0.0, draw.uniform(0.0, 8.0))), 3),
         )
         for n in range(draw.choice((1, 2, 2, 3, 3, 4)))
+        for kind in (draw.choice((CLASSIC, CONSUMER)) if mixed else protocol,)
     )
     return GroupPlan(
         name=name,
-        protocol=protocol,
         topics=(
             *([TOPIC] if has_topic else ()),
             *sorted(draw.sample(topics, draw.randint(1, len(topics)))),

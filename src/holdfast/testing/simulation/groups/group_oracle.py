@@ -43,11 +43,18 @@ class GroupOracle:
         self.fail: Final = fail
         self.counts: Final = counts
         self.views: Final = Views()
-        self._owners: Final = Owners(fail, self.views, self.index_of)
-        self._answers: Final = Answers(fail, self._owners)
+        self._owners: Final = Owners(fail, self.views, self.index_of, self._id_of)
+        self._answers: Final = Answers(fail, self._owners, self._name_of)
         self._attempts: Final = Attempts(fail, self._is_abandoned)
         self.shards: Final[dict[int, ShardTruth]] = {}
         self.deleted: Final[dict[str, None]] = {}  # groups that somebody wanted to be deleted
+
+    def _id_of(self, topic: str) -> bytes | None:
+        key = self._metadata.find(topic, 0)
+        return None if key is None else key[0]
+
+    def _name_of(self, topic_id: bytes) -> str:
+        return self._metadata.topics.get(topic_id, "")
 
     def index_of(self, group: str) -> int:
         """In which partition a group lives."""
@@ -119,8 +126,6 @@ class GroupOracle:
             )
 
     def _generation_changed(self, kind: str, group: str, change: Change) -> None:
-        shard = self.shard_of(group)
-        assert shard is not None, "it has committed this"
         before, after = change.before, change.after
         if after is None:
             self._owners.forget(group)
@@ -131,8 +136,6 @@ class GroupOracle:
         )
         if then is not None and now < then:
             self.fail(Invariant.GENERATIONS_RISE, f"{group}: {before}, then {after}")
-        if kind == "classic":
-            self._owners.classic_changed(shard, group, after)
 
     # -- what members do, and are told -----------------------------------------------------------
 

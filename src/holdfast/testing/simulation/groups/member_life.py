@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from holdfast.clients.group_member.light_classic import ClassicMember
 from holdfast.clients.group_member.light_consumer import ConsumerMember
-from holdfast.clients.group_member.light_member import LightMember, Phase, Topic
+from holdfast.clients.group_member.light_cooperative import COOPERATIVE, CooperativeMember
+from holdfast.clients.group_member.light_member import LightMember, Topic
 from holdfast.clients.group_member.light_member import Plan as LightPlan
 from holdfast.runtime.ports import Runtime
 from holdfast.testing.simulated_client import AnswerError, ClusterClient, records_of
@@ -79,7 +80,7 @@ class Life:
             topic: Topic(topic, NULL_UUID, 0) for topic in group.topics
         }
         self.light: Final = self._make_light()
-        self.view: Final = View(name, group, self.light)
+        self.view: Final = View(name, group, plan, self.light)
         self._nap: asyncio.Future[None] | None = None
         self._next_broker = self._draw.randrange(len(self._brokers))
         self._tenures: dict[Place, int] = {}  # what it owns, each time under another number
@@ -102,8 +103,10 @@ class Life:
             retry_ms=RETRY_MS,
             answer_ms=ANSWER_MS,
         )
-        if group.protocol == CONSUMER:
+        if plan.protocol == CONSUMER:
             return ConsumerMember(light_plan, self.name, plan.assignor or None)
+        if plan.assignor == COOPERATIVE:
+            return CooperativeMember(light_plan)
         return ClassicMember(light_plan, (plan.assignor or "range",))
 
     def __str__(self) -> str:
@@ -279,7 +282,7 @@ class Life:
 
     async def _commit(self) -> None:
         """Commit where it stands, in what it owns."""
-        if self.light.phase not in {Phase.STABLE, Phase.RECONCILING}:
+        if self.light.epoch < 0 or self.light.over:
             return
         same = self._draw.random() < _COMMITS_SAME
         offsets = {

@@ -12,10 +12,11 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
-from holdfast.testing.simulation.groups.shard_state import ClassicGroup, Member
+from holdfast.testing.simulation.groups.shard_state import Held, Member
 from holdfast.testing.simulation.groups.shard_truth import ShardTruth
 from holdfast.testing.simulation.groups.views import View, Views
 from holdfast.testing.simulation.invariants import Invariant
+from holdfast.testing.simulation.plan import CONSUMER
 
 
 class _Owner(NamedTuple):
@@ -31,10 +32,13 @@ class Owners:
         fail: Callable[[Invariant, str], None],
         views: Views,
         index_of: Callable[[str], int],
+        id_of: Callable[[str], bytes | None],
     ) -> None:
+        """`index_of`: the partition of a group. `id_of`: of a topic that there is, by its name."""
         self._fail: Final = fail
         self._views: Final = views
         self._index_of: Final = index_of
+        self._id_of: Final = id_of
         # By group: what was told in which generation, and to whom.
         self._told: dict[str, dict[tuple[Hashable, int], _Owner]] = {}
 
@@ -61,24 +65,17 @@ class Owners:
                         f"{group}: {other} and {member_id} both have {each}: {members}",
                     )
         for view in self._views.of(group):
-            for each in sorted(view.ids):
+            for each in sorted(self._ids(view)):
                 owner = owners.get(each, view.member_id)
                 if owner != view.member_id:
                     self._lost(shard, view, each, _Owner(owner, members[owner].instance))
 
-    def classic_changed(self, shard: ShardTruth, group: str, row: ClassicGroup) -> None:
-        """A classic group is like this now."""
-        owners: dict[tuple[str, int], str] = {}
-        for member_id, member in row.members.items():
-            for each in sorted(member.assigned):
-                owners[each] = member_id
-        for view in self._views.of(group):
-            if view.light.epoch > row.generation:
-                continue  # something was lost
-            for each in sorted(view.names):
-                owner = owners.get(each, view.member_id)
-                if owner != view.member_id:
-                    self._lost(shard, view, each, _Owner(owner, row.members[owner].instance))
+    def _ids(self, view: View) -> Held:
+        """What a member believes to own, by ids; a classic one knows the names alone."""
+        if view.plan.protocol == CONSUMER:
+            return view.ids
+        ids = ((self._id_of(topic), index) for topic, index in view.names)
+        return frozenset((topic_id, index) for topic_id, index in ids if topic_id is not None)
 
     def _lost(self, shard: ShardTruth, view: View, partition: Hashable, owner: _Owner) -> None:
         """Somebody else has what a member believes to own."""
@@ -109,3 +106,10 @@ class Owners:
                 f"{view.group.name}: {partition} was given to {other} and {owner} in {epoch}",
             )
         told[partition, epoch] = owner
+
+    def told_name(self, shard: ShardTruth, view: View, partition: tuple[str, int]) -> None:
+        """A classic member is told that it owns a partition: then nobody else believes to."""
+        owner = _Owner(view.member_id, view.instance)
+        for other in self._views.of(view.group.name):
+            if other is not view and partition in other.names:
+                self._lost(shard, other, partition, owner)

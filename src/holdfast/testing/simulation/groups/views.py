@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.clients.group_member.light_member import LightMember, Phase
 from holdfast.testing.simulation.groups.shard_state import Held, Named
-from holdfast.testing.simulation.plan import CONSUMER, GroupPlan
+from holdfast.testing.simulation.plan import CONSUMER, GroupPlan, MemberPlan
 
 # Of a time-out: a coordinator's clock may be fast.
 _SURELY: Final = 0.9
@@ -24,6 +24,7 @@ class View:
 
     name: str
     group: GroupPlan
+    plan: MemberPlan
     light: LightMember
     ok_s: float = -inf  # when it asked what it was last told is well, by who led then
     is_gone: bool = False  # it has died, or is leaving
@@ -46,9 +47,8 @@ class View:
     @property
     def ids(self) -> Held:
         """The same, of a member of KIP-848."""
-        if self.is_gone or self.group.protocol != CONSUMER or self.light.phase is Phase.JOINING:
-            return frozenset()
-        return frozenset() if self.light.over else self.told
+        nothing = self.is_gone or self.light.over or self.light.phase is Phase.JOINING
+        return frozenset() if nothing or self.plan.protocol != CONSUMER else self.told
 
     def may_be_out(self, now_s: float) -> bool:
         """Whether its coordinator may have given it up by now: it has not heard of it for long."""
