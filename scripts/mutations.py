@@ -8,6 +8,7 @@ from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
 from mutations_following import FOLLOWING
 from mutations_group_settings import GROUP_SETTINGS
+from mutations_groups import GROUPS
 from mutations_growth import GROWTH
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
@@ -21,6 +22,7 @@ MUTATIONS = (
     *NODES,
     *FOLLOWING,
     *GROWTH,
+    *GROUPS,
     *RIM,
     *RIM_LOGS,
     *SESSIONS,

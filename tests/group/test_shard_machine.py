@@ -35,6 +35,7 @@ from holdfast.wire.records.group_tables import (
     OffsetCommitValue,
 )
 from holdfast.wire.schema import Struct
+from holdfast.wire.uuids import NULL_UUID
 
 CLASSIC_KEY = GroupMetadataKey(group="g")
 MODERN_KEY = ConsumerGroupMetadataKey(group_id="g")
@@ -236,7 +237,7 @@ def test_a_record_ends_a_turn() -> None:
     coordinator.stable("g", "a")
     coordinator.stable("h", "b")
     coordinator.commit("i", {("t", 0): 1})
-    coordinator.shard.topics_deleted(["t"], coordinator.now_ms)
+    coordinator.shard.topics_deleted([("t", NULL_UUID)], coordinator.now_ms)
     coordinator.now_ms += 10_000
     decision = coordinator.shard.due(coordinator.now_ms)
     assert len(decision.records) == 1

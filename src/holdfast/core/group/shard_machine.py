@@ -14,7 +14,7 @@ from holdfast.core.group.any_group import GroupKind
 from holdfast.core.group.classic.classic_group import ClassicGroups
 from holdfast.core.group.group_directory import GroupDirectory
 from holdfast.core.group.group_settings import GroupSettings
-from holdfast.core.group.offsets.deleted_topics import DeletedTopics
+from holdfast.core.group.offsets.deleted_topics import DeletedTopic, DeletedTopics
 from holdfast.core.group.offsets.offset_retention import OffsetRetention
 from holdfast.core.group.offsets.offset_store import OffsetStore
 from holdfast.core.log_machine import Answer, Decision
@@ -172,7 +172,7 @@ class ShardMachine:
             group.resign(decision, code)
         return decision.apply(self.replay)
 
-    def topics_deleted(self, names: Iterable[str], now_ms: int) -> None:
+    def topics_deleted(self, topics: Iterable[DeletedTopic], now_ms: int) -> None:
         """Note that topics are gone: their offsets are removed by the next calls of `due`."""
         self._now_ms = now_ms
-        self._deleted_topics.add(names, now_ms)
+        self._deleted_topics.add(topics, now_ms)

@@ -20,6 +20,7 @@ from holdfast.core.group.any_group import Caller
 from holdfast.core.group.consumer.consumer_core import ConsumerSurroundings
 from holdfast.core.group.consumer.consumer_patterns import PatternRefresh
 from holdfast.core.group.consumer_shard import ConsumerShard
+from holdfast.core.group.offsets.deleted_topics import DeletedTopic
 from holdfast.core.metadata.image import ImageDelta
 from holdfast.node.coordinator.calls import Call, Calls
 from holdfast.node.coordinator.coordinator_settings import (
@@ -77,13 +78,15 @@ class GroupCoordinator:
         loop = asyncio.get_running_loop()
         self._surroundings = around
         self._loop = loop
-        self.calls = Calls(loop)
+        self.calls = Calls(loop, around.runtime.provoke)
         # Its own: who loads a million offsets has every other turn, and holds up no client's work.
         self.work = SlicedWork(loop, around.runtime.worker, rests=False)
         self.topic = topic
         self._shards: dict[int, LedShard] = {}
         self._stop_loading: dict[int, Callable[[], None]] = {}
-        self._deleted_meanwhile: dict[int, list[str]] = {}  # topics, while a shard is loaded
+        self._deleted_meanwhile: dict[
+            int, list[DeletedTopic]
+        ] = {}  # topics, while a shard is loaded
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._topics = ImageTopics(around.image)
         self._overrides = stored_overrides(around.image)  # of all groups, for all shards
@@ -98,6 +101,7 @@ class GroupCoordinator:
             refresh=self._refresh,
             clock_was_set=self._clock_was_set,
             broken=self._broken,
+            provoke=around.runtime.provoke,
         )
 
     # -- which shards are led --------------------------------------------------------------------
@@ -119,17 +123,28 @@ class GroupCoordinator:
         led = LedShard(self._around, partition, leading, shard)
         self._shards[partition.index] = led
         self._deleted_meanwhile[partition.index] = []
-        load = Load(leading.log, leading.log.end, shard, lambda: led.is_current)
+        if self._surroundings.runtime.provoke("shard.load-late"):
+            later = self._loop.call_later(LOAD_AGAIN_S, self._begin_load, led)
+            self._stop_loading[partition.index] = later.cancel
+        else:
+            self._begin_load(led)
+
+    def _begin_load(self, led: LedShard) -> None:
+        log = led.leading.log
+        load = Load(log, log.end, led.shard, lambda: led.is_current)
         began_ms = self._surroundings.runtime.clock.monotonic_ms()
-        self._stop_loading[partition.index] = self.work.begin(
+        self._stop_loading[led.index] = self.work.begin(
             self._load(led, load),
             REST,
-            queue=("loads", partition.index),
+            queue=("loads", led.index),
             done=lambda is_whole: self._loaded(led, load, began_ms) if is_whole else None,
             failed=lambda: self._not_loaded(led, "see the error above"),
         )
 
     def _load(self, led: LedShard, load: Load) -> Steps[bool]:
+        if self._surroundings.runtime.provoke("shard.load-fails"):
+            self._not_loaded(led, "as if it could not be read")
+            return False
         try:
             yield from load.steps(led.time)
         except LoadError as error:
@@ -332,19 +347,20 @@ class GroupCoordinator:
     def metadata_changed(self, delta: ImageDelta) -> None:
         """Tell the shards of what has changed in the image, which holds it already."""
         created = [topic.name for topic in delta.topics_created]
-        deleted = [topic.name for topic in delta.topics_deleted]
+        gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
+        deleted = [name for name, _ in gone]
         changed = dict.fromkeys(self._changed_topics(delta))
         if created or deleted or changed:
             for index, led in self._shards.items():
                 led.shard.topics_changed(
                     self._topics, created=created, changed=changed, deleted=deleted
                 )
-                if not deleted:
+                if not gone:
                     continue
                 if index in self._deleted_meanwhile:
-                    self._deleted_meanwhile[index] += deleted
+                    self._deleted_meanwhile[index] += gone
                 else:
-                    led.change(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
+                    led.change(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))
         take_over_overrides(self._overrides, self._surroundings.image, delta)
         if any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed):
             settings = consumer_group_settings(self._surroundings.settings())

@@ -42,6 +42,7 @@ Decide: TypeAlias = Callable[[ConsumerShard, Caller, int], Decision]
 
 SLICE_S: Final = 0.005  # of what is due
 SHARED_RECORDS_MAX: Final = 1000  # of commits in one batch
+EARLY_MS: Final = 50  # how long answers are held where that is provoked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class ShardSurroundings:
     refresh: Callable[[LedShard, PatternRefresh], None]  # holds patterns to the names of topics
     clock_was_set: Callable[[LedShard], None]
     broken: Callable[[LedShard], None]  # by a mistake of ours: what it holds is not to be trusted
+    provoke: Callable[[str], bool]
 
 
 class LedShard:
@@ -201,7 +203,9 @@ class LedShard:
         self._commits.append((decision, records))
         self._commits_bytes += size
         self._commits_records += len(records)
-        if self._commits_handle is None:
+        if self._around.provoke("commits.alone"):
+            self._append_commits()
+        elif self._commits_handle is None:
             self._commits_handle = self._around.loop.call_soon(self._append_commits)
 
     @property
@@ -239,6 +243,8 @@ class LedShard:
     def _append_batch(self, records: list[Record]) -> ErrorCode:
         if not self.is_current:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._around.provoke("shard.append-refused"):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         batch = batch_of(records, self._around.codec)
         if len(batch) > self.partition.settings.max_message_bytes:
             logger.error(
@@ -274,7 +280,9 @@ class LedShard:
             held.refuse(ErrorCode.NOT_COORDINATOR)
             return
         self._held[held] = None
-        held.begin(self._around.waiting, self._around.commit_timeout_ms)
+        is_early = self._around.provoke("held.expire-early")
+        timeout_ms = EARLY_MS if is_early else self._around.commit_timeout_ms
+        held.begin(self._around.waiting, timeout_ms)
         self.partition.acknowledgements.add(self._end, held, 0)
 
     def _let_go(self, held: HeldAnswers) -> ErrorCode:
@@ -314,7 +322,7 @@ class LedShard:
         until = self._around.loop.time() + SLICE_S
         with self._kept_whole():
             while self.is_current and self.shard.deadline_ms <= now_ms:
-                if self._around.loop.time() >= until:
+                if self._around.loop.time() >= until or self._around.provoke("shard.due-by-turns"):
                     self._more = self._around.loop.call_soon(self._do_what_is_due)
                     return
                 self._append_commits()

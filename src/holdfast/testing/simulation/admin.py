@@ -74,7 +74,7 @@ async def _ask(hand: Conductor, event: Event, asked: AdminRequest[None], what: s
 
 
 def _topic(hand: Conductor, name: str) -> TopicPlan:
-    return next(topic for topic in hand.plan.topics if topic.name == name)
+    return hand.plan.topic(name)
 
 
 def _pick(hand: Conductor, event: Event) -> tuple[int, State | None]:

@@ -130,6 +130,10 @@ class Allowances:
         """Whether a record that `epoch` wrote at `offset` may be gone."""
         return any(each.covers(epoch, offset) for each in self.given)
 
+    def cover_any_of(self, epochs: Iterable[int]) -> bool:
+        """Whether anything that one of these epochs wrote may be gone, wherever it stood."""
+        return any(each.since <= epoch < each.epoch for epoch in epochs for each in self.given)
+
     def reaches(self, offset: int) -> bool:
         """Whether anything that some epoch wrote at `offset` may be gone."""
         return any(each.offset <= offset < each.end for each in self.given)

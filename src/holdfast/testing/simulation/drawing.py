@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from holdfast.testing.simulation.groups.group_odds import with_groups
 from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPlan, TopicPlan
 
 FIRST_S: Final = 4.0  # the workload has begun by then
@@ -30,12 +31,14 @@ class Scale:
     partitions_max: int
     dynamic: float = 0.0  # how often voters come and go
     costly: float = 0.0  # how often calls take time: to count them takes as long as the run
+    groups: float = 0.0  # how often there are groups of consumers
     wide: float = 0.0  # how often there are 200 to 2,000 partitions more, and calls take time
 
 
-FULL: Final = Scale(112.0, (80, 900), 3, dynamic=0.3, costly=0.12, wide=0.02)
+FULL: Final = Scale(112.0, (80, 900), 3, dynamic=0.3, costly=0.12, groups=0.33, wide=0.02)
 WIDE: Final = replace(FULL, wide=1.0)  # for finding work that grows with what there is
-LIGHT: Final = Scale(25.0, (150, 900), 2, costly=0.04)  # for continuous integration
+LIGHT: Final = Scale(25.0, (150, 900), 2, costly=0.04, groups=0.33)  # for continuous integration
+GROUPS: Final = replace(LIGHT, seconds=50.0, costly=0.0, groups=1.0)  # for what groups may not do
 
 
 def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
@@ -78,7 +81,8 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
     if draw.random() < scale.wide:
         plan = _widen(draw, plan)
     events = [*draw_events(draw, plan), *_draw_false_records(plan)]
-    return replace(_with_sessions(plan), events=tuple(sorted(events, key=lambda event: event.at)))
+    plan = replace(plan, events=tuple(sorted(events, key=lambda event: event.at)))
+    return with_groups(_with_sessions(plan), scale.groups)
 
 
 def _draw_false_records(plan: Plan) -> Iterator[Event]:

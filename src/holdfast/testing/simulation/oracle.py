@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.config.topic import NO_CONFIGS
+from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry, Name
 from holdfast.testing.simulation.deletions import Policy
 from holdfast.testing.simulation.disk_faults import DiskFaults
+from holdfast.testing.simulation.groups.group_oracle import GroupOracle
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Key, Metadata
 from holdfast.testing.simulation.replica_seen import Replica
@@ -67,6 +69,7 @@ class Oracle:
         )
         self.quorum.commits = self._committed
         self._truths: dict[Key, PartitionTruth] = {METADATA_KEY: self.quorum}
+        self.groups: GroupOracle | None = None  # where there are groups
 
     def truth(self, key: Key) -> PartitionTruth:
         """What is known of a partition, by topic id and number."""
@@ -77,7 +80,18 @@ class Oracle:
             found.copies_min = lambda: self.metadata.copies.get(key, 1)
             found.deletions.asked = lambda: self.metadata.deletions_asked(key)
             found.deletions.policy = lambda: self.metadata.policies.get(key[0], Policy())
+            if self.keeps_groups(key):
+                self._groups.watch(key[1], found)
         return found
+
+    def keeps_groups(self, key: Key) -> bool:
+        """Whether a partition is one of `__consumer_offsets`, and groups are looked at."""
+        return self.groups is not None and self.metadata.topics.get(key[0]) == GROUP_OFFSETS
+
+    @property
+    def _groups(self) -> GroupOracle:
+        assert self.groups is not None, "there are groups"
+        return self.groups
 
     def named(self, topic: str, partition: int) -> PartitionTruth | None:
         """The truth of a partition by the name of a topic that there is."""
@@ -160,6 +174,8 @@ class Oracle:
 
     def _elected(self, key: Key, epoch: int, election: Election) -> None:
         self.truth(key).elections[epoch] = election
+        if self.keeps_groups(key):
+            self._groups.elected(key[1], epoch, election.leader)
 
     # -- the verdict ---------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.core.metadata.image_records import SNAPSHOT_SUFFIX
 from holdfast.log.log import Log
+from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.testing.ground.disk import MemoryDisk
 from holdfast.testing.simulation.chain import content_of, entries_of
 from holdfast.testing.simulation.deletions import Stretch
@@ -146,6 +147,8 @@ class WatchedLog(Log):
             if self.settings.record_validation == "deep":
                 self._read_claims(records)  # before who believes them
             self._read_stamps(records)
+            if self.topic == GROUP_OFFSETS and self._oracle.groups is not None:
+                self._oracle.groups.keep(self.partition, records)
             if self._is_rewritten:
                 self._read_contents(records)
         for entry in entries_of(records):

@@ -48,6 +48,7 @@ from holdfast.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from holdfast.wire.records.group_tables import OffsetCommitKey
+from holdfast.wire.uuids import NULL_UUID
 
 _NO_OFFSET: Final = -1
 _NO_EPOCH: Final = -1
@@ -156,13 +157,18 @@ def transaction_refused(
 def fetch(
     store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Read a group's offsets: those that are asked for, or all."""
+    """Read a group's offsets: those that are asked for, or all.
+
+    A topic that is asked for by its id has none of another one that had its name.
+    """
     group_id = request.group_id
-    wanted: Iterable[tuple[str, Iterable[int]]]
+    wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if request.topics is None:
-        wanted = store.topics_of(group_id)
+        wanted = ((topic, NULL_UUID, each) for topic, each in store.topics_of(group_id))
     else:
-        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
+        wanted = (
+            (topic.name, bytes(topic.topic_id), topic.partition_indexes) for topic in request.topics
+        )
     topics = [
         OffsetFetchResponseTopic(
             name=topic,
@@ -170,12 +176,13 @@ def fetch(
                 _fetched(
                     index,
                     store.get(group_id, topic, index),
+                    topic_id,
                     is_unstable=require_stable and is_unstable(group_id, topic, index),
                 )
                 for index in partitions
             ],
         )
-        for topic, partitions in wanted
+        for topic, topic_id, partitions in wanted
     ]
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
@@ -186,9 +193,9 @@ def is_unstable(_group_id: str, _topic: str, _partition: int) -> bool:
 
 
 def _fetched(
-    index: int, committed: CommittedOffset | None, *, is_unstable: bool
+    index: int, committed: CommittedOffset | None, topic_id: bytes, *, is_unstable: bool
 ) -> OffsetFetchResponsePartition:
-    if is_unstable or committed is None:
+    if is_unstable or committed is None or not committed.is_of(topic_id):
         return OffsetFetchResponsePartition(
             partition_index=index,
             committed_offset=_NO_OFFSET,

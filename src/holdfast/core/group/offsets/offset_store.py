@@ -42,6 +42,10 @@ class CommittedOffset(NamedTuple):
             NULL_UUID if topic_id == NULL_UUID else bytes(topic_id),
         )
 
+    def is_of(self, topic_id: bytes) -> bool:
+        """Return whether it may be of this topic: it is, or one of both ids is not known."""
+        return self.topic_id == topic_id or NULL_UUID in (self.topic_id, topic_id)
+
     def to_record(self) -> OffsetCommitValue:
         return OffsetCommitValue(
             offset=self.offset,
@@ -82,11 +86,15 @@ class OffsetStore:
         """Go through a group's offsets by topic. Nothing may change meanwhile."""
         return iter(self._by_group.get(group_id, {}).items())
 
-    def keys_of_topic(self, topic: str) -> Iterator[OffsetCommitKey]:
-        """Go through the offsets of a topic, of whichever groups. Nothing may change meanwhile."""
+    def keys_of_topic(self, topic: str, topic_id: bytes) -> Iterator[OffsetCommitKey]:
+        """Go through the offsets of a topic, of whichever groups. Nothing may change meanwhile.
+
+        Not those that are known to be of another topic, which had the name before or has it now.
+        """
         for group_id in self._groups_of_topic.get(topic, {}):
-            for partition in self._by_group[group_id][topic]:
-                yield OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+            for partition, committed in self._by_group[group_id][topic].items():
+                if committed.is_of(topic_id):
+                    yield OffsetCommitKey(group=group_id, topic=topic, partition=partition)
 
     def keys_of_group(self, group_id: str) -> Iterator[OffsetCommitKey]:
         """Go through the offsets of a group. Nothing may change meanwhile."""
