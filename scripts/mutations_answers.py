@@ -125,6 +125,14 @@ ANSWERS: tuple[Mutation, ...] = (
         tests=(f"{TEST_FLUSH}::test_one_job_at_a_time_however_many_appends_there_are",),
     ),
     one(
+        "each append begins its flush itself",
+        "flush.messages: a follower's fetch of thousands of partitions",
+        LOG,
+        "            self.home.due_flushes.now(self)\n",
+        "            self._flusher.everything()\n",
+        tests=(f"{TEST_FLUSH}::test_one_job_at_a_time_however_many_appends_there_are",),
+    ),
+    one(
         "a flush for which there was no room is not tried again",
         "flush.ms, a full worker",
         LOG,
@@ -152,8 +160,8 @@ ANSWERS: tuple[Mutation, ...] = (
         "all that are due together are flushed in one turn",
         "flush.ms: thousands of replicas",
         DUE,
-        "        for _ in range(min(SLICE, len(self._due))):\n",
-        "        while self._due:\n",
+        "[*islice(self._due, SLICE)]",
+        "[*islice(self._due, 10 * SLICE)]",
         tests=(f"{TEST_FLUSH}::test_those_that_are_due_together_go_a_few_in_each_turn",),
     ),
 )

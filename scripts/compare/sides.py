@@ -20,6 +20,8 @@ SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
     "group.initial.rebalance.delay.ms": "0",
+    # Records that a step sends are years old, and a slow run must not lose them.
+    "log.initial.task.delay.ms": "600000",
     "log.retention.check.interval.ms": "600000",
     "message.timestamp.before.max.ms": str((1 << 63) - 1),
     "offsets.topic.num.partitions": "5",

@@ -726,7 +726,7 @@ class Log:
         """
         count, settings = self.end - self._flusher.planned, self.settings
         if count >= settings.flush_messages:
-            self._flusher.everything()
+            self.home.due_flushes.now(self)
         elif count > 0 and settings.flush_ms < LONG_MAX:
             self.home.due_flushes.add(self, settings.flush_ms)
 

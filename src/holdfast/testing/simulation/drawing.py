@@ -163,6 +163,7 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
     # By a chance of its own, so that a seed's other draws are what they were.
     if random.Random(f"validation/{name}/{configs}").random() < 0.3:
         configs["record.validation"] = "deep"
+    configs |= _draw_bounds(random.Random(f"flush/{name}/{configs}"))
     partitions = draw.randint(1, scale.partitions_max)
     if draw.random() < 0.2:  # so many that leaders have several
         partitions = 2 * scale.partitions_max
@@ -172,6 +173,16 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
         replication_factor=factor,
         configs=configs,
     )
+
+
+def _draw_bounds(draw: random.Random) -> dict[str, str]:
+    """How much of a topic may not be on a disk: mostly all of it."""
+    configs = {}
+    if draw.random() < 0.2:
+        configs["flush.messages"] = str(draw.choice((1, 3, 20)))
+    if draw.random() < 0.2:
+        configs["flush.ms"] = str(draw.choice((0, 200, 2_000)))
+    return configs
 
 
 def _draw_producers(draw: random.Random, topic: TopicPlan, scale: Scale) -> Iterator[ProducerPlan]:
