@@ -242,7 +242,7 @@ class ClusterClient:
         while offset < end:
             data = await self.until(lambda at=offset: self.fetch(topic, partition, at))  # type: ignore[misc]
             stored += records_of(data.records or b"", offset)
-            offset = stored[-1].offset + 1 if stored else offset
+            offset = max(offset, behind(data.records or b""))
         return stored
 
     async def produce(
@@ -377,6 +377,11 @@ def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:
                 if record.offset >= offset
             ]
     return found
+
+
+def behind(data: bytes | memoryview) -> int:
+    """Return the offset behind the last whole batch of an answer, 0 without any."""
+    return max((header.next_offset for _, header in batches(memoryview(data))), default=0)
 
 
 def check(what: str, code: int) -> None:

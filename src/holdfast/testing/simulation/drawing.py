@@ -19,6 +19,7 @@ FAULTS_MIN: Final = 3
 _IN_SESSIONS: Final = 0.35  # how often a reader reads in fetch sessions
 _SLOTS: Final = "max.incremental.fetch.session.cache.slots"
 SMALL_BYTES: Final = 700  # what a batch of usual values fits into
+_COMPACTED: Final = 0.25  # how often a topic is
 CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -82,7 +83,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         plan = _widen(draw, plan)
     events = [*draw_events(draw, plan), *_draw_false_records(plan)]
     plan = replace(plan, events=tuple(sorted(events, key=lambda event: event.at)))
-    return with_groups(_with_sessions(plan), scale.groups)
+    return with_groups(_with_compaction(_with_sessions(plan)), scale.groups)
 
 
 def _draw_false_records(plan: Plan) -> Iterator[Event]:
@@ -164,6 +165,7 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
     if random.Random(f"validation/{name}/{configs}").random() < 0.3:
         configs["record.validation"] = "deep"
     configs |= _draw_bounds(random.Random(f"flush/{name}/{configs}"))
+    configs |= _draw_compaction(name, configs)
     partitions = draw.randint(1, scale.partitions_max)
     if draw.random() < 0.2:  # so many that leaders have several
         partitions = 2 * scale.partitions_max
@@ -183,6 +185,43 @@ def _draw_bounds(draw: random.Random) -> dict[str, str]:
     if draw.random() < 0.2:
         configs["flush.ms"] = str(draw.choice((0, 200, 2_000)))
     return configs
+
+
+def _draw_compaction(name: str, configs: Mapping[str, str]) -> dict[str, str]:
+    """Some topics are compacted, in segments of a few batches.
+
+    By a chance of its own, so that a seed's other draws are what they were.
+    """
+    draw = random.Random(f"compaction/{name}/{configs}")
+    if draw.random() >= _COMPACTED:
+        return {}
+    return {
+        "cleanup.policy": draw.choice(("compact", "compact", "compact,delete")),
+        "segment.ms": str(draw.choice((700, 2_000))),
+        "index.interval.bytes": "0",
+        "segment.index.bytes": str(draw.choice((60, 100, 400))),
+        "min.cleanable.dirty.ratio": str(draw.choice((0.01, 0.2, 0.5))),
+        "delete.retention.ms": str(draw.choice((0, 3_000, 86_400_000))),
+        "min.compaction.lag.ms": str(draw.choice((0, 0, 3_000))),
+        "max.compaction.lag.ms": str(draw.choice((4_000, 86_400_000))),
+        "file.delete.delay.ms": str(draw.choice((0, 1_000))),
+    }
+
+
+def _with_compaction(plan: Plan) -> Plan:
+    """Where topics are compacted records have keys, and rounds happen within a run."""
+    names = {topic.name for topic in plan.topics if topic.is_compacted}
+    if not names:
+        return plan
+    draw = random.Random(f"cleaner/{plan.seed}")
+    config = {
+        "log.cleaner.backoff.ms": str(draw.choice((100, 500, 2_000))),
+        "log.cleaner.threads": str(draw.choice((1, 1, 3))),
+        "log.cleaner.dedupe.buffer.size": "4000000",
+        "log.cleaner.io.max.bytes.per.second": str(draw.choice((5_000, 1e9, 1e9))),
+    }
+    producers = tuple(replace(one, keyed=one.topic in names) for one in plan.producers)
+    return replace(plan, config={**plan.config, **config}, producers=producers)
 
 
 def _draw_producers(draw: random.Random, topic: TopicPlan, scale: Scale) -> Iterator[ProducerPlan]:

@@ -34,6 +34,7 @@ class Invariant(StrEnum):
     QUORUM_HOLDS_COMMITTED = "a majority of voters holds all that is committed, synced"
     MIN_ISR = "nothing is committed under min ISR"
     COMMITTED_DELETED_ONLY = "only what is committed is deleted"
+    COMPACTED_RIGHTLY = "compaction takes only what a later record has replaced"
     DUE_DELETED_ONLY = "only what has expired, or was asked for, is deleted"
 
     # Who leads, and who is in sync.

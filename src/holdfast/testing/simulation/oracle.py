@@ -17,6 +17,7 @@ from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry, Name
+from holdfast.testing.simulation.compacted_truth import CompactedTruth
 from holdfast.testing.simulation.deletions import Policy
 from holdfast.testing.simulation.disk_faults import DiskFaults
 from holdfast.testing.simulation.groups.group_oracle import GroupOracle
@@ -75,8 +76,7 @@ class Oracle:
         """What is known of a partition, by topic id and number."""
         found = self._truths.get(key)
         if found is None:
-            name = self.metadata.name(key)
-            found = self._truths[key] = PartitionTruth(name, self.fail, self.counts)
+            found = self._truths[key] = self._made(key)
             found.copies_min = lambda: self.metadata.copies.get(key, 1)
             found.deletions.asked = lambda: self.metadata.deletions_asked(key)
             found.deletions.policy = lambda: self.metadata.policies.get(key[0], Policy())
@@ -92,6 +92,18 @@ class Oracle:
     def _groups(self) -> GroupOracle:
         assert self.groups is not None, "there are groups"
         return self.groups
+
+    def _made(self, key: Key) -> PartitionTruth:
+        name, own = self.metadata.name(key), self.metadata.own_config
+        if "compact" not in own(key[0], "cleanup.policy", "delete"):
+            return PartitionTruth(name, self.fail, self.counts)
+        return CompactedTruth(
+            name,
+            self.fail,
+            self.counts,
+            retention_ms=float(own(key[0], "delete.retention.ms", "86400000")),
+            now_ms=lambda: asyncio.get_running_loop().time() * 1000,
+        )
 
     def named(self, topic: str, partition: int) -> PartitionTruth | None:
         """The truth of a partition by the name of a topic that there is."""

@@ -73,6 +73,14 @@ class TopicPlan:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.configs.get("cleanup.policy", "delete")
+
+    @property
+    def expires(self) -> bool:
+        return "delete" in self.configs.get("cleanup.policy", "delete")
+
+    @property
     def min_isr(self) -> int:
         return min(int(self.configs["min.insync.replicas"]), self.replication_factor)
 
@@ -92,6 +100,7 @@ class ProducerPlan:
     size_max: int = _SIZE_MAX  # of its values, beside their names
     oversized: float = 0.0  # how often a value is larger than the topic takes
     pipelined: bool = False  # with others of its topic; else with one batch in flight
+    keyed: bool = False  # each record has one of a few keys
     wraps: bool = False  # its sequences begin just before they start over
 
 

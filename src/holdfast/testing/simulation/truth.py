@@ -12,7 +12,7 @@ Rules: replication.md#invariants, quorum.md#quorum-invariants.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -100,8 +100,9 @@ class PartitionTruth:
             # It may have moved, and could not say so any more.
             self._deleted(min(start, before.high_watermark))
         for entry in entries:
-            self._link(replica, entry)
-            replica.chain.append(entry)
+            for each in self._logical(replica, entry, start):
+                self._link(replica, each)
+                replica.chain.append(each)
         self._check_start(replica, start)
         replica.start, replica.high_watermark = start, high_watermark
         self.replicas[replica.node] = replica
@@ -198,6 +199,17 @@ class PartitionTruth:
         self._link(replica, entry)
         replica.chain.append(entry)
         replica.lost.pop(entry.name, None)
+
+    def _logical(self, _replica: Replica, entry: Entry, _start: int) -> Sequence[Entry]:
+        """Return what a log holds that goes on with a batch; more than that where it is compacted.
+
+        `_start`: where the log starts.
+        """
+        return (entry,)
+
+    def is_gone(self, _epoch: int, _offset: int) -> bool:
+        """Whether compaction has taken, somewhere, a record that an epoch wrote at an offset."""
+        return False
 
     def _link(self, replica: Replica, entry: Entry) -> None:
         """Hold a batch that is about to stand at a chain's end against what is known of it."""
