@@ -274,7 +274,7 @@ class _Stage:
             ]
             await self._work.read_whole(topic.name, led)
         if hand.groups is not None:
-            await hand.groups.last_word()
+            await hand.groups.last_word(self._oracle.is_led)
         self._judge()
 
     def _fenced(self, node: int) -> None:

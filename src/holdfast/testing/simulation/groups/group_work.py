@@ -168,16 +168,19 @@ class GroupWork:
 
     # -- the last word ---------------------------------------------------------------------------
 
-    async def last_word(self) -> None:
-        """Hold what coordinators tell, and what replicas have, against what is committed."""
+    async def last_word(self, is_led: Callable[[str, int], bool]) -> None:
+        """Hold what coordinators tell, and what replicas have, against what is committed.
+
+        `is_led`: whether a partition has a leader: else its replicas may have nothing.
+        """
         for index, shard in self.oracle.shards.items():
             for node, log in self._cluster.logs(GROUP_OFFSETS, index).items():
-                if log is not None:
+                if log is not None and is_led(GROUP_OFFSETS, index):
                     self._compare(node, index, log, shard)
         with closing(self._cluster.client("groups")) as client:
             await client.until(partial(client.refresh, self.plan.topics[0].name))
             for group in self.plan.groups:
-                if self.oracle.shard_of(group.name) is not None:
+                if is_led(GROUP_OFFSETS, self.oracle.index_of(group.name)):
                     await client.until(partial(self._ask_all, client, group.name))
 
     def _compare(self, node: int, index: int, log: Log, shard: ShardTruth) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -211,7 +212,7 @@ class Life:
         if new:
             await self._begin_at(new)
         for place in sorted(self._positions):
-            await self._read(place)
+            await self._quietly(partial(self._read, place))
         await self._commit()
         if self._draw.random() < _STRAYS:
             await self._stray()
