@@ -38,13 +38,17 @@ pytestmark = pytest.mark.slow
 SESSION_MS = 3_000
 
 
-def group(name: str, *protocols: str, topic: str = "g", static: bool = False) -> GroupPlan:
+def group(
+    name: str, *protocols: str, topic: str = "g", static: bool = False, dies: bool = False
+) -> GroupPlan:
+    """`dies`: its last member does in the end, and stays dead."""
     members = tuple(
         MemberPlan(
             protocol=CLASSIC if each == COOPERATIVE else each,
             assignor=each if each == COOPERATIVE else "",
             instance=f"{name}-{n}" if static else None,
             pause_ms=300,
+            stays_dead=dies and n == len(protocols) - 1,
         )
         for n, each in enumerate(protocols)
     )
@@ -84,9 +88,9 @@ def plan_of(*groups: GroupPlan, seconds: float = 8.0, events: tuple[Event, ...] 
 
 def test_groups_of_each_kind_settle_commit_and_are_described() -> None:
     groups = (
-        group("classic", CLASSIC, CLASSIC),
+        group("classic", CLASSIC, CLASSIC, dies=True),
         group("cooperative", COOPERATIVE, COOPERATIVE),
-        group("consumer", CONSUMER, CONSUMER, static=True),
+        group("consumer", CONSUMER, CONSUMER, static=True, dies=True),
         group("both", CLASSIC, CONSUMER, topic="t"),
     )
     outcome = run_plan(plan_of(*groups))
