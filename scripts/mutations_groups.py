@@ -13,7 +13,7 @@ LED = "node/coordinator/led_shard.py"
 COORDINATOR = "node/coordinator/coordinator.py"
 HELD = "node/coordinator/held_answers.py"
 CONSUMER = "core/group/consumer/consumer_group.py"
-CHECKS = "core/group/consumer/consumer_checks.py"
+STORE = "core/group/offsets/offset_store.py"
 RECONCILE = "core/group/consumer/consumer_reconcile.py"
 HEARTBEAT = "core/group/consumer/consumer_heartbeat.py"
 REQUESTS = "core/group/classic/classic_requests.py"
@@ -67,6 +67,27 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "        load = Load(log, min(log.end, log.high_watermark // 2), led.shard.replay,"
         " lambda: led.is_current)\n",
     ),
+    one(
+        "a shard goes on in an epoch that is over",
+        "groups without a coordinator, for ever",
+        COORDINATOR,
+        "        if known is not None and known.leading is partition.leading:\n",
+        "        if known is not None and partition.leading is not None:\n",
+    ),
+    one(
+        "nobody tells groups of topics that come and go",
+        "partitions that nobody reads",
+        COORDINATOR,
+        "        if created or deleted or changed:\n",
+        "        if created and deleted and changed:\n",
+    ),
+    one(
+        "a namesake of a deleted topic has its offsets, and loses them with it",
+        "KAFKA-14690: offsets are kept with their topic's id",
+        STORE,
+        "        return self.topic_id == topic_id or NULL_UUID in (self.topic_id, topic_id)\n",
+        "        return bool(topic_id)\n",
+    ),
     # -- KIP-848 ---------------------------------------------------------------------------------
     one(
         "a member commits with an older epoch than its own",
@@ -105,12 +126,13 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "            if member.state",
     ),
     one(
-        "an older epoch is let in with whatever it has",
-        "KIP-848: FENCED_MEMBER_EPOCH",
-        CHECKS,
-        "    if epoch == member.previous_epoch and owned is not None"
-        " and _is_part(owned, member.assigned):\n",
-        "    if epoch < member.epoch:\n",
+        "who leaves is a member all the same",
+        "partitions that nobody reads until a session ends",
+        HEARTBEAT,
+        "    if request.instance_id is None or request.member_epoch == LEAVE_EPOCH:\n"
+        "        return member\n",
+        "    if request.instance_id is None or request.member_epoch == LEAVE_EPOCH:\n"
+        "        return None\n",
     ),
     # -- the classic protocol --------------------------------------------------------------------
     one(

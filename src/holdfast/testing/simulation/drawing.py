@@ -33,13 +33,15 @@ class Scale:
     dynamic: float = 0.0  # how often voters come and go
     costly: float = 0.0  # how often calls take time: to count them takes as long as the run
     groups: float = 0.0  # how often there are groups of consumers
+    provoked: float = 0.4  # how often rare branches are taken on purpose
     wide: float = 0.0  # how often there are 200 to 2,000 partitions more, and calls take time
 
 
 FULL: Final = Scale(112.0, (80, 900), 3, dynamic=0.3, costly=0.12, groups=0.33, wide=0.02)
 WIDE: Final = replace(FULL, wide=1.0)  # for finding work that grows with what there is
 LIGHT: Final = Scale(25.0, (150, 900), 2, costly=0.04, groups=0.33)  # for continuous integration
-GROUPS: Final = replace(LIGHT, seconds=50.0, costly=0.0, groups=1.0)  # for what groups may not do
+# For finding what groups may not do.
+GROUPS: Final = replace(LIGHT, seconds=50.0, costly=0.0, groups=1.0, provoked=1.0)
 
 
 def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
@@ -68,7 +70,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         log_directories=draw.choice((1, 1, 2)),
         config=_draw_config(draw, racks=bool(racks)),
         delay_us=draw.choice(((50, 500), (50, 500), (100, 5_000), (1_000, 20_000))),
-        provoked=draw.random() < 0.4,
+        provoked=draw.random() < scale.provoked,
         shuffled=draw.random() < 0.5,
         seconds=scale.seconds,
         topics=topics,

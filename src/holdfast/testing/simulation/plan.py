@@ -123,6 +123,7 @@ class MemberPlan:
     assignor: str = ""  # what a classic member offers, or another asks for; "": any
     pause_ms: int = 1_000  # on average, between two looks at what it owns
     begins_s: float = 0.0
+    stays_dead: bool = False  # it dies when all is healed: the others have what it had
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +228,7 @@ class Plan:
                 f" {group.heartbeat_ms} ms; members "
                 + ", ".join(
                     f"{one.protocol} {one.instance or 'dynamic'} {one.assignor or 'any'} every"
-                    f" {one.pause_ms} ms"
+                    f" {one.pause_ms} ms{', dead in the end' if one.stays_dead else ''}"
                     f" from {one.begins_s:g} s"
                     for one in group.members
                 )

@@ -28,14 +28,14 @@ from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation import verdict
 from holdfast.testing.simulation.admin import elect, lift_throttles
 from holdfast.testing.simulation.conductor import Conductor
-from holdfast.testing.simulation.drawing import LIGHT, draw_plan
+from holdfast.testing.simulation.drawing import GROUPS, draw_plan
 from holdfast.testing.simulation.faults import KINDS
 from holdfast.testing.simulation.groups.group_oracle import GroupOracle
 from holdfast.testing.simulation.groups.group_work import GroupWork
 from holdfast.testing.simulation.invariants import JUDGE, Invariant
 from holdfast.testing.simulation.liveness import can_acknowledge, waiting
 from holdfast.testing.simulation.oracle import Oracle, Violation
-from holdfast.testing.simulation.plan import Event, Plan
+from holdfast.testing.simulation.plan import CLASSIC, CONSUMER, Event, Plan
 from holdfast.testing.simulation.watch import WatchedLog
 from holdfast.testing.simulation.workload import STOP_S, Workload
 from holdfast.wire.administration import Election
@@ -108,7 +108,17 @@ def _rehearse() -> None:
     """Run something short first, once in a process: what is looked up or made at its first use
     must not cost the one run that happens to come first.
     """
-    run_plan(replace(draw_plan(0, LIGHT), seconds=6.0, events=(), broken=(), call_us=0.0))
+    plan = replace(draw_plan(0, GROUPS), seconds=6.0, events=(), broken=(), call_us=0.0)
+    (first, *_) = plan.groups
+    groups = [
+        replace(
+            first,
+            name=protocol,
+            members=tuple(replace(each, protocol=protocol, assignor="") for each in first.members),
+        )
+        for protocol in (CLASSIC, CONSUMER)
+    ]
+    run_plan(replace(plan, groups=tuple(groups)))
 
 
 def _take_note(outcome: Outcome, error: UnhandledError, world: World) -> None:
@@ -274,7 +284,7 @@ class _Stage:
             ]
             await self._work.read_whole(topic.name, led)
         if hand.groups is not None:
-            await hand.groups.last_word()
+            await hand.groups.last_word(self._oracle.is_led)
         self._judge()
 
     def _fenced(self, node: int) -> None:

@@ -187,16 +187,18 @@ class Answers:
                 self._refused(view, code, answer)
         elif isinstance(asked, SyncGroupRequest):
             self._synced(shard, view, asked, answer, log)
-        elif isinstance(asked, HeartbeatRequest | JoinGroupRequest):
-            is_join = isinstance(asked, JoinGroupRequest)
-            generation = answer.generation_id if is_join else asked.generation_id
-            if is_join:  # it learns its id, perhaps
-                log = log._replace(members=shard.since(member_of(group, answer.member_id), begin_s))
-            if not log.is_silent and not log.allows(generation):
-                self._fail(
-                    Invariant.TOLD_AS_LOGGED,
-                    f"{view}: all is well in generation {generation}, and the log had {log}",
-                )
+        elif isinstance(asked, HeartbeatRequest):
+            self._judge_generation(view, asked.generation_id, log)
+        elif isinstance(asked, JoinGroupRequest):  # it learns its id, perhaps
+            log = log._replace(members=shard.since(member_of(group, answer.member_id), begin_s))
+            self._judge_generation(view, answer.generation_id, log)
+
+    def _judge_generation(self, view: View, generation: int, log: _Log) -> None:
+        if not log.is_silent and not log.allows(generation):
+            self._fail(
+                Invariant.TOLD_AS_LOGGED,
+                f"{view}: all is well in generation {generation}, and the log had {log}",
+            )
 
     def _judge_unknown(self, shard: ShardTruth, view: View, log: _Log) -> None:
         """Who has shown signs of life is a member, unless it never was one in the log."""

@@ -9,6 +9,7 @@ Rules: committed-offsets.md#who-may-commit.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -50,6 +51,7 @@ class Attempt:
     offset: int
     member_id: str
     epoch: int  # the generation, or the member's epoch
+    number: int = 0  # in the order in which they were asked for
     is_taken: bool = False  # it was committed to the log
     refused: str = ""  # for good, and why
 
@@ -61,9 +63,12 @@ class Attempt:
 class Attempts:
     """All of a run."""
 
-    def __init__(self, fail: Fail, is_abandoned: Callable[[str], bool]) -> None:
+    def __init__(
+        self, fail: Fail, counts: Counter[str], is_abandoned: Callable[[str], bool]
+    ) -> None:
         """`is_abandoned`: whether a group's coordinator may have given up all of its members."""
         self._fail: Final = fail
+        self._counts: Final = counts
         self._is_abandoned: Final = is_abandoned
         self._known: dict[str, Attempt] = {}
         self._latest: dict[Fact, Attempt] = {}
@@ -71,6 +76,7 @@ class Attempts:
     def ask(self, attempt: Attempt) -> None:
         """Somebody is about to ask for it."""
         assert attempt.name not in self._known, "an attempt has a name of its own"
+        attempt.number = len(self._known)
         self._known[attempt.name] = attempt
 
     def taken(self, key: OffsetCommitKey, value: OffsetCommitValue, state: ShardState) -> None:
@@ -88,6 +94,11 @@ class Attempts:
         if why:
             self._fail(Invariant.COMMIT_OF_MEMBER, f"{attempt}: {why}")
         attempt.is_taken = True
+        before = self._latest.get(attempt.fact)
+        if before is not None:
+            # It was given up by who asked, and came out of some socket behind the next one.
+            self._counts["commits taken behind a later one"] += attempt.number < before.number
+            self._counts["commits that moved back"] += attempt.offset < before.offset
         self._latest[attempt.fact] = attempt
 
     def _what_is_wrong(self, attempt: Attempt, state: ShardState) -> str:

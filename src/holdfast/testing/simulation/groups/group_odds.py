@@ -29,6 +29,7 @@ _ASSIGNORS: Final = {
     CLASSIC: ("range", "roundrobin", COOPERATIVE),
     CONSUMER: ("", "uniform", "range"),
 }
+_STAYS_DEAD: Final = 0.25  # how often a member does, but for a group's first one
 _MIXED: Final = 0.25  # how often a group has members of both protocols
 
 
@@ -89,6 +90,7 @@ def _draw_group(
             assignor=assignors[kind],
             pause_ms=draw.choice((500, 900, 1_500)),
             begins_s=round(draw.choice((0.0, 0.0, draw.uniform(0.0, 8.0))), 3),
+            stays_dead=n > 0 and draw.random() < _STAYS_DEAD,
         )
         for n in range(draw.choice((1, 2, 2, 3, 3, 4)))
         for kind in (draw.choice((CLASSIC, CONSUMER)) if mixed else protocol,)

@@ -45,7 +45,7 @@ class GroupOracle:
         self.views: Final = Views()
         self._owners: Final = Owners(fail, self.views, self.index_of, self._id_of)
         self._answers: Final = Answers(fail, self._owners, self._name_of)
-        self._attempts: Final = Attempts(fail, self._is_abandoned)
+        self._attempts: Final = Attempts(fail, counts, self._is_abandoned)
         self.shards: Final[dict[int, ShardTruth]] = {}
         self.deleted: Final[dict[str, None]] = {}  # groups that somebody wanted to be deleted
 

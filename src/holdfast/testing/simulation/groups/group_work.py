@@ -96,11 +96,17 @@ class GroupWork:
         await client.produce(name, partition, values, acks=1, node=leader)
 
     async def heal(self) -> None:
-        """Let everybody go on, and come back who is away; and make topics that were deleted."""
+        """Let everybody go on, and come back who is away; and make topics that were deleted.
+
+        But for those who die now, and stay dead.
+        """
         for seat in self.seats:
-            seat.is_taken = False
+            seat.is_taken = seat.plan.stays_dead
             seat.machine.resume()
-            seat.start()
+            if seat.plan.stays_dead:
+                seat.kill(silently=False)
+            else:
+                seat.start()
         with closing(self._cluster.client("groups")) as client:
             for topic in self.plan.group_topics:
                 if topic.name in self.missing:
@@ -168,16 +174,19 @@ class GroupWork:
 
     # -- the last word ---------------------------------------------------------------------------
 
-    async def last_word(self) -> None:
-        """Hold what coordinators tell, and what replicas have, against what is committed."""
+    async def last_word(self, is_led: Callable[[str, int], bool]) -> None:
+        """Hold what coordinators tell, and what replicas have, against what is committed.
+
+        `is_led`: whether a partition has a leader: else its replicas may have nothing.
+        """
         for index, shard in self.oracle.shards.items():
             for node, log in self._cluster.logs(GROUP_OFFSETS, index).items():
-                if log is not None:
+                if log is not None and is_led(GROUP_OFFSETS, index):
                     self._compare(node, index, log, shard)
         with closing(self._cluster.client("groups")) as client:
             await client.until(partial(client.refresh, self.plan.topics[0].name))
             for group in self.plan.groups:
-                if self.oracle.shard_of(group.name) is not None:
+                if is_led(GROUP_OFFSETS, self.oracle.index_of(group.name)):
                     await client.until(partial(self._ask_all, client, group.name))
 
     def _compare(self, node: int, index: int, log: Log, shard: ShardTruth) -> None:
@@ -235,7 +244,7 @@ class GroupWork:
                 found += [
                     f"{seat.life} has read {place} last at {read_s:.3f} s"
                     for seat in seats
-                    if seat.life is not None
+                    if seat.life is not None and seat.is_up
                     for place in sorted(seat.life.light.assignment)
                     if is_well(*place) and (read_s := seat.life.read_s.get(place, -1.0)) < since
                 ]
@@ -245,7 +254,9 @@ class GroupWork:
         self, group: GroupPlan, seats: list[Seat], metadata: Metadata, since: float
     ) -> list[str]:
         found = [
-            f"{seat.life or seat.number} is not stable" for seat in seats if not seat.is_stable()
+            f"{seat.life or seat.number} is not stable"
+            for seat in seats
+            if not seat.plan.stays_dead and not seat.is_stable()
         ]
         lives = [seat.life for seat in seats if seat.life is not None and seat.is_up]
         owned = [place for life in lives for place in sorted(life.light.assignment)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -85,6 +86,7 @@ class Life:
         self._next_broker = self._draw.randrange(len(self._brokers))
         self._tenures: dict[Place, int] = {}  # what it owns, each time under another number
         self._tenure = 0
+        self._is_behind = False  # it owns something of a topic that it does not know
         self._positions: dict[Place, int] = {}
         self._committed: dict[Place, int] = {}
         self._attempts = 0
@@ -179,8 +181,12 @@ class Life:
         self._nap = None
 
     def _settle(self) -> None:
-        """Take note of what it owns now: of what it does not own any more it forgets all."""
-        owned = self.light.assignment
+        """Take note of what it owns now: of what it does not own any more it forgets all.
+
+        What it does not know the name of, since its topic was made anew, it can't read yet.
+        """
+        owned = {place for place in self.light.assignment if place[0] in self._topics}
+        self._is_behind = len(owned) < len(self.light.assignment)
         self.view.last_epoch = max(self.view.last_epoch, self.light.epoch)
         for place in [each for each in self._tenures if each not in owned]:
             for known in (self._tenures, self._positions, self._committed, self.read_s):
@@ -203,7 +209,7 @@ class Life:
             self._client.forget()
 
     async def _turn(self) -> None:
-        if self._draw.random() < _LOOKS_AT_TOPICS:
+        if self._is_behind or self._draw.random() < _LOOKS_AT_TOPICS:
             await self._look_at_topics()
         if self.light.place is None:
             return
@@ -211,7 +217,7 @@ class Life:
         if new:
             await self._begin_at(new)
         for place in sorted(self._positions):
-            await self._read(place)
+            await self._quietly(partial(self._read, place))
         await self._commit()
         if self._draw.random() < _STRAYS:
             await self._stray()
