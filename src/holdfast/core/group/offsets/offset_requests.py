@@ -156,13 +156,17 @@ def transaction_refused(
 def fetch(
     store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Read a group's offsets: those that are asked for, or all."""
+    """Read a group's offsets: those that are asked for, each once, or all."""
     group_id = request.group_id
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
         wanted = store.topics_of(group_id)
     else:
-        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
+        # Four bytes that name a partition again would be answered with what it has for metadata.
+        named: dict[str, dict[int, None]] = {}
+        for topic in request.topics:
+            named.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        wanted = named.items()
     topics = [
         OffsetFetchResponseTopic(
             name=topic,
