@@ -38,6 +38,10 @@ class GroupDirectory:
     def all(self) -> Iterable[AnyGroup]:
         return self._groups.values()
 
+    def some(self, group_ids: Iterable[str]) -> Iterable[AnyGroup]:
+        """Go through those of these that are there."""
+        return filter(None, map(self._groups.get, group_ids))
+
     # -- from the log ----------------------------------------------------------------------------
 
     def id_of(self, key: Struct) -> str:

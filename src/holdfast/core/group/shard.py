@@ -16,7 +16,7 @@ a later decision: it is parked here, by the number of its call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.core.group import listing
@@ -158,12 +158,27 @@ class GroupShard(ShardMachine):
         decision.answer(caller.call, listing.describe(group, group_id, caller.version))
         return self._decided(decision)
 
+    @property
+    def group_ids(self) -> Iterable[str]:
+        """The ids of all groups. Nothing may be decided while they are gone through."""
+        return (group.group_id for group in self._groups.all())
+
     def list_groups(
-        self, caller: Caller, states: Sequence[str], types: Sequence[str], now_ms: int
+        self,
+        caller: Caller,
+        states: Sequence[str],
+        types: Sequence[str],
+        now_ms: int,
+        *,
+        group_ids: Iterable[str] | None = None,
     ) -> Decision:
-        """Decide on ListGroups; the answer is a list of `ListedGroup`."""
+        """Decide on ListGroups; the answer is a list of `ListedGroup`.
+
+        A shard may have very many: those that are named, as far as they are there, are a part.
+        """
         decision = self._begin(now_ms)
-        decision.answer(caller.call, listing.list_groups(self._groups.all(), states, types))
+        groups = self._groups.all() if group_ids is None else self._groups.some(group_ids)
+        decision.answer(caller.call, listing.list_groups(groups, states, types))
         return self._decided(decision)
 
     def delete_group(self, caller: Caller, group_id: str, now_ms: int) -> Decision:

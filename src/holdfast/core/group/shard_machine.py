@@ -16,13 +16,13 @@ from holdfast.core.group.group_directory import GroupDirectory
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.group.offsets.deleted_topics import DeletedTopic, DeletedTopics
 from holdfast.core.group.offsets.offset_retention import OffsetRetention
-from holdfast.core.group.offsets.offset_store import OffsetStore
+from holdfast.core.group.offsets.offset_store import CommittedOffset, OffsetStore
 from holdfast.core.log_machine import Answer, Decision
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.records.group_tables import OffsetCommitKey, OffsetCommitValue
 from holdfast.wire.schema import Struct
 
-GROUPS_PER_TURN: Final = 100  # whose timers one call of `due` looks at
+GROUPS_PER_TURN: Final = 50  # whose timers one call of `due` looks at
 
 
 class ShardMachine:
@@ -67,12 +67,21 @@ class ShardMachine:
                 self._retention.removed(group_id)
             return
         assert value is None or isinstance(value, OffsetCommitValue)
-        self._offsets.replay(key, value)
-        if value is not None:
-            self._groups.make_sure(key.group)
-            self._retention.committed(key.group, value.commit_timestamp, value.expire_timestamp)
-        elif not self._offsets.has_any(key.group):
-            self._retention.changed(key.group, self._now_ms)
+        committed = None if value is None else CommittedOffset.of_record(value)
+        self.replay_offset(key.group, key.topic, key.partition, committed)
+
+    def replay_offset(
+        self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None
+    ) -> None:
+        """Make true what a record says of an offset. None: it is gone."""
+        if committed is not None:
+            self._offsets.put(group_id, topic, partition, committed)
+            self._groups.make_sure(group_id)
+            self._retention.committed(group_id, committed.committed_ms, committed.expires_ms)
+            return
+        self._offsets.remove(group_id, topic, partition)
+        if not self._offsets.has_any(group_id):
+            self._retention.changed(group_id, self._now_ms)
 
     def loaded(self, now_ms: int) -> None:
         """Begin to lead: all that the log has was replayed. Sessions begin anew now."""

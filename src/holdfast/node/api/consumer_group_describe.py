@@ -7,13 +7,14 @@ Rules: consumer-groups.md#describe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from holdfast.core.group.append_errors import append_error
 from holdfast.node.broker.broker import Broker
 from holdfast.node.coordinator.coordinator import Asked, GroupPart, Told
 from holdfast.node.coordinator.led_shard import Decide
+from holdfast.node.coordinator.pieces import Piece, Pieces
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
 from holdfast.node.door.request_context import (
     Deferred,
@@ -34,13 +35,17 @@ def handle(
     broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Deferred:
     shows_operations = request.include_authorized_operations
+    pieces = Pieces(lambda groups: ConsumerGroupDescribeResponse(groups=groups), context.version)
 
-    def answer(groups: list[ConsumerGroupDescribedGroup]) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(
-            groups=[_shown(context, group, shows_operations) for group in groups]
-        )
+    def told(group: ConsumerGroupDescribedGroup) -> Piece:
+        return pieces.piece([_shown(context, group, shows_operations)])
 
-    return broker.groups.coordinator.ask_groups(context, _parts(broker, context, request), answer)
+    return broker.groups.coordinator.ask_groups(
+        context,
+        _parts(broker, context, request, told),
+        pieces.join,
+        is_flexible=pieces.is_flexible,
+    )
 
 
 def _shown(
@@ -71,11 +76,14 @@ def _shown(
 
 
 def _parts(
-    broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
+    broker: Broker,
+    context: RequestContext,
+    request: ConsumerGroupDescribeRequest,
+    told: Callable[[ConsumerGroupDescribedGroup], Piece],
 ) -> Iterator[GroupPart]:
     is_served = broker.groups.coordinator.serves_consumer_protocol
     for group_id in dict.fromkeys(request.group_ids):
-        refused = partial(_refused, group_id)
+        refused = partial(_refused, told, group_id)
         if not is_served:
             yield Told(refused(ErrorCode.UNSUPPORTED_VERSION))
             continue
@@ -85,16 +93,14 @@ def _parts(
         elif not group_id:
             yield Told(refused(ErrorCode.INVALID_GROUP_ID))
         else:
-            yield Asked(
-                group_id,
-                _decision(group_id),
-                refused,
-            )
+            yield Asked(group_id, _decision(group_id), refused, told)
 
 
 def _decision(group_id: str) -> Decide:
     return lambda shard, caller, now_ms: shard.describe_consumer_group(caller, group_id, now_ms)
 
 
-def _refused(group_id: str, code: ErrorCode) -> ConsumerGroupDescribedGroup:
-    return ConsumerGroupDescribedGroup(group_id=group_id, error_code=append_error(code))
+def _refused(
+    told: Callable[[ConsumerGroupDescribedGroup], Piece], group_id: str, code: ErrorCode
+) -> Piece:
+    return told(ConsumerGroupDescribedGroup(group_id=group_id, error_code=append_error(code)))

@@ -9,12 +9,12 @@ Rules: committed-offsets.md#fetching.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final
 
 from holdfast.core.group.append_errors import append_error
 from holdfast.node.broker.broker import Broker
 from holdfast.node.coordinator.coordinator import Asked, GroupPart, Told
+from holdfast.node.coordinator.pieces import Piece, Pieces
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
 from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
@@ -35,19 +35,33 @@ NO_OFFSET: Final = -1
 
 
 def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> Any:
-    if context.version >= SEVERAL_GROUPS_SINCE:
+    version = context.version
+    is_flexible = version >= OffsetFetchResponse.FLEXIBLE
+    if version >= SEVERAL_GROUPS_SINCE:
+        pieces = Pieces(lambda groups: OffsetFetchResponse(groups=groups), version)
+
+        def tell(found: OffsetFetchResponseGroup) -> Piece:
+            return pieces.piece([found])
+
         # One that is named twice is looked up once: few bytes must not be much work.
         groups = {(each.group_id, each.topics is None): each for each in request.groups}
         return broker.groups.coordinator.ask_groups(
             context,
-            [_part(broker, context, each, request.require_stable) for each in groups.values()],
-            lambda found: OffsetFetchResponse(groups=found),
+            [
+                _part(
+                    broker, context, each, request.require_stable, lambda one: pieces.piece([one])
+                )
+                for each in groups.values()
+            ],
+            pieces.join,
+            is_flexible=is_flexible,
         )
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
     return broker.groups.coordinator.ask_groups(
         context,
-        [_part(broker, context, group, request.require_stable)],
-        lambda found: _of_one_group(context.version, group, found[0]),
+        [_part(broker, context, group, request.require_stable, lambda one: one)],
+        lambda found: _of_one_group(version, group, found[0]),
+        is_flexible=is_flexible,
     )
 
 
@@ -63,9 +77,17 @@ def _of_one_group(
 
 
 def _part(
-    broker: Broker, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+    broker: Broker,
+    context: RequestContext,
+    group: OffsetFetchRequestGroup,
+    require_stable: bool,
+    tell: Callable[[OffsetFetchResponseGroup], Any],
 ) -> GroupPart:
-    refused = partial(_refused, group.group_id)
+    """Return a part; `tell` makes what stands for it in the answer."""
+
+    def refused(code: ErrorCode) -> Any:
+        return tell(_refused(group.group_id, code))
+
     why = refusal(context, group.group_id)
     if why is not None:
         return Told(refused(why.code))
@@ -78,13 +100,14 @@ def _part(
             member_epoch=group.member_epoch,
             topics=_allowed(broker, context, group.topics, told),
         )
+    complete = _completion(broker, context, told, shows_all=group.topics is None)
     return Asked(
         group.group_id,
         lambda shard, caller, now_ms: shard.fetch_offsets(
             caller, wanted, now_ms, require_stable=require_stable
         ),
         refused,
-        _completion(broker, context, told, shows_all=group.topics is None),
+        lambda found: tell(complete(found)),
     )
 
 

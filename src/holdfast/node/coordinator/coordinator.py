@@ -59,16 +59,36 @@ class Asked(NamedTuple):
     group_id: str
     decide: Decide
     refused: Callable[[ErrorCode], Any]
-    complete: Callable[[Any], Any] | None = None  # makes the part of what the shard has decided
+    complete: Callable[[Any], Any]  # makes the part of what the shard has decided
 
 
 class Told(NamedTuple):
     """A part of a request that no shard has to be asked for."""
 
-    answer: Any
+    told: Any
+
+    def ask(self, answer: Callable[[Any], None]) -> None:
+        answer(self.told)
+
+    def refused(self, _code: ErrorCode) -> Any:
+        return self.told
 
 
 GroupPart: TypeAlias = Asked | Told
+
+
+class _OfShard(NamedTuple):
+    """A part of a request, for the shard of this index."""
+
+    coordinator: GroupCoordinator
+    context: RequestContext
+    shard: int
+    decide: Decide
+    refused: Callable[[ErrorCode], Any]
+    complete: Callable[[Any], Any]
+
+    def ask(self, answer: Callable[[Any], None]) -> int | None:
+        return self.coordinator.ask_shard(self, answer)
 
 
 class GroupCoordinator:
@@ -265,60 +285,72 @@ class GroupCoordinator:
         context: RequestContext,
         asked: Iterable[GroupPart],
         answer: Callable[[list[Any]], Any],
+        *,
+        is_flexible: bool,
     ) -> Deferred:
         """Have each group's shard decide on a part of a request; `answer` makes the whole."""
-        parts = [partial(self._ask_group, context, part) for part in asked]
-        return self._gather(context, parts, answer)
+        parts = [self._part(context, each) for each in asked]
+        return self._gather(context, parts, answer, is_flexible=is_flexible)
+
+    def _part(self, context: RequestContext, asked: GroupPart) -> Part:
+        if isinstance(asked, Told):
+            return asked
+        group_id, decide, refused, complete = asked
+        index = self.topic.partition_of(group_id)
+        return _OfShard(self, context, index, decide, refused, complete)
 
     def ask_shards(
         self,
         context: RequestContext,
-        decide: Decide,
+        decisions: Callable[[ConsumerShard], Iterable[Decide]],
         refused: Callable[[ErrorCode], Any],
+        complete: Callable[[Any], Any],
         answer: Callable[[list[Any]], Any],
+        *,
+        is_flexible: bool,
     ) -> Deferred:
-        """Have all shards that are led here decide on a request; `answer` makes the whole."""
-        parts = [
-            partial(self._ask_shard, context, index, decide, refused)
-            for index in sorted(self._shards)
-        ]
-        return self._gather(context, parts, answer)
+        """Have all shards that are led here decide on a request; `answer` makes the whole.
+
+        A shard that has much to say says what several decisions come to, each of a part.
+        """
+        parts: list[Part] = []
+        for index in sorted(self._shards):
+            led = self._shards[index]
+            code = led.refusal()
+            if code is not ErrorCode.NONE:
+                parts.append(Told(refused(code)))
+                continue
+            parts += [
+                _OfShard(self, context, index, decide, refused, complete)
+                for decide in decisions(led.shard)
+            ]
+        return self._gather(context, parts, answer, is_flexible=is_flexible)
 
     def _gather(
-        self, context: RequestContext, parts: Sequence[Part], answer: Callable[[list[Any]], Any]
+        self,
+        context: RequestContext,
+        parts: Sequence[Part],
+        answer: Callable[[list[Any]], Any],
+        *,
+        is_flexible: bool,
     ) -> Deferred:
-        deferred = context.defer()
+        deferred = context.defer_alone(is_flexible)
         Gathering(deferred, parts, answer, self.calls.forget).begin()
         return deferred
 
-    def _ask_group(
-        self, context: RequestContext, part: GroupPart, answer: Callable[[Any], None]
-    ) -> int | None:
-        if isinstance(part, Told):
-            answer(part.answer)
-            return None
-        index = self.topic.partition_of(part.group_id)
-        whole = _completed(answer, part.complete)
-        return self._ask_shard(context, index, part.decide, part.refused, whole, answer)
-
-    def _ask_shard(
-        self,
-        context: RequestContext,
-        index: int,
-        decide: Decide,
-        refused: Callable[[ErrorCode], Any],
-        answer: Callable[[Any], None],
-        refuse: Callable[[Any], None] | None = None,
-    ) -> int | None:
-        """`refuse` takes what `refused` makes, where that is not to be completed."""
-        refuse = refuse or answer
-        led = self._shards.get(index)
+    def ask_shard(self, part: _OfShard, answer: Callable[[Any], None]) -> int | None:
+        """Have a shard decide on a part; return the number of the call, unless it is over."""
+        led = self._shards.get(part.shard)
         code = ErrorCode.NOT_COORDINATOR if led is None else led.refusal()
         if led is None or code is not ErrorCode.NONE:
-            refuse(refused(code))
+            answer(part.refused(code))
             return None
-        number = self._begin_call(context, answer, lambda code: refuse(refused(code)))
-        led.ask(decide, self._caller(context, number))
+        number = self._begin_call(
+            part.context,
+            _completed(answer, part.complete),
+            lambda code: answer(part.refused(code)),
+        )
+        led.ask(part.decide, self._caller(part.context, number))
         return number
 
     def _find(self, group_id: str) -> LedShard | ErrorCode:

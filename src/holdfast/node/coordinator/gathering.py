@@ -1,7 +1,8 @@
 """One answer made of several: of a request that names several groups, or asks all shards.
 
 The parts are asked for in their order, some at once and the rest by turns with other work: a client
-names as many groups as it likes.
+names as many groups as it likes. While a connection waits for such an answer nothing else of it is
+looked at, as in Apache Kafka: what a hundred of them gather would be held for one client.
 """
 
 from __future__ import annotations
@@ -12,15 +13,22 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from holdfast.node.coordinator.pieces import ANSWER_BYTES_MAX, Piece
 from holdfast.node.door.request_context import Deferred
+from holdfast.wire.errors import ErrorCode
 
-AT_ONCE: Final = 20  # parts that are asked for in one turn of the loop
+AT_ONCE: Final = 20  # parts that are asked for in one turn of the loop, at most,
+SLICE_S: Final = 0.002  # and for so long: one may be a group of thousands
 
 
 class Part(Protocol):
-    """Ask for one part: exactly one answer comes, now or later. None: it is over already."""
+    """One part of an answer."""
 
-    def __call__(self, answer: Callable[[Any], None]) -> int | None: ...
+    def ask(self, answer: Callable[[Any], None]) -> int | None:
+        """Ask for it: exactly one answer comes, now or later. None: it is over already."""
+
+    def refused(self, code: ErrorCode) -> Any:
+        """Return what stands for it when it is not asked for."""
 
 
 class Gathering:
@@ -38,40 +46,54 @@ class Gathering:
         self._answer = answer
         self._forget = forget
         self._found: dict[int, Any] = {}  # by the part's place
-        self._count = len(parts)
+        self._bytes = 0
+        self._count = self._missing = len(parts)
         self._calls: dict[int, int] = {}
-        self._parts: Iterator[tuple[int, Part]] = iter(list(enumerate(parts)))
+        self._parts: Iterator[tuple[int, Part]] = iter(enumerate(parts))
         self._turn: asyncio.Handle | None = None
 
     def begin(self) -> None:
         self._deferred.lost = self._lost
-        if self._left:
+        if self._missing:
             self._ask_some()
         else:
             self._finish()
 
     def _ask_some(self) -> None:
         self._turn = None
-        asked = list(islice(self._parts, AT_ONCE))
-        for place, part in asked:
-            call = part(partial(self._came, place))
-            if call is not None and place not in self._found:
-                self._calls[place] = call
-        if len(asked) == AT_ONCE and self._left:
-            self._turn = asyncio.get_running_loop().call_soon(self._ask_some)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + SLICE_S
+        asked = 0
+        for place, part in islice(self._parts, AT_ONCE):
+            asked = place + 1
+            self._ask(place, part)
+            if loop.time() >= until:
+                break
+        if asked < self._count:
+            self._turn = loop.call_soon(self._ask_some)
 
-    @property
-    def _left(self) -> int:
-        return self._count - len(self._found)
+    def _ask(self, place: int, part: Part) -> None:
+        if self._bytes > ANSWER_BYTES_MAX:
+            self._came(place, part.refused(ErrorCode.POLICY_VIOLATION))
+            return
+        call = part.ask(partial(self._came, place))
+        if call is not None and place not in self._found:
+            self._calls[place] = call
 
     def _came(self, place: int, found: Any) -> None:
         self._calls.pop(place, None)
         self._found[place] = found
-        if not self._left:
+        self._missing -= 1
+        if isinstance(found, Piece):
+            self._bytes += len(found.data)
+        if not self._missing:
             self._finish()
 
     def _finish(self) -> None:
-        self._deferred.answer(self._answer([self._found[place] for place in range(self._count)]))
+        found, self._found = self._found, {}
+        self._deferred.answer(self._answer([found[place] for place in range(self._count)]))
+        # Later, not now: what was received meanwhile may end what others wait for, and so on.
+        asyncio.get_running_loop().call_soon(self._deferred.proceed)
 
     def _lost(self) -> None:
         """The client has gone: nothing more is asked for."""

@@ -319,6 +319,19 @@ class RequestContext:
         kept = self._kept(size)
         return Deferred(self.encode, self._deliver, kept=kept, is_before_effect=True)
 
+    def defer_alone(self, is_flexible: bool) -> Deferred:
+        """Promise an answer, a response struct or its body as bytes, and nothing else meanwhile.
+
+        What its client has sent behind this request is looked at when `proceed` is called, which
+        whoever answers has to do.
+        """
+        encode_body = partial(_frame, self.header.correlation_id, is_flexible)
+
+        def encode(answer: object) -> Buffers:
+            return encode_body(answer) if isinstance(answer, bytes) else self.encode(answer)
+
+        return Deferred(encode, self._deliver, kept=self._kept(0), is_before_effect=True)
+
     def encode(self, answer: object) -> Buffers:
         """Encode a response struct for the request's version."""
         return hot.encode_answer(answer, self.version, self.header.correlation_id)

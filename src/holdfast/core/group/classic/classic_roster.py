@@ -55,6 +55,10 @@ class Roster:
             self.leader_id = member.member_id
         self._count(member, 1)
 
+    def has_namesake(self, member: Member) -> bool:
+        """Whether somebody is there with its id, or as its instance."""
+        return member.member_id in self.members or member.instance_id in self._by_instance
+
     def remove(self, member_id: str) -> Member | None:
         """Take out a member. If it led, the one that came first after it leads."""
         member = self.members.pop(member_id, None)

@@ -210,8 +210,12 @@ class ClassicState:
         for record in value.members:
             # A record with members and no protocol is not one of ours, and Kafka writes none.
             loaded = Member.of_record(record, protocol or "")
-            member = known.pop(record.member_id, None)
-            self.roster.add(loaded if member is None else member.take_over(loaded))
+            member = known.get(record.member_id)
+            member = loaded if member is None else member.take_over(loaded)
+            if self.roster.has_namesake(member):
+                continue  # no coordinator writes that: whoever stands first is it
+            known.pop(record.member_id, None)
+            self.roster.add(member)
         if value.leader in self.roster.members:
             self.roster.leader_id = value.leader
         for member in known.values():

@@ -157,7 +157,7 @@ def transaction_refused(
 def fetch(
     store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Read a group's offsets: those that are asked for, or all.
+    """Read a group's offsets: those that are asked for, each once, or all.
 
     A topic that is asked for by its id has none of another one that had its name.
     """
@@ -166,9 +166,12 @@ def fetch(
     if request.topics is None:
         wanted = ((topic, NULL_UUID, each) for topic, each in store.topics_of(group_id))
     else:
-        wanted = (
-            (topic.name, bytes(topic.topic_id), topic.partition_indexes) for topic in request.topics
-        )
+        # Four bytes that name a partition again would be answered with what it has for metadata.
+        named: dict[tuple[str, bytes], dict[int, None]] = {}
+        for topic in request.topics:
+            key = topic.name, bytes(topic.topic_id)
+            named.setdefault(key, {}).update(dict.fromkeys(topic.partition_indexes))
+        wanted = ((name, topic_id, indexes) for (name, topic_id), indexes in named.items())
     topics = [
         OffsetFetchResponseTopic(
             name=topic,

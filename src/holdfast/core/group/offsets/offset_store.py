@@ -69,13 +69,6 @@ class OffsetStore:
         self._groups_of_topic: dict[str, dict[str, None]] = {}
         self._names: dict[str, str] = {}  # each topic's name once, however many groups read it
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        if value is None:
-            self._remove(key.group, key.topic, key.partition)
-        else:
-            committed = CommittedOffset.of_record(value)
-            self._put(key.group, key.topic, key.partition, committed)
-
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
 
@@ -102,7 +95,7 @@ class OffsetStore:
             for partition in partitions:
                 yield OffsetCommitKey(group=group_id, topic=topic, partition=partition)
 
-    def _put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+    def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         topic = self._names.setdefault(topic, topic)
         topics = self._by_group.setdefault(group_id, {})
         partitions = topics.get(topic)
@@ -117,7 +110,7 @@ class OffsetStore:
         else:
             self.bytes -= _bytes_of(before)
 
-    def _remove(self, group_id: str, topic: str, partition: int) -> None:
+    def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._by_group.get(group_id)
         partitions = None if topics is None else topics.get(topic)
         if topics is None or partitions is None or partition not in partitions:
