@@ -68,7 +68,6 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/offset_resets.py",
     "holdfast/clients/partition_inspection.py",
     "holdfast/clients/replica_statements.py",
-    "holdfast/judge/groups",
     "holdfast/log/compaction",
     "holdfast/wire/messages/describe_producers.py",
     "holdfast/wire/messages/list_config_resources.py",

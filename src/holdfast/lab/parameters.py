@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.plan import LOCAL_PROFILE, Shape
+from holdfast.judge.groups.verdict import Commits, GroupPromise, group_promise_for
 from holdfast.judge.promise import Promise, promise_for
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
@@ -62,6 +63,7 @@ class Parameters:
     profile: str = "lab"
     unclean: bool = False
     retries: int | None = None  # None: the client's own; 0 where refusals must be certain
+    commits: Commits | None = None  # when members of groups commit; None: there are no groups
     config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -104,8 +106,12 @@ class Parameters:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """LabError, TypeError: these are no parameters."""
-        racks = values.get("racks")
-        return cls(**{**values, "racks": None if racks is None else tuple(racks)})
+        racks, commits = values.get("racks"), values.get("commits")
+        found = {
+            "racks": None if racks is None else tuple(racks),
+            "commits": None if commits is None else Commits(commits),
+        }
+        return cls(**{**values, **found})
 
     @property
     def idempotent(self) -> bool:
@@ -150,6 +156,17 @@ class Parameters:
             unclean=self.unclean,
         )
 
+    @property
+    def group_promise(self) -> GroupPromise | None:
+        """What groups are promised, beside what their log is; None: there are none."""
+        return None if self.commits is None else group_promise_for(self.commits)
+
+    @property
+    def promise_text(self) -> str:
+        """All that is promised, for people."""
+        groups = self.group_promise
+        return self.promise.text if groups is None else f"{self.promise.text} {groups.text}"
+
     def assignment(self) -> dict[int, tuple[int, ...]]:
         """Replicas in rings: with three brokers 1:0:2, 2:1:0, 0:2:1."""
         return {
@@ -181,5 +198,6 @@ class Parameters:
             "unclean.leader.election.enable": str(self.unclean).lower(),
             ELIGIBLE_LEADER_REPLICAS: str(self.features[ELIGIBLE_LEADER_REPLICAS]),
             "events a second": f"{self.rate:g}",
+            **({} if self.commits is None else {"members commit": self.commits.value}),
             **self.node_config,
         }

@@ -72,6 +72,8 @@ class Run:
         # What the verdict is held against: exactly so many events; None: the promise decides.
         self.lost_expected: int | None = None
         self.expired_expected: Mapping[str, int] | None = None  # by what allows it
+        # Of groups: counts and anomalies by name, from least to most.
+        self.groups_expected: Mapping[str, tuple[int, int]] | None = None
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         # Who must hold what at the end, by topic: whoever makes or moves replicas says so.
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.clients.workload.command import GAVE_UP
+from holdfast.judge.groups.history import decode_any
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -24,7 +25,6 @@ from holdfast.judge.history import (
     PartitionEvent,
     Refused,
     Unknown,
-    decode_event,
 )
 from holdfast.lab.guard import python_path
 from holdfast.lab.parameters import LabError
@@ -72,7 +72,7 @@ class HistoryTail:
     def poll(self) -> HistoryTail:
         """Take in what was written since; returns itself."""
         for line in self._lines.new():
-            self._take(decode_event(line))
+            self._take(decode_any(line))
         return self
 
     def _take(self, event: Event) -> None:
