@@ -31,6 +31,20 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+# Of groups, where a run has some: Kafka's shortest session, and a group that begins at once.
+# Kafka's own session is 45 s, and heartbeats of the consumer protocol are 5 s apart.
+GROUP_SESSION = "group.consumer.session.timeout.ms"
+GROUP_PROFILES: Mapping[str, Mapping[str, str]] = {
+    "lab": {
+        "group.initial.rebalance.delay.ms": "0",
+        GROUP_SESSION: "6000",
+        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+    },
+    "kafka": {GROUP_SESSION: "45000"},
+}
+
 
 class LabError(Exception):
     """The run could not be made; the text says why. Says nothing about what the cluster kept."""
@@ -124,7 +138,8 @@ class Parameters:
 
     @property
     def node_config(self) -> dict[str, str]:
-        return {**PROFILES[self.profile], **self.config}
+        groups = {} if self.commits is None else GROUP_PROFILES[self.profile]
+        return {**PROFILES[self.profile], **groups, **self.config}
 
     @property
     def features(self) -> dict[str, int]:
@@ -134,6 +149,11 @@ class Parameters:
     def session_s(self) -> float:
         """How long a dead broker is thought alive."""
         return int(self.node_config["broker.session.timeout.ms"]) / 1000
+
+    @property
+    def group_session_ms(self) -> int:
+        """How long a dead member is thought alive; classic members ask for it by themselves."""
+        return int(self.node_config[GROUP_SESSION])
 
     @property
     def noticed_s(self) -> float:

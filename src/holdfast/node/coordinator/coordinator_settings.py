@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from holdfast.config.node import NodeSettings
 from holdfast.core.group.consumer.consumer_settings import ConsumerGroupSettings, GroupOverrides
@@ -18,8 +19,15 @@ def group_settings(settings: NodeSettings) -> GroupSettings:
 
 def consumer_group_settings(settings: NodeSettings) -> ConsumerGroupSettings:
     """Return what groups of the consumer protocol are told."""
-    del settings
-    return ConsumerGroupSettings(assignment_interval_ms=1000)
+    names = {
+        "session_timeout_ms": "group.consumer.session.timeout.ms",
+        "min_session_timeout_ms": "group.consumer.min.session.timeout.ms",
+        "heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+        "min_heartbeat_interval_ms": "group.consumer.min.heartbeat.interval.ms",
+    }
+    given = {name: settings.properties.get(key) for name, key in names.items()}
+    found: dict[str, Any] = {name: int(value) for name, value in given.items() if value is not None}
+    return ConsumerGroupSettings(assignment_interval_ms=1000, **found)
 
 
 def group_overrides(configs: Mapping[str, str]) -> GroupOverrides:
