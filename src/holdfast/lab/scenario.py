@@ -119,6 +119,7 @@ SCENARIOS: Mapping[str, str] = {
     "add-broker": "add_broker",
     "raise-replication-factor": "raise_replication_factor",
     "retention": "retention",
+    "commit-rules": "commit_rules",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
