@@ -38,3 +38,10 @@ def test_a_crash_costs_what_the_commits_say(tmp_path: Path) -> None:
     assert main.evidence.groups.counts.repeated >= 2
     assert not main.evidence.groups.findings
     assert control.broken_groups
+
+
+def test_members_with_an_instance_come_back_unnoticed(tmp_path: Path) -> None:
+    static, control = proven(tmp_path, "rolling-clients", ["static", "control"]).results
+    assert sum("static membership" in check.name for check in static.checks) == 6
+    assert not static.evidence.groups.counts.repeated
+    assert control.evidence.groups.counts.repeated

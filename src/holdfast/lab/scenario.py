@@ -120,6 +120,7 @@ SCENARIOS: Mapping[str, str] = {
     "raise-replication-factor": "raise_replication_factor",
     "retention": "retention",
     "commit-rules": "commit_rules",
+    "rolling-clients": "rolling_clients",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
