@@ -15,6 +15,7 @@ from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import load_scenario
+from holdfast.lab.steps.group_results import ONCE
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -45,3 +46,11 @@ def test_members_with_an_instance_come_back_unnoticed(tmp_path: Path) -> None:
     assert sum("static membership" in check.name for check in static.checks) == 6
     assert not static.evidence.groups.counts.repeated
     assert control.evidence.groups.counts.repeated
+
+
+def test_results_are_exact_where_the_offset_goes_with_them(tmp_path: Path) -> None:
+    parts = ["transaction", "control"]
+    exact, control = proven(tmp_path, "consumer-replaced", parts).results
+    assert sum(ONCE in check.name for check in exact.checks) == 2
+    assert exact.evidence.groups.counts.repeated >= 40
+    assert control.broken_groups

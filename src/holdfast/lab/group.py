@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.clients.group_coordinators import Coordinators
@@ -105,18 +105,21 @@ class Group:
         event = self.run.record(ConsumerFault, consumer=member.name, action=action)
         self.run.say(describe(event))
 
-    def hold(self, member: Member, done: int) -> Held:
-        """Let a member stand still behind so many records of a batch; wait until it does.
+    def hold(self, places: Mapping[Member, int]) -> dict[Member, Held]:
+        """Let members stand still, each behind so many records of a batch; wait until all do.
 
-        Its heartbeats go on: it looks busy. `let_go` ends that.
+        Their heartbeats go on: they look busy. `let_go` ends that.
         """
-        before = len(member.told.held)
-        self._hold_of(member.name).write_text(str(done))
-        return self.run.wait(
-            f"{member.name} to stand still in a batch",
-            lambda: member.told.held[-1] if len(member.told.held) > before else None,
-            WORK_S,
-        )
+        before = {member: len(member.told.held) for member in places}
+        for member, done in places.items():
+            self._hold_of(member.name).write_text(str(done))
+        for member in places:
+            self.run.wait(
+                f"{member.name} to stand still in a batch",
+                lambda member=member: len(member.told.held) > before[member],  # type: ignore[misc]
+                WORK_S,
+            )
+        return {member: member.told.held[-1] for member in places}
 
     def let_go(self, *members: Member) -> None:
         for member in members:

@@ -121,13 +121,14 @@ SCENARIOS: Mapping[str, str] = {
     "retention": "retention",
     "commit-rules": "commit_rules",
     "rolling-clients": "rolling_clients",
+    "consumer-replaced": "consumer_replaced",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
 _EXACT = {"last-replica-standing", "min-isr-law", "unclean-election", "write-anomaly"}
 # Parameters that some scenarios' steps have no use for: there a flag would be ignored.
 IDLE: Mapping[str, frozenset[str]] = {
-    "kills": frozenset(SCENARIOS) - {"leader-election", "controller-election"},
+    "kills": frozenset(SCENARIOS) - {"leader-election", "controller-election", "consumer-replaced"},
     "count": frozenset({"add-broker", "nearest-replica"}),
     "rate": frozenset(_EXACT),
     "duration_s": frozenset(_EXACT | {"retention"}),

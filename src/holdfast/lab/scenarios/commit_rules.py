@@ -48,7 +48,7 @@ def begin(groups: Sequence[Group]) -> list[Member]:
 
 def crash(groups: Sequence[Group], victims: Sequence[Member]) -> list[Held]:
     """Kill a member of each group in the middle of a batch; the others have to go on."""
-    held = kill_in_batch(groups, victims, DONE)
+    held = kill_in_batch({g: {v: DONE} for g, v in zip(groups, victims, strict=True)})
     for group in groups:
         group.wait_shared()
         group.expect_progress("a member was killed in its batch")
@@ -156,14 +156,14 @@ def automatic(run: Run) -> None:
     producer = begin_load(run)
     groups = both(run, "automatic")
     victims = begin(groups)
-    held = [group.hold(victim, DONE) for group, victim in zip(groups, victims, strict=True)]
+    held = [g.hold({v: DONE})[v] for g, v in zip(groups, victims, strict=True)]
     for group, victim in zip(groups, victims, strict=True):
         run.wait("a client to commit by itself", lambda: is_ahead(group, victim), COMMIT_S)  # noqa: B023 - called at once
         group.fault("KILL", victim)
     for group in groups:
         group.wait_shared()
         again = group.members[0]
-        group.hold(again, 2 * DONE)
+        group.hold({again: 2 * DONE})
         group.fault("KILL", again)
         group.wait_shared()
         group.expect_progress("a member was killed in its batch")

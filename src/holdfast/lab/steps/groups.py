@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from holdfast.lab.group import Group
 from holdfast.lab.group_members import Held, Member
@@ -28,12 +28,11 @@ def both(run: Run, name: str, **flags: object) -> list[Group]:
     return [Group(run, f"{name}-{protocol}", protocol, **told) for protocol in PROTOCOLS]
 
 
-def kill_in_batch(groups: Iterable[Group], victims: Sequence[Member], done: int) -> list[Held]:
-    """Kill a member of each group while it has processed so many records of a batch."""
-    pairs = list(zip(groups, victims, strict=True))
-    held = [group.hold(victim, done) for group, victim in pairs]
-    for group, victim in pairs:
-        group.fault("KILL", victim)
+def kill_in_batch(victims: Mapping[Group, Mapping[Member, int]]) -> list[Held]:
+    """Kill members of each group while they have processed so many records of a batch."""
+    held = [one for group, those in victims.items() for one in group.hold(those).values()]
+    for group, those in victims.items():
+        group.fault("KILL", *those)
     return held
 
 
