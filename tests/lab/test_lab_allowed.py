@@ -32,6 +32,7 @@ from holdfast.judge.history import (
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
+from holdfast.lab.steps.usual import delete_records
 from holdfast.wire.administration import AdminError
 from holdfast.wire.batch import Record, build_batch
 
@@ -225,7 +226,7 @@ def test_only_a_certain_refusal_takes_the_excuse_back(
     run = Altered(written, [0])
     run.driver = SimpleNamespace(leader=lambda *_: 0, perform=fail)
     with pytest.raises(LabError, match="can't be deleted"):
-        Run.delete_records(cast("Run", run), {0: 5, 1: 5})
+        delete_records(cast("Run", run), {0: 5, 1: 5})
     assert [type(event) for event in written.events()] == kinds
 
 

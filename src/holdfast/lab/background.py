@@ -72,7 +72,6 @@ UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/offset_resets.py",
     "holdfast/clients/partition_inspection.py",
     "holdfast/clients/replica_statements.py",
-    "holdfast/judge/groups",
 )
 
 

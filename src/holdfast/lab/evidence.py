@@ -9,7 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from holdfast.judge.checker import Checker, Evidence
-from holdfast.judge.history import Event, merge_runs, read_runs
+from holdfast.judge.groups.history import read_any_runs
+from holdfast.judge.history import Event, merge_runs
 
 BLOCK_BYTES = 1 << 16
 
@@ -28,7 +29,10 @@ def runs_of(paths: Iterable[Path]) -> Iterator[list[Event]]:
     with ExitStack() as stack:
         files = [(path, stack.enter_context(path.open("rb"))) for path in paths]
         yield from merge_runs(
-            *(read_runs(iter(partial(f.read, BLOCK_BYTES), b""), path.name) for path, f in files)
+            *(
+                read_any_runs(iter(partial(f.read, BLOCK_BYTES), b""), path.name)
+                for path, f in files
+            )
         )
 
 

@@ -16,7 +16,13 @@ from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.aftermath import Errors, Recoveries, expired_check, lost_check
+from holdfast.lab.aftermath import (
+    Errors,
+    Recoveries,
+    expired_check,
+    group_checks,
+    lost_check,
+)
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
     HISTORY,
@@ -42,6 +48,7 @@ from holdfast.wire.administration import AdminError
 # What a run can end with, through no fault of the cluster's promise.
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
 KIND = "proof"
+SAID_MAX = 3  # findings of a part
 
 
 def prove(
@@ -55,7 +62,7 @@ def prove(
 ) -> Outcome:
     """Run a scenario into an empty directory. Never raises what a run can end with."""
     say(f"{scenario.name}: {scenario.summary}")
-    say(f"Promise: {parameters.promise.text}")
+    say(f"Promise: {parameters.promise_text}")
     results: list[PartResult] = []
     error = None
     try:
@@ -133,11 +140,14 @@ def _run_part(
         run.tables,
         run.lost_expected,
         run.expired_expected,
+        run.groups_expected,
     )
     result = judge_part(part, base, directory)
     say(f"   {result.sentence()}")
-    for finding in result.evidence.judgement.findings[:3]:
+    for finding in result.evidence.judgement.findings[:SAID_MAX]:
         say(f"   {finding.anomaly.value}: {finding.text}")
+    for told in result.evidence.groups.findings[:SAID_MAX]:
+        say(f"   {told.group}: {told.anomaly.value}: {told.text}")
     return result
 
 
@@ -153,6 +163,9 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
     if recorded.expired_expected is not None and recorded.broke_off is None:
         checks.append(expired_check(recorded.expired_expected, evidence.judgement))
+    if recorded.groups_expected is not None and recorded.broke_off is None:
+        checks += group_checks(recorded.groups_expected, evidence.groups)
+    group_promise = base.group_promise
     return PartResult(
         part=part,
         parameters=part.parameters(base),
@@ -160,6 +173,7 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
         checks=tuple(checks),
         tables=tuple(each for each in (*recorded.tables, recoveries.table()) if each is not None),
         broken=evidence.judgement.broken(base.promise.forbids),
+        broken_groups=evidence.groups.broken(group_promise.forbids if group_promise else ()),
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
@@ -211,12 +225,12 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
     for result in proofs:
         # What was seen broken stays broken, whatever became of the run behind it.
         if result.seen_broken:
-            names = ", ".join(each.value for each in result.broken) or "not all was as it must be"
+            names = ", ".join(result.anything_broken) or "not all was as it must be"
             return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
     if error is not None or not proofs:
         return Exit.NOT_MADE, f"The run could not be made: {error or 'it has no part to prove'}"
     for result in proofs:
-        if not result.evidence.judgement.decided:
+        if not result.decided:
             return Exit.NOT_MADE, (
                 f"Not decided, so nobody can say what is lost ({result.part.title}). "
                 f"{result.sentence()}"

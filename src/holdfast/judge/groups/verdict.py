@@ -42,6 +42,11 @@ class Commits(StrEnum):
     BEFORE = "before processing"  # the control
     AUTOMATIC = "by themselves, now and then"
 
+    @property
+    def flag(self) -> str:
+        """Return it as a member is told it."""
+        return self.name.lower()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPromise:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.judge.checker import Evidence
+from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.lab.report.standstill import Standstill
 
 
@@ -79,3 +80,4 @@ class ReportData:
     parts: Sequence[PartReport] = ()
     text: str = ""  # what happens in the run and what must be seen, at length
     forbidden: frozenset[str] = frozenset()  # anomalies that break the promise, by value
+    forbidden_groups: frozenset[GroupAnomaly] = frozenset()  # of groups, as their own promise says

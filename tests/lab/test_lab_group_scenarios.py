@@ -1,0 +1,56 @@
+"""Goal: scenarios of groups keep their promise on real brokers, and their controls break it.
+
+Method: the proof itself, with the parts that are quickest; all of them are run by `make soak`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.journal import Exit
+from holdfast.lab.outcome import Outcome
+from holdfast.lab.prove import prove
+from holdfast.lab.scenario import load_scenario
+from holdfast.lab.steps.group_results import ONCE
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(400)]
+
+
+def proven(directory: Path, name: str, parts: Sequence[str], **flags: object) -> Outcome:
+    """Prove a scenario by these of its parts."""
+    scenario = load_scenario(name)
+    chosen = tuple(part for part in scenario.parts if part.name in parts)
+    assert [part.name for part in chosen] == list(parts)
+    parameters = scenario.with_flags({"duration_s": 0.5, **flags})
+    said: list[str] = []
+    outcome = prove(
+        replace(scenario, parts=chosen), parameters, directory / "run", command="x", say=said.append
+    )
+    assert outcome.exit is Exit.KEPT, "\n".join(said)
+    return outcome
+
+
+def test_a_crash_costs_what_the_commits_say(tmp_path: Path) -> None:
+    main, control = proven(tmp_path, "commit-rules", ["main", "control"]).results
+    assert main.evidence.groups.counts.repeated >= 2
+    assert not main.evidence.groups.findings
+    assert control.broken_groups
+
+
+def test_members_with_an_instance_come_back_unnoticed(tmp_path: Path) -> None:
+    static, control = proven(tmp_path, "rolling-clients", ["static", "control"]).results
+    assert sum("static membership" in check.name for check in static.checks) == 6
+    assert not static.evidence.groups.counts.repeated
+    assert control.evidence.groups.counts.repeated
+
+
+def test_results_are_exact_where_the_offset_goes_with_them(tmp_path: Path) -> None:
+    parts = ["transaction", "control"]
+    exact, control = proven(tmp_path, "consumer-replaced", parts).results
+    assert sum(ONCE in check.name for check in exact.checks) == 2
+    assert exact.evidence.groups.counts.repeated >= 40
+    assert control.broken_groups
