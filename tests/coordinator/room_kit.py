@@ -33,7 +33,7 @@ from holdfast.node.coordinator.led_shard import Decide, LedShard, ShardSurroundi
 from holdfast.node.coordinator.shard_loading import Load
 from holdfast.node.coordinator.stalls import Stalls
 from holdfast.node.door.waiting_room import WaitingRoom
-from holdfast.runtime.ports import Runtime
+from holdfast.runtime.ports import Runtime, never
 from holdfast.testing.ground.runtime import VirtualClock
 from holdfast.wire.batch import Codec, Record, batches, build_batch, read_records
 from holdfast.wire.errors import ErrorCode
@@ -90,6 +90,7 @@ class Room:
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
             codec=Codec.NONE,
             stalls=self.stalls,
+            provoke=never,
             refresh=lambda _led, refresh: self.refreshes.append(refresh),
             clock_was_set=self._clock_was_set,
             broken=self._broken,
