@@ -30,6 +30,7 @@ from tests.simulate.group_kit import (
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.wire.batch import Record, build_batch
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from holdfast.wire.uuids import NULL_UUID
 
 I = Invariant  # noqa: E741 - the tables below are read by rows
@@ -82,6 +83,23 @@ def test_nobody_s_commit_is_right_once_all_members_may_be_gone(silent_s: float) 
         kit.commit(offset(7))
 
     assert told(story) == ([] if silent_s else [I.COMMIT_OF_MEMBER])
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_generation_that_is_not_in_the_log_yet_is_known_by_who_was_told(joined: bool) -> None:
+    """A rebalance that begins anew before its leader has assigned lets its members commit."""
+
+    async def story(kit: Kit) -> None:
+        view = kit.classic("m", 0)
+        kit.commit(classic_group(1, m=(0,)))
+        if joined:
+            asked = JoinGroupRequest(group_id=GROUP, member_id="m", session_timeout_ms=1)
+            answer = JoinGroupResponse(generation_id=2, leader="m", member_id="m")
+            kit.oracle.answered(view, kit.question(asked), answer)
+        kit.attempt("a", "m", 2)
+        kit.commit(offset(7))
+
+    assert told(story) == ([] if joined else [I.COMMIT_OF_MEMBER])
 
 
 @pytest.mark.parametrize("record", [offset(7, "b"), offset(8)])

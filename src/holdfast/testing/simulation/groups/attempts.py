@@ -72,6 +72,11 @@ class Attempts:
         self._is_abandoned: Final = is_abandoned
         self._known: dict[str, Attempt] = {}
         self._latest: dict[Fact, Attempt] = {}
+        self._joined: dict[tuple[str, str, int], None] = {}
+
+    def joined(self, group: str, member_id: str, generation: int) -> None:
+        """A classic member is told that it is in this generation, which the log may never have."""
+        self._joined[group, member_id, generation] = None
 
     def ask(self, attempt: Attempt) -> None:
         """Somebody is about to ask for it."""
@@ -117,8 +122,9 @@ class Attempts:
             return f"the group has members: {classic}"
         if classic is None:
             return "there is no group"
-        right = classic.generation == epoch and member_id in classic.members
-        return "" if right else f"the group is {classic}"
+        is_in_log = classic.generation == epoch and member_id in classic.members
+        is_before = classic.generation < epoch and (group, member_id, epoch) in self._joined
+        return "" if is_in_log or is_before else f"the group is {classic}"
 
     def acknowledged(self, attempt: Attempt, *, excused: bool) -> None:
         """It was answered with NONE. `excused`: what its coordinator wrote may be lost."""

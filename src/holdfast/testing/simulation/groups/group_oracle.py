@@ -22,6 +22,7 @@ from holdfast.testing.simulation.plan import Plan
 from holdfast.testing.simulation.truth import PartitionTruth
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.groups.group_partition import group_partition
+from holdfast.wire.messages.join_group import JoinGroupResponse
 from holdfast.wire.records.group_tables import OffsetCommitKey
 from holdfast.wire.schema import Request
 from holdfast.wire.uuids import NULL_UUID
@@ -159,6 +160,8 @@ class GroupOracle:
         """A member is told this; before it takes it in."""
         shard = self._shard(view)
         self._answers.judge(shard, view, question, answer)
+        if isinstance(answer, JoinGroupResponse) and not answer.error_code:
+            self._attempts.joined(view.group.name, answer.member_id, answer.generation_id)
 
     def told_offset(
         self,
