@@ -13,9 +13,10 @@ PRODUCERS = "node/api/describe_producers.py"
 RESOURCES = "node/api/list_config_resources.py"
 LOG = "log/log.py"
 FLUSHER = "log/flusher.py"
-DUE = "log/due_flushes.py"
+TURNS = "runtime/timed_turns.py"
 TEST_BY_ID = "tests/node/test_produce_by_id.py"
 TEST_PRODUCERS = "tests/node/test_describe_producers.py"
+TEST_TURNS = "tests/runtime/test_timed_turns.py"
 TEST_FLUSH = "tests/log/test_log_flush.py"
 TEST_RESOURCES = "tests/node/test_list_config_resources.py"
 
@@ -159,9 +160,9 @@ ANSWERS: tuple[Mutation, ...] = (
     one(
         "all that are due together are flushed in one turn",
         "flush.ms: thousands of replicas",
-        DUE,
-        "[*islice(self._due, SLICE)]",
-        "[*islice(self._due, 10 * SLICE)]",
-        tests=(f"{TEST_FLUSH}::test_those_that_are_due_together_go_a_few_in_each_turn",),
+        TURNS,
+        "[*islice(self._due, self._in_a_turn)]",
+        "[*islice(self._due, 10 * self._in_a_turn)]",
+        tests=(f"{TEST_TURNS}::test_those_that_are_due_together_go_a_few_in_each_turn",),
     ),
 )

@@ -28,7 +28,6 @@ from tests.log.log_kit import (
     virtual,
 )
 
-from holdfast.log.due_flushes import SLICE, DueFlushes
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
 from holdfast.testing.ground.worker import MemoryWorker
@@ -182,11 +181,11 @@ def test_nothing_is_left_of_who_is_gone() -> None:
         due = directories.directories[0].due_flushes
         for index in range(2):
             append(directories.create("t", index, TOPIC_ID, settings))
-        assert len(due._timers) == 2
+        assert len(due) == 2
         directories.delete("t", 0)
-        assert len(due._timers) == 1
+        assert len(due) == 1
         await directories.close()
-        assert not due._timers
+        assert not due
 
     virtual(body)
 
@@ -198,7 +197,7 @@ def test_a_directory_that_fails_flushes_nothing_more() -> None:
         log = directories.create("t", 0, TOPIC_ID, settings)
         append(log)
         log.home.fail(OSError("broken on purpose"))
-        assert not log.home.due_flushes._timers
+        assert not log.home.due_flushes
         log.configure(small_settings(flush_messages=1))  # and nobody minds
         await asyncio.sleep(LONG_S)
         assert log.recovery_point == 0
@@ -225,57 +224,6 @@ def test_a_cut_takes_back_what_was_on_its_way_to_the_disk() -> None:
         crash(directories)
         _, log = reopened(after_crash(runtime, power=True), settings)
         assert everything(log) == data
-
-    virtual(body)
-
-
-class Counted:
-    """A replica that counts in which turns of the loop there are flushes, from the first one on."""
-
-    def __init__(self, turns: list[int], in_all: int) -> None:
-        self._turns, self._in_all = turns, in_all
-
-    def flush_in_background(self) -> None:
-        if not sum(self._turns):
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._turns[-1] += 1
-
-    def _next_turn(self) -> None:
-        self._turns.append(0)
-        if sum(self._turns) < self._in_all:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-
-
-def test_those_that_are_due_together_go_a_few_in_each_turn() -> None:
-    async def body(_: Runtime) -> None:
-        turns = [0]
-        due = DueFlushes()
-        many = [Counted(turns, 5 * SLICE) for _ in range(5 * SLICE)]
-        for each in many:
-            due.add(each, 1000)
-            due.add(each, 1)  # is not sooner for that
-        await asyncio.sleep(0.9)
-        assert turns == [0]
-        await asyncio.sleep(0.2)
-        assert sum(turns) == len(many)
-        assert max(turns) == SLICE
-        assert not due._timers
-
-    virtual(body)
-
-
-def test_what_is_forgotten_is_not_flushed() -> None:
-    async def body(_runtime: Runtime) -> None:
-        turns = [0]
-        due = DueFlushes()
-        kept, gone = (Counted(turns, 0) for _ in range(2))
-        for each in (kept, gone):
-            due.add(each, 1000)
-            due.now(each)
-        for _ in range(2):
-            due.forget(gone)
-        await asyncio.sleep(2)
-        assert sum(turns) == 2, "it was due twice"
 
     virtual(body)
 

@@ -23,12 +23,12 @@ from holdfast.log.checkpoints import (
     Offsets,
     encode_offsets,
 )
-from holdfast.log.due_flushes import DueFlushes
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.files import FileCache
 from holdfast.log.offline import FULL, what_helps, why_offline
 from holdfast.log.start_keeper import StartKeeper
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
+from holdfast.runtime.timed_turns import TimedTurns
 from holdfast.wire.uuids import NULL_UUID
 
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
@@ -37,6 +37,7 @@ _NAME_MAX: Final = 255
 _NEXT_SUFFIX: Final = ".next"
 _SYNCED_EACH_MAX: Final = 200  # replicas whose files are synced one by one at the end
 _ROOM_BYTES: Final = 16 * 1024 * 1024  # with less a disk is as good as full
+_FLUSHES_BEGUN: Final = 20  # in one turn of the loop
 _OUTDATED_MAX: Final = 1000  # replicas that are gone and may stand in checkpoints
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class Replica(Protocol):
     @property
     def recovery_point(self) -> int: ...
 
+    def flush_in_background(self) -> None: ...
+
 
 # What each checkpoint says of a replica; None: nothing.
 _TOLD: Final[Mapping[str, Callable[[Replica], int | None]]] = {
@@ -73,6 +76,10 @@ _TOLD: Final[Mapping[str, Callable[[Replica], int | None]]] = {
 
 # Replicas, and what a checkpoint says of each.
 _Captured: TypeAlias = tuple[list[tuple[str, int]], list[int | None]]
+
+
+def _flush(replica: Replica) -> None:
+    replica.flush_in_background()
 
 
 def _encode(captured: _Captured) -> bytes:
@@ -100,6 +107,8 @@ class LogDirectory:
         self.due_flushes: Final = DueFlushes()
         # Called with a replica of which something has changed that matters to compaction.
         self.log_changed: Callable[[Any], None] = lambda _log: None
+        # Replicas of which there is so much, or so old, that is not durable.
+        self.due_flushes: Final = TimedTurns(_flush, in_a_turn=_FLUSHES_BEGUN)
         self._removals: set[asyncio.TimerHandle] = set()
         self._written: dict[str, _Captured] = {}  # what checkpoints say, to leave out repetitions
         # Checkpoints that a job is writing, each with the generation in which it began.
