@@ -104,7 +104,6 @@ class LogDirectory:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.lock: DirectoryLock | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
-        self.due_flushes: Final = DueFlushes()
         # Called with a replica of which something has changed that matters to compaction.
         self.log_changed: Callable[[Any], None] = lambda _log: None
         # Replicas of which there is so much, or so old, that is not durable.
