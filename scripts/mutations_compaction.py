@@ -15,6 +15,7 @@ SEEN = "log/compaction/seen_transactions.py"
 DUE = "log/compaction/compaction_due.py"
 GROUPS = "log/compaction/segment_groups.py"
 LOG = "log/log.py"
+HOST = "log/compaction/log_compaction.py"
 RECOVERY = "log/recovery.py"
 WALKER = "wire/walker/python_compaction.py"
 
@@ -439,5 +440,41 @@ COMPACTION: tuple[Mutation, ...] = (
         '        or "compact" in settings.cleanup_policy  # each record must have a key\n',
         "",
         tests=("tests/node/test_record_validation.py::test_records_that_the_topic_does_not_take",),
+    ),
+    # -- found by the simulator -------------------------------------------------------------------
+    one(
+        "deleted keys are forgotten at once",
+        "a deleted key that consumers do not hear of",
+        REWRITE,
+        "self.drops and has_horizon(header) and header.base_timestamp <= self.now_ms",
+        "self.drops",
+    ),
+    one(
+        "a small map takes one record too many",
+        "an acknowledged record that is lost",
+        ROUND,
+        "self._rules.bound = max(full_at, self._rules.bound)",
+        "self._rules.bound = max(full_at + 1, self._rules.bound)",
+    ),
+    one(
+        "what is not committed replaces what is",
+        "an acknowledged record that is lost when its successor is cut off",
+        HOST,
+        "        settled = min(log.high_watermark, log.recovery_point)\n",
+        "        settled = log.end\n",
+    ),
+    one(
+        "a round calls all of the log clean",
+        "an older record of a deleted key that comes back",
+        HOST,
+        "            self._log.cleaned_to = checkpoint\n",
+        "            self._log.cleaned_to = self._log.end\n",
+    ),
+    one(
+        "a kill in a round leaves old segments beside the new one",
+        "offsets that go back",
+        SWAPS,
+        "        _remove(disk, directory, names, covered(names, offset_of(swap), last))\n",
+        "        covered(names, offset_of(swap), last)\n",
     ),
 )

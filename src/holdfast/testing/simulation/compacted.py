@@ -128,7 +128,7 @@ class Compacted:
         chain: Chain,
         found: Iterable[Stored],
         bounds: tuple[int, int],
-        committed: int,
+        committed: float,
         never: set[Name],
         *,
         is_fetched: bool,
@@ -192,7 +192,7 @@ class Compacted:
         (self.taken if is_replaced else self.forgotten).add(place)
         return ""
 
-    def _latest(self, chain: Chain, committed: int) -> dict[bytes | None, float]:
+    def _latest(self, chain: Chain, committed: float) -> dict[bytes | None, float]:
         """Return where each key stands last among what is committed of a log."""
         latest: dict[bytes | None, float] = {}
         for entry in chain.entries:

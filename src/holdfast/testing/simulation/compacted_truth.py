@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import inf
 
 from holdfast.testing.simulation.chain import Entry, Name
 from holdfast.testing.simulation.compacted import Compacted, Stored
@@ -56,13 +57,18 @@ class CompactedTruth(PartitionTruth):
         high: int,
         *,
         is_fetched: bool = False,
+        is_found: bool = False,
     ) -> None:
-        """Hold what a replica has stored between two offsets against what was appended to it."""
+        """Hold what a replica has stored between two offsets against what was appended to it.
+
+        `is_found`: by a new process, which may have finished what a dead one began, and does not
+        know how much was committed then.
+        """
         wrong = self.compacted.check(
             replica.chain,
             found,
             (low, high),
-            replica.high_watermark,
+            inf if is_found else replica.high_watermark,
             self._never.setdefault(replica.node, set()),
             is_fetched=is_fetched,
         )

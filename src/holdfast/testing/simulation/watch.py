@@ -107,7 +107,11 @@ class WatchedLog(Log):
         )
         if isinstance(self._truth, CompactedTruth):
             self._truth.check_stored(
-                self._replica, stored(b"".join(data)), self.start, self._replica.chain.end
+                self._replica,
+                stored(b"".join(data)),
+                self.start,
+                self._replica.chain.end,
+                is_found=True,
             )
 
     def _check_bytes(self, records: bytes) -> None:
