@@ -373,6 +373,22 @@ def test_a_classic_member_is_unknown_only_when_it_was_silent(
     assert told(story) == ([] if is_right else [I.MEMBER_REFUSED_RIGHTLY])
 
 
+def test_who_has_joined_may_have_no_time_left() -> None:
+    """Who joins late in a generation has to ask for its part before the others' time is over."""
+
+    async def story(kit: Kit) -> None:
+        view = kit.classic("a", 0)
+        kit.commit(classic_group(1, a=(0,)))
+        await asyncio.sleep(SESSION_S)
+        join = JoinGroupRequest(group_id=GROUP, member_id="a", session_timeout_ms=1)
+        answer = JoinGroupResponse(generation_id=1, leader="b", member_id="a")
+        kit.oracle.answered(view, kit.question(join), answer)
+        unknown = SyncGroupResponse(error_code=E.UNKNOWN_MEMBER_ID)
+        kit.oracle.answered(view, kit.question(sync("a", 1)), unknown)
+
+    assert told(story) == []
+
+
 def test_a_topic_made_anew_is_another_one() -> None:
     """Who believes to own a partition of the old one does not own the new one's."""
 

@@ -47,6 +47,8 @@ Story = Callable[[Kit], Coroutine[Any, Any, None]]
         ([], "", -1, True),
         ([], "m", 1, False),
         ([classic_group(0)], "", -1, True),
+        ([classic_group(0)], "m", 0, True),
+        ([classic_group(0)], "m", 1, False),
         ([classic_group(1, m=(0,))], "m", 1, True),
         ([classic_group(1, m=(0,))], "m", 0, False),
         ([classic_group(2, m=(0,))], "m", 3, False),

@@ -109,7 +109,9 @@ class Answers:
             self._consumer(shard, view, asked, answer, begin_s)
         else:
             self._classic(shard, view, asked, answer, begin_s)
-        if code is _E.NONE and shard.leads(question.node) and shard.epoch == question.epoch:
+        leads_on = shard.leads(question.node) and shard.epoch == question.epoch
+        # Who joins may have little time left to ask for its part of a generation.
+        if code is _E.NONE and leads_on and not isinstance(asked, JoinGroupRequest):
             view.ok_s = question.asked_s
 
     def _refused(self, view: View, code: ErrorCode, why: Any) -> None:

@@ -124,7 +124,9 @@ class Attempts:
             return "there is no group"
         is_in_log = classic.generation == epoch and member_id in classic.members
         is_before = classic.generation < epoch and (group, member_id, epoch) in self._joined
-        return "" if is_in_log or is_before else f"the group is {classic}"
+        # Before the first one who joins is in generation 0, as in Apache Kafka.
+        is_first = classic.generation == epoch == 0
+        return "" if is_in_log or is_before or is_first else f"the group is {classic}"
 
     def acknowledged(self, attempt: Attempt, *, excused: bool) -> None:
         """It was answered with NONE. `excused`: what its coordinator wrote may be lost."""
