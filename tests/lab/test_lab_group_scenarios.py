@@ -54,3 +54,9 @@ def test_results_are_exact_where_the_offset_goes_with_them(tmp_path: Path) -> No
     assert sum(ONCE in check.name for check in exact.checks) == 2
     assert exact.evidence.groups.counts.repeated >= 40
     assert control.broken_groups
+
+
+def test_a_zombie_of_the_group_before_puts_nothing_in(tmp_path: Path) -> None:
+    main, control = proven(tmp_path, "standby-group", ["main", "control"]).results
+    assert [row[0] for row in main.tables[0].rows] == ["A restarted cold", "B switched on"]
+    assert [ONCE in check.name for check in control.checks if not check.kept] == [True]

@@ -122,6 +122,7 @@ SCENARIOS: Mapping[str, str] = {
     "commit-rules": "commit_rules",
     "rolling-clients": "rolling_clients",
     "consumer-replaced": "consumer_replaced",
+    "standby-group": "standby_group",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
