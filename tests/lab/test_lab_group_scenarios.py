@@ -60,3 +60,10 @@ def test_a_zombie_of_the_group_before_puts_nothing_in(tmp_path: Path) -> None:
     main, control = proven(tmp_path, "standby-group", ["main", "control"]).results
     assert [row[0] for row in main.tables[0].rows] == ["A restarted cold", "B switched on"]
     assert [ONCE in check.name for check in control.checks if not check.kept] == [True]
+
+
+def test_clients_that_are_cut_off_for_long_are_told(tmp_path: Path) -> None:
+    longer, control = proven(tmp_path, "clients-cut-off", ["longer", "control"]).results
+    assert longer.evidence.judgement.counts.unknown
+    assert sum("goes on, and commits" in check.name for check in longer.checks) == 2
+    assert control.evidence.judgement.observed.value == "at least once"

@@ -123,6 +123,7 @@ SCENARIOS: Mapping[str, str] = {
     "rolling-clients": "rolling_clients",
     "consumer-replaced": "consumer_replaced",
     "standby-group": "standby_group",
+    "clients-cut-off": "clients_cut_off",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
