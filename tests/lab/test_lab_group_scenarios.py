@@ -67,3 +67,13 @@ def test_clients_that_are_cut_off_for_long_are_told(tmp_path: Path) -> None:
     assert longer.evidence.judgement.counts.unknown
     assert sum("goes on, and commits" in check.name for check in longer.checks) == 2
     assert control.evidence.judgement.observed.value == "at least once"
+
+
+def test_the_price_of_a_rebalance_is_measured(tmp_path: Path) -> None:
+    main, control = proven(tmp_path, "rebalance-price", ["main", "control"]).results
+    prices = [table for table in main.tables if "price" in table.title]
+    assert [table.title.rpartition(" ")[2] for table in prices] == [
+        "eager", "cooperative", "static", "consumer",
+    ]  # fmt: skip
+    assert [len(table.rows) for table in prices] == [2, 2, 2, 2]
+    assert sum(not check.kept for check in control.checks) == 3

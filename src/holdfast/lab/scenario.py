@@ -124,6 +124,7 @@ SCENARIOS: Mapping[str, str] = {
     "consumer-replaced": "consumer_replaced",
     "standby-group": "standby_group",
     "clients-cut-off": "clients_cut_off",
+    "rebalance-price": "rebalance_price",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
