@@ -54,3 +54,26 @@ def test_results_are_exact_where_the_offset_goes_with_them(tmp_path: Path) -> No
     assert sum(ONCE in check.name for check in exact.checks) == 2
     assert exact.evidence.groups.counts.repeated >= 40
     assert control.broken_groups
+
+
+def test_a_zombie_of_the_group_before_puts_nothing_in(tmp_path: Path) -> None:
+    main, control = proven(tmp_path, "standby-group", ["main", "control"]).results
+    assert [row[0] for row in main.tables[0].rows] == ["A restarted cold", "B switched on"]
+    assert [ONCE in check.name for check in control.checks if not check.kept] == [True]
+
+
+def test_clients_that_are_cut_off_for_long_are_told(tmp_path: Path) -> None:
+    longer, control = proven(tmp_path, "clients-cut-off", ["longer", "control"]).results
+    assert longer.evidence.judgement.counts.unknown
+    assert sum("goes on, and commits" in check.name for check in longer.checks) == 2
+    assert control.evidence.judgement.observed.value == "at least once"
+
+
+def test_the_price_of_a_rebalance_is_measured(tmp_path: Path) -> None:
+    main, control = proven(tmp_path, "rebalance-price", ["main", "control"]).results
+    prices = [table for table in main.tables if "price" in table.title]
+    assert [table.title.rpartition(" ")[2] for table in prices] == [
+        "eager", "cooperative", "static", "consumer",
+    ]  # fmt: skip
+    assert [len(table.rows) for table in prices] == [2, 2, 2, 2]
+    assert sum(not check.kept for check in control.checks) == 3

@@ -21,7 +21,7 @@ from holdfast.lab.aftermath import group_checks
 from holdfast.lab.group import Group
 from holdfast.lab.group_members import Held, Member, MemberTail
 from holdfast.lab.scenarios.consumer_replaced import VICTIMS, moment
-from holdfast.lab.steps.group_results import expect_once
+from holdfast.lab.steps.group_results import expect_once, gaps
 from holdfast.lab.steps.groups import BATCH
 
 
@@ -174,6 +174,13 @@ def test_results_are_there_once(
     expect_once(made, [Result("", 0, offset, "a", 0.0) for offset in offsets])
     (seen,) = run.checks.values()
     assert seen == (words, kept_)
+
+
+def test_a_gap_is_the_longest_one_that_ends_later() -> None:
+    at = [(0, 0.0), (0, 50.0), (0, 60.0), (0, 80.0), (1, 10.0), (1, 20.0), (0, 85.0)]
+    rows = [Result("", partition, 0, "a", at_ms) for partition, at_ms in at]
+    assert gaps(rows, 0.0) == {0: 50.0, 1: 10.0}
+    assert gaps(rows, 60.0) == {0: 20.0}
 
 
 def test_members_stand_still_where_they_are_told(

@@ -244,23 +244,43 @@ def test_a_group_that_may_not_write_waits_and_takes_over_where_results_end(
     sink = tmp_path / "sink"
     with Sink(sink) as table:
         table.switch("other")
-    paused: list[set[int]] = []
+        table._connection.execute("INSERT INTO positions VALUES (0, 2)")
+    at: list[dict[int, int]] = []
 
     def switch(consumer: FakeConsumer) -> None:
-        paused.append(set(consumer.paused))
+        at.append(dict(consumer.assigned))
         with Sink(sink) as table:
-            table._connection.execute("INSERT INTO positions VALUES (0, 5)")
+            table._connection.execute("UPDATE positions SET next = 5")
             table.switch("g")
 
     script = [give(0), *records(0, 0), nothing, switch, *records(0, 4, 5), nothing]
     consumer = live(
         script, sink=sink, sink_mode="transaction", commits="never", protocol="consumer"
     )
-    assert paused == [{0}]
-    assert not consumer.paused
+    assert at == [{0: 2}], "it reads along from where results end"
     assert processed(consumer) == [(0, 5)]
     with Sink(sink) as table:
         assert [row.offset for row in table.rows()] == [5]
+
+
+def test_what_is_thrown_away_keeps_nobody_from_taking_over(live: Live, tmp_path: Path) -> None:
+    """Method: records of another's partition come without an end, until it has taken over."""
+    sink = tmp_path / "sink"
+    with Sink(sink) as table:
+        table.switch("other")
+    until_s = time.monotonic() + 30
+
+    def switch(_consumer: FakeConsumer) -> None:
+        with Sink(sink) as table:
+            table.switch("g")
+
+    def foreign(consumer: FakeConsumer) -> Any:
+        if b"group_started" not in consumer.history.read_bytes() and time.monotonic() < until_s:
+            consumer.script.append(foreign)
+        return records(1, 0)[0](consumer)
+
+    consumer = live([give(0), switch, foreign], sink=sink, sink_mode="transaction", commits="never")
+    assert any(isinstance(event, Started) for event in consumer.events())
 
 
 def test_a_key_is_put_in_once_and_without_one_all_is(live: Live, tmp_path: Path) -> None:

@@ -77,11 +77,15 @@ class Group:
         self.wait_shared()
         return begun
 
-    def leave(self, member: Member) -> None:
-        """Ask a member to finish what it is at, commit, and leave; wait until it has ended."""
-        self.run.say(f"consumer {member.name} is asked to leave")
-        self.members.remove(member)
-        member.stop()
+    def leave(self, *members: Member) -> None:
+        """Ask members to finish what they are at, commit, and leave; wait until they have ended."""
+        for member in members:
+            self.run.say(f"consumer {member.name} is asked to leave")
+            self.members.remove(member)
+            member.may_end()
+            member.signal(signal.SIGTERM)
+        for member in members:
+            member.wait()
 
     def fault(self, action: str, *members: Member) -> float:
         """Send KILL, STOP or CONT to members, at one instant; return when, in monotonic ms."""

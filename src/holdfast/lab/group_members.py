@@ -54,7 +54,7 @@ class MemberTail(HistoryTail):
         self.doubts: Counter[str] = Counter()
         self.commits = 0  # acknowledged
         self.held: list[Held] = []  # every time that it stood still
-        self.joined_ms = 0.0
+        self.results_refused = 0  # batches that it could not put in any more
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Processed):
@@ -65,7 +65,6 @@ class MemberTail(HistoryTail):
             return
         super()._take(event)
         if isinstance(event, Joined):
-            self.joined_ms = self.joined_ms or event.at_ms
             self.member, self.epoch = event.member, event.epoch
         elif isinstance(event, Assigned):
             self.assignments += 1
@@ -86,6 +85,8 @@ class MemberTail(HistoryTail):
             self.doubts[event.error] += 1
         elif isinstance(event, Note) and (held := _HOLDS.search(event.text)):
             self.held.append(Held(int(held[1]), int(held[2])))
+        elif isinstance(event, Note) and "puts nothing in" in event.text:
+            self.results_refused += 1
 
     def _gives_up(self, partition: int) -> None:
         self.owned.discard(partition)

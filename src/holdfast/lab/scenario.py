@@ -122,6 +122,9 @@ SCENARIOS: Mapping[str, str] = {
     "commit-rules": "commit_rules",
     "rolling-clients": "rolling_clients",
     "consumer-replaced": "consumer_replaced",
+    "standby-group": "standby_group",
+    "clients-cut-off": "clients_cut_off",
+    "rebalance-price": "rebalance_price",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.

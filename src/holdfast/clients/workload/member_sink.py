@@ -1,10 +1,11 @@
 """Where a member puts its results: a table, and how it keeps a record from being there twice.
 
-Three ways. `transaction`: results and the offset behind them go in together, and the next owner
-begins there: what the group has committed is asked by nobody. `key`: what is there already under a
-record's own key is not put in again. `plain`: neither. In the first a member that has lost its
-partition is stopped by the offset itself, which is no longer the one that it began with; and where
-the table names the group that may write, every other group is refused.
+Four ways. `transaction`: results and the offset behind them go in together, and the next owner
+begins there: what the group has committed is asked by nobody. A member that has lost its partition
+is stopped by the offset itself, which is no longer the one that it began with; and where the table
+names the group that may write, every other group is refused. `unfenced`: the same, and nobody is
+refused. `key`: what is there already under a record's own key is not put in again. `plain`: as it
+comes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-MODES: Final = ("transaction", "key", "plain")
+MODES: Final = ("transaction", "unfenced", "key", "plain")
 BUSY_S: Final = 60.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS results(
@@ -65,7 +66,7 @@ class Sink(AbstractContextManager["Sink"]):
 
     @property
     def keeps_positions(self) -> bool:
-        return self._mode == "transaction"
+        return self._mode in {"transaction", "unfenced"}
 
     def position(self, partition: int) -> int:
         """Return where whoever owns a partition has to go on."""
@@ -82,8 +83,10 @@ class Sink(AbstractContextManager["Sink"]):
         """
         self._connection.execute("BEGIN IMMEDIATE")
         try:
+            if self._mode == "transaction":
+                self._refuse_late(group, begin)
             if self.keeps_positions:
-                self._move_on(group, results, begin)
+                self._move_on(results)
             verb = "INSERT OR IGNORE" if self._mode == "key" else "INSERT"
             statement = f"{verb} INTO results VALUES (?, ?, ?, ?, ?)"
             self._connection.executemany(statement, results)
@@ -92,7 +95,7 @@ class Sink(AbstractContextManager["Sink"]):
             raise
         self._connection.execute("COMMIT")
 
-    def _move_on(self, group: str, results: Sequence[Result], begin: Mapping[int, int]) -> None:
+    def _refuse_late(self, group: str, begin: Mapping[int, int]) -> None:
         writer = self.writer()
         if writer is not None and writer != group:
             raise OtherWriterError(f"{writer} writes now")
@@ -100,10 +103,12 @@ class Sink(AbstractContextManager["Sink"]):
             position = self.position(partition)
             if position != offset:
                 raise GoneOnError(f"partition {partition} goes on at {position}, not at {offset}")
-            end = max(each.offset for each in results if each.partition == partition) + 1
-            self._connection.execute(
-                "INSERT OR REPLACE INTO positions VALUES (?, ?)", (partition, end)
-            )
+
+    def _move_on(self, results: Sequence[Result]) -> None:
+        ends = {each.partition: each.offset + 1 for each in results}  # the last of each
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO positions VALUES (?, ?)", list(ends.items())
+        )
 
     # -- which group may write -------------------------------------------------------------------
 

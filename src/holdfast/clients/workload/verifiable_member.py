@@ -131,13 +131,18 @@ class VerifiableMember:
 
     def _gather(self) -> None:
         """Take what is there, up to a batch; wait a little where there is less."""
-        until_s = time.monotonic() + self._options.linger_ms / 1000
-        while len(self._batch) < self._options.batch and not (self._broken or self._fenced):
-            left_s = max(0.0, until_s - time.monotonic())
+        begin_s = time.monotonic()
+        full_s = begin_s + self._options.linger_ms / 1000
+        # What is thrown away must not keep it here for ever.
+        last_s = max(full_s, begin_s + POLL_S)
+        while len(self._batch) < self._options.batch and time.monotonic() < last_s:
+            left_s = max(0.0, full_s - time.monotonic())
             message = self._consumer.poll(min(POLL_S, left_s) if self._batch else POLL_S)
             if message is not None:
                 self._take(message)
             elif not self._batch or not left_s:
+                return
+            if self._broken or self._fenced:
                 return
 
     def _take(self, message: Any) -> None:
@@ -219,17 +224,14 @@ class VerifiableMember:
         except OtherWriterError as error:
             self._diary.note(f"{self._options.process} puts nothing in: {error}")
             self._waiting.update(self._next)
-            self._stand_by(self._next)
             self._next.clear()
             self._batch.clear()
 
-    def _stand_by(self, partitions: Iterable[int]) -> None:
-        places = [self._kafka.TopicPartition(self._options.topic, each) for each in partitions]
-        if places:
-            self._consumer.pause(places)
-
     def _take_over(self) -> None:
-        """Go on with what waits, where the results end, once this group may write them."""
+        """Go on with what waits, where the results end, once this group may write them.
+
+        Until then it has read along and thrown away, so that nothing has to warm up.
+        """
         if self._sink is None or not self._waiting or not self._may_write(self._sink):
             return
         for partition in sorted(self._waiting):
@@ -239,7 +241,6 @@ class VerifiableMember:
                 self._consumer.seek(place)
             except self._kafka.KafkaException:  # not yet: it was given only just now
                 return
-            self._consumer.resume([place])
             self._waiting.discard(partition)
             self._next[partition] = self._begin_behind(self._sink, partition)
 
@@ -298,7 +299,9 @@ class VerifiableMember:
         self._diary.assigned(me, mine)
         places = self._begin(me, mine) if mine else {}
         given = [
-            self._kafka.TopicPartition(self._options.topic, partition, places.get(partition, 0))
+            self._kafka.TopicPartition(
+                self._options.topic, partition, places.get(partition, self._ahead(partition))
+            )
             for partition in mine
         ]
         if self._options.is_incremental:
@@ -307,9 +310,12 @@ class VerifiableMember:
             consumer.assign(given)
         if self._is_paused and given:
             consumer.pause(given)
-        self._stand_by(each for each in mine if each in self._waiting)
         self._next.update(places)
         self._diary.flush()
+
+    def _ahead(self, partition: int) -> int:
+        """Return where to read along while another group may write."""
+        return self._sink.position(partition) if partition in self._waiting and self._sink else 0
 
     def _begin(self, me: Membership, partitions: list[int]) -> dict[int, int]:
         """Return where to begin with each; nothing, if nobody says so in time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.clients.workload.member_sink import Result, Sink
@@ -42,3 +43,15 @@ def expect_once(group: Group, rows: list[Result], name: str = "") -> None:
         "; ".join(seen) or f"{len(rows):,} results",
         kept=not seen,
     )
+
+
+def gaps(rows: Iterable[Result], since_ms: float) -> dict[int, float]:
+    """Return the longest time without a result in each partition that ends after this moment."""
+    found: dict[int, float] = {}
+    latest: dict[int, float] = {}
+    for row in sorted(rows, key=lambda row: row.at_ms):
+        before_ms = latest.get(row.partition)
+        if before_ms is not None and row.at_ms >= since_ms:
+            found[row.partition] = max(found.get(row.partition, 0.0), row.at_ms - before_ms)
+        latest[row.partition] = row.at_ms
+    return found

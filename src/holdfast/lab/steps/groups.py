@@ -51,5 +51,13 @@ def finish(groups: Iterable[Group], producer: Worker) -> None:
         group.wait_processed(producer)
         group.end_calm()
     for group in several:
-        for member in list(group.members):
-            group.leave(member)
+        group.leave(*group.members)
+
+
+def retire(group: Group, producer: Worker) -> None:
+    """End one group while others of the run are still to come: some peace, and everybody leaves."""
+    group.begin_calm()
+    group.run.steady(producer, 1.0)
+    group.expect_progress("in peace")
+    group.end_calm()
+    group.leave(*group.members)
