@@ -450,11 +450,11 @@ COMPACTION: tuple[Mutation, ...] = (
         "self.drops",
     ),
     one(
-        "a small map takes one record too many",
-        "an acknowledged record that is lost",
+        "the last batch of a group goes",
+        "a hole between segments, which a restart takes for a loss",
         ROUND,
-        "self._rules.bound = max(full_at, self._rules.bound)",
-        "self._rules.bound = max(full_at + 1, self._rules.bound)",
+        "            keeps = (is_last and found.position + header.size == facts.size) or (\n",
+        "            keeps = (is_last and found.position < 0) or (\n",
     ),
     one(
         "what is not committed replaces what is",
