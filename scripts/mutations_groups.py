@@ -56,10 +56,8 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "answers that were held for too long are sent as they are",
         "a commit that is acknowledged and lost",
         HELD,
-        "        self._let_go(self)\n"
-        "        self.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)\n",
-        "        self._let_go(self)\n"
-        "        self._calls.send(self._finish())\n",
+        "        self._let_go(self)\n        self.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)\n",
+        "        self._let_go(self)\n        self._calls.send(self._finish())\n",
     ),
     one(
         "a shard that is loaded again keeps nothing of its offsets",
@@ -74,7 +72,7 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "groups without a coordinator, for ever",
         COORDINATOR,
         "        if known is not None and known.leading is partition.leading:\n",
-        "        if known is not None and partition.leading is not None:\n",
+        "        if known is not None:\n",
     ),
     one(
         "nobody tells groups of topics that come and go",
@@ -124,8 +122,7 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "who is loaded has no session",
         "KIP-848: dead members keep what they have, once their coordinator has moved",
         CONSUMER,
-        "            self.core.keep_alive(member, now_ms)\n"
-        "            if member.state",
+        "            self.core.keep_alive(member, now_ms)\n            if member.state",
         "            if member.state",
     ),
     one(
