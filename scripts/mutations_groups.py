@@ -34,7 +34,8 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "a shard answers while it is loaded",
         "consumers that start over from the beginning",
         LED,
-        "        return ErrorCode.NONE if self.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS\n",
+        "        return ErrorCode.NONE if self.is_loaded else"
+        " ErrorCode.COORDINATOR_LOAD_IN_PROGRESS\n",
         "        return ErrorCode.NONE\n",
     ),
     one(
