@@ -72,7 +72,7 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "groups without a coordinator, for ever",
         COORDINATOR,
         "        if known is not None and known.leading is partition.leading:\n",
-        "        if known is not None and partition.leading is not None:\n",
+        "        if known is not None:\n",
     ),
     one(
         "nobody tells groups of topics that come and go",

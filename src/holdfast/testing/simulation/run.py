@@ -30,6 +30,7 @@ from holdfast.testing.simulation.admin import elect, lift_throttles
 from holdfast.testing.simulation.conductor import Conductor
 from holdfast.testing.simulation.drawing import GROUPS, draw_plan
 from holdfast.testing.simulation.faults import KINDS
+from holdfast.testing.simulation.groups.group_checks import GroupChecks
 from holdfast.testing.simulation.groups.group_oracle import GroupOracle
 from holdfast.testing.simulation.groups.group_work import GroupWork
 from holdfast.testing.simulation.invariants import JUDGE, Invariant
@@ -214,6 +215,7 @@ class _Stage:
         self._hand = Conductor(plan, self._cluster, oracle, self._work.history)
         if oracle.groups is not None:
             self._hand.groups = GroupWork(plan, self._cluster, oracle.groups)
+            self._group_checks = GroupChecks(plan, self._cluster, oracle.groups)
         self.log = self._hand.log
         phases = asyncio.get_running_loop().create_task(self._phases())
         broken = asyncio.get_running_loop().create_task(oracle.broken.wait())
@@ -262,7 +264,7 @@ class _Stage:
         self._calm = "in the calm"
         await asyncio.sleep(_CALM_S)
         if hand.groups is not None:
-            await hand.groups.describe(is_well=partial(can_acknowledge, hand))
+            await self._group_checks.describe(partial(can_acknowledge, hand))
         self._calm = ""
         if plan.wide:
             await self._lose_one()
@@ -284,7 +286,7 @@ class _Stage:
             ]
             await self._work.read_whole(topic.name, led)
         if hand.groups is not None:
-            await hand.groups.last_word(self._oracle.is_led)
+            await self._group_checks.last_word(self._oracle.is_led)
         self._judge()
 
     def _fenced(self, node: int) -> None:

@@ -1,54 +1,29 @@
 """All members of a plan's groups, and the topics that groups alone read.
 
-Owns their beginning and their end, what must come by itself once all is healed, and the last look
-at what coordinators and replicas have.
+Owns their beginning and their end, and what must come by itself once all is healed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from holdfast.log.log import Log
 from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.testing.simulated_client import ClusterClient, check
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.groups.group_oracle import GroupOracle
-from holdfast.testing.simulation.groups.member_offsets import BY_NAME
 from holdfast.testing.simulation.groups.member_seat import Seat
-from holdfast.testing.simulation.groups.shard_state import (
-    ShardState,
-    classic_of,
-    held,
-    named,
-    offset_of,
-    records_in,
-)
-from holdfast.testing.simulation.groups.shard_truth import ShardTruth
-from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Metadata
 from holdfast.testing.simulation.plan import GroupPlan, Plan, TopicPlan
-from holdfast.wire.batch_header import batches
-from holdfast.wire.errors import ErrorCode
-from holdfast.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from holdfast.wire.messages.describe_groups import DescribeGroupsRequest
 from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest
-from holdfast.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 _LEAVE_S: Final = 4.0
 _DESCRIBED_S: Final = 20.0  # within which a group is described as it is
 _LOOK_S: Final = 0.5
 _RECORDS: Final = 3  # of each partition of a topic that groups alone read
-
-
-class Described(NamedTuple):
-    """What is told of a group: its state, and what each member has."""
-
-    state: str
-    members: Mapping[str, frozenset[Any]]
 
 
 class GroupWork:
@@ -113,54 +88,6 @@ class GroupWork:
                     await self.make_topic(client, topic)
         self.missing.clear()
 
-    async def describe(self, *, is_well: Callable[[str, int], bool]) -> None:
-        """Have each group described, which is stable now, and by whom it is kept."""
-        with closing(self._cluster.client("groups")) as client:
-            await client.until(partial(client.refresh, self.plan.topics[0].name))
-            for group in self.plan.groups:
-                if is_well(GROUP_OFFSETS, self.oracle.index_of(group.name)):
-                    await self._describe(client, group)
-
-    async def _describe(self, client: ClusterClient, group: GroupPlan) -> None:
-        """Ask until it is described as its members know it; a rebalance may go on."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _DESCRIBED_S
-        told = known = None
-        while loop.time() < until:
-            told = await client.until(partial(self._described, client, group.name))
-            known = _as_described(self.oracle, group.name)
-            if told == known:
-                self.oracle.counts["groups described as they are"] += 1
-                return
-            await asyncio.sleep(_LOOK_S)
-        self.oracle.fail(
-            Invariant.GROUPS_AS_LOGGED, f"{group.name} is described as {told}; it is {known}"
-        )
-
-    async def _described(self, client: ClusterClient, group: str) -> Described:
-        """Ask once for what its coordinator has of a group, whichever its kind."""
-        node = await self._coordinator(client, group)
-        answer = await client.ask(ConsumerGroupDescribeRequest(group_ids=[group]), node=node)
-        (one,) = answer.groups
-        if one.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            check(f"describe {group}", one.error_code)
-            members = {
-                each.member_id: held(each.assignment.topic_partitions) for each in one.members
-            }
-            return Described(one.group_state, members)
-        answer = await client.ask(DescribeGroupsRequest(groups=[group]), node=node)
-        (one,) = answer.groups
-        check(f"describe {group}", one.error_code)
-        return Described(
-            one.group_state, {each.member_id: named(each.member_assignment) for each in one.members}
-        )
-
-    async def _coordinator(self, client: ClusterClient, group: str) -> int:
-        host = await find_coordinator(client, group)
-        return next(
-            each for each in self._cluster.brokers if self._cluster.machine(each).name == host
-        )
-
     async def stop(self) -> None:
         """Have every other member leave, and the rest die: nobody reads or commits any more."""
         for seat in self.seats:
@@ -171,60 +98,6 @@ class GroupWork:
         await asyncio.sleep(_LEAVE_S)
         for seat in self.seats:
             seat.kill(silently=False)
-
-    # -- the last word ---------------------------------------------------------------------------
-
-    async def last_word(self, is_led: Callable[[str, int], bool]) -> None:
-        """Hold what coordinators tell, and what replicas have, against what is committed.
-
-        `is_led`: whether a partition has a leader: else its replicas may have nothing.
-        """
-        for index, shard in self.oracle.shards.items():
-            for node, log in self._cluster.logs(GROUP_OFFSETS, index).items():
-                if log is not None and is_led(GROUP_OFFSETS, index):
-                    self._compare(node, index, log, shard)
-        with closing(self._cluster.client("groups")) as client:
-            await client.until(partial(client.refresh, self.plan.topics[0].name))
-            for group in self.plan.groups:
-                if is_led(GROUP_OFFSETS, self.oracle.index_of(group.name)):
-                    await client.until(partial(self._ask_all, client, group.name))
-
-    def _compare(self, node: int, index: int, log: Log, shard: ShardTruth) -> None:
-        """Read a replica, and make of its records what they say."""
-        state = ShardState()
-        data = memoryview(self._cluster.bytes_of(node, GROUP_OFFSETS, index, log.high_watermark))
-        for at, header in batches(data):
-            for key, value in records_in(data[at : at + header.size]):
-                state.apply(key, value)
-        shard.look()
-        self.oracle.counts["replicas of groups read at the end"] += 1
-        if state.facts != shard.state.facts:
-            self.oracle.fail(
-                Invariant.GROUPS_AS_LOGGED,
-                f"{GROUP_OFFSETS}-{index}, node {node}: {state.facts}\n{shard.state.facts}",
-            )
-
-    async def _ask_all(self, client: ClusterClient, group: str) -> None:
-        """Ask a coordinator for all that a group has committed."""
-        node = await self._coordinator(client, group)
-        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-        answer = await client.ask(asked, node=node, version=BY_NAME)
-        (found,) = answer.groups
-        check(f"offsets of {group}", found.error_code)
-        told = {
-            offset_of(group, topic.name, each.partition_index): each.committed_offset
-            for topic in found.topics
-            for each in topic.partitions
-        }
-        shard = self.oracle.shard_of(group)
-        assert shard is not None, "it has a coordinator"
-        shard.look()
-        known = {fact: at for fact, at in shard.state.offsets().items() if fact[1] == group}
-        self.oracle.counts["offsets told at the end"] += len(told)
-        if told != known:
-            self.oracle.fail(
-                Invariant.GROUPS_AS_LOGGED, f"{group}: {told} is told, {known} committed"
-            )
 
     # -- what must come by itself ----------------------------------------------------------------
 
@@ -274,19 +147,6 @@ class GroupWork:
             for life in lives
             if life.light.assignment and life.served_s < since
         ]
-
-
-def _as_described(oracle: GroupOracle, group: str) -> Described | None:
-    """Return what a description has to say: the log's state, if all of its members live."""
-    shard = oracle.shard_of(group)
-    assert shard is not None, "it has members"
-    shard.look()
-    living = sorted(view.member_id for view in oracle.views.of(group))
-    classic = shard.state.facts.get(classic_of(group))
-    members = shard.state.members.get(group) or (classic.members if classic is not None else {})
-    if sorted(members) != living:
-        return None
-    return Described("Stable", {name: each.assigned for name, each in members.items()})
 
 
 async def find_coordinator(client: ClusterClient, group: str) -> str:
