@@ -60,8 +60,6 @@ DRIVER: Final = (
 # uses it.
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/group_changes.py",
-    "holdfast/clients/group_coordinators.py",
-    "holdfast/clients/group_descriptions.py",
     "holdfast/clients/group_lags.py",
     "holdfast/clients/group_member",
     "holdfast/clients/log_offsets.py",
