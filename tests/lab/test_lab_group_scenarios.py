@@ -15,7 +15,9 @@ from holdfast.lab.journal import Exit
 from holdfast.lab.outcome import Outcome
 from holdfast.lab.prove import prove
 from holdfast.lab.scenario import load_scenario
+from holdfast.lab.soak.group_campaigns import SETTINGS, kill_for
 from holdfast.lab.steps.group_results import ONCE
+from holdfast.lab.steps.groups import PROTOCOLS
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -77,3 +79,15 @@ def test_the_price_of_a_rebalance_is_measured(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [len(table.rows) for table in prices] == [2, 2, 2, 2]
     assert sum(not check.kept for check in control.checks) == 3
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_keeps_its_promise_while_all_is_killed_at_random(
+    tmp_path: Path, protocol: str
+) -> None:
+    """Method: what `make soak` does for minutes, for seconds."""
+    settings = replace(SETTINGS, partitions=6, rate=100.0)
+    row = kill_for(tmp_path / "run", protocol, 4.0, settings, members=3)
+    assert row["kept"] is True, row
+    assert sum(row["done"].values()) > 0
+    assert row["processed"] >= row["acknowledged"]

@@ -23,6 +23,7 @@ from holdfast.lab.prove import judge_part
 from holdfast.lab.report.page import render_page
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.soak.group_campaigns import result_of
 
 AFTER = Parameters(commits=Commits.AFTER)
 Expected = dict[str, tuple[int, int]]
@@ -134,3 +135,26 @@ def test_parameters_with_groups_come_back_from_a_file() -> None:
     old = Parameters().as_json()
     del old["commits"]
     assert Parameters.from_json(old) == Parameters()
+
+
+@pytest.mark.parametrize(
+    ("story", "broke_off", "kept_", "words"),
+    [
+        (kept, None, True, "8 processed, 2 again, 0 skipped"),
+        (skipping, None, False, "3 skipped"),
+        (skipping, "too busy", False, "It broke off: too busy"),
+        (kept, "too busy", None, "could not be made: too busy"),
+        (never_calm, None, None, "never left in peace"),
+    ],
+)
+def test_a_long_run_of_a_group_is_kept_broken_or_not_made(
+    story: Callable[[], GroupRun], broke_off: str | None, kept_: bool | None, words: str
+) -> None:
+    row = result_of(story().evidence(), AFTER, [], broke_off)
+    assert row["kept"] is kept_
+    assert words in row["verdict"]
+    json.dumps(row)
+
+
+def test_a_failed_check_breaks_a_long_run() -> None:
+    assert result_of(kept().evidence(), AFTER, ["at the end"], None)["kept"] is False

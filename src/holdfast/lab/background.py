@@ -61,8 +61,6 @@ DRIVER: Final = (
 UNEXERCISED: Final[tuple[str, ...]] = (
     "holdfast/clients/group_changes.py",
     "holdfast/clients/group_configs.py",
-    "holdfast/clients/group_coordinators.py",
-    "holdfast/clients/group_descriptions.py",
     "holdfast/clients/group_lags.py",
     "holdfast/clients/group_member/light_client.py",
     "holdfast/clients/group_member/light_connection.py",

@@ -116,6 +116,7 @@ class VerifiableMember:
         if self._broken or self._fenced:
             self._batch.clear()
         if not self._batch:
+            self._diary.flush()
             return
         ends = {each.partition(): each.offset() + 1 for each in self._batch}
         if self._options.commits == "before":
