@@ -74,7 +74,7 @@ class ModernGroups(ClassicGroups):
         return key.group_id
 
     def make(self, group_id: str) -> ModernGroup:
-        return ModernGroup(group_id, self._settings, self._new_id)
+        return ModernGroup(group_id, self._settings, self._new_id, self._memory)
 
 
 def kinds() -> list[ClassicGroups]:

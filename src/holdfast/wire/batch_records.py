@@ -100,11 +100,30 @@ def build_batch(
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME
         max_timestamp = log_append_time_ms
-    batch = bytearray(HEADER_SIZE) + packed
     fields = (
         attributes, len(records) - 1, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
+    return _batch(packed, base_offset, leader_epoch, fields)
+
+
+def wrap_records(
+    body: bytes, count: int, timestamp: int, *, codec: Codec = Codec.NONE
+) -> bytearray:
+    """Return a whole batch, writable, of records that are bytes already and have all this time."""
+    assert count, "a batch has at least one record"
+    packed = compress(codec, body) if codec else body
+    fields = (
+        int(codec), count - 1, timestamp, timestamp,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+    )  # fmt: skip
+    return _batch(packed, 0, -1, fields)
+
+
+def _batch(
+    packed: Buffer, base_offset: int, leader_epoch: int, fields: tuple[int, ...]
+) -> bytearray:
+    batch = bytearray(HEADER_SIZE) + packed
     length = len(batch) - LENGTH_END
     HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     crc = crc32c(memoryview(batch)[CRC_START:])

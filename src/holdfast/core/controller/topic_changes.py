@@ -21,7 +21,7 @@ from holdfast.core.controller.assignment import (
 from holdfast.core.controller.decisions import RECORDS_PER_REQUEST_MAX, ControllerState, Decision
 from holdfast.core.controller.shown_settings import ShownSettings
 from holdfast.core.metadata.image import MetadataRecord, Topic
-from holdfast.core.metadata.topic_names import folded, refuse_name
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, folded, refuse_name
 from holdfast.core.refusal import Refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_partitions import (
@@ -370,6 +370,12 @@ def _add_partitions(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic '{asked.name}' has {present} partition(s); {asked.count} would be fewer, "
             "and partitions can't be taken away.",
+        )
+    if asked.name in INTERNAL_TOPICS:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"What lies in '{asked.name}' lies where its number of partitions says: with more of "
+            "them groups would be looked for where they are not, and begin anew.",
         )
     added = asked.count - present
     if asked.assignments is not None and len(asked.assignments) != added:

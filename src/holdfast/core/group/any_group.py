@@ -70,6 +70,10 @@ class AnyGroup(Protocol):
         """When `due` has something to do, or `core.deadlines.NEVER_MS`."""
 
     @property
+    def bytes(self) -> int:
+        """What it takes in memory, about, its offsets not included."""
+
+    @property
     def retention_version(self) -> int:
         """A number that grows when `subscribes_to` or `offsets_expire_from` may say otherwise."""
 

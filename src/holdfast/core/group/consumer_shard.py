@@ -45,7 +45,7 @@ class ConsumerShard(GroupShard):
     ) -> None:
         self.around = around
         self._consumers = ConsumerGroupKind(around)
-        super().__init__(settings, new_id, [self._consumers])
+        super().__init__(settings, new_id, [self._consumers], around.memory)
 
     # -- members ---------------------------------------------------------------------------------
 

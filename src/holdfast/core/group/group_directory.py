@@ -18,7 +18,16 @@ class GroupDirectory:
     The first of `kinds` is that of a group of which nothing is known but its offsets.
     """
 
-    __slots__ = ("_deadlines", "_default", "_groups", "_kinds", "_parked", "_versions")
+    __slots__ = (
+        "_bytes",
+        "_deadlines",
+        "_default",
+        "_groups",
+        "_kinds",
+        "_parked",
+        "_versions",
+        "bytes",
+    )
 
     def __init__(self, kinds: Iterable[GroupKind]) -> None:
         kinds = list(kinds)
@@ -28,6 +37,8 @@ class GroupDirectory:
         self._deadlines: Deadlines[str] = Deadlines()
         self._versions: dict[str, int] = {}  # of what each last said of its offsets' retention
         self._parked: dict[int, str] = {}  # call to group
+        self._bytes: dict[str, int] = {}  # of what each took when it was settled last
+        self.bytes = 0  # of all
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -80,6 +91,7 @@ class GroupDirectory:
         del self._groups[group_id]
         self._deadlines.cancel(group_id)
         self._versions.pop(group_id, None)
+        self.bytes -= self._bytes.pop(group_id, 0)
 
     # -- what a group wants ----------------------------------------------------------------------
 
@@ -88,6 +100,9 @@ class GroupDirectory:
         group = self._groups.get(group_id)
         if group is None:
             return False
+        size = group.bytes
+        self.bytes += size - self._bytes.get(group_id, 0)
+        self._bytes[group_id] = size
         deadline_ms = group.deadline_ms
         if deadline_ms == NEVER_MS:
             self._deadlines.cancel(group_id)

@@ -24,6 +24,7 @@ from holdfast.core.group.any_group import UNKNOWN_MEMBER, AnyGroup, Caller, Comm
 from holdfast.core.group.append_errors import append_error
 from holdfast.core.group.classic.classic_member import join_refused, sync_refused
 from holdfast.core.group.classic.classic_requests import leavers, left
+from holdfast.core.group.group_memory import GROUP_OVERHEAD_BYTES
 from holdfast.core.group.offsets import offset_requests
 from holdfast.core.group.shard_machine import ShardMachine
 from holdfast.core.log_machine import Decision
@@ -100,7 +101,8 @@ class GroupShard(ShardMachine):
         return group.kind != self._classic.name and group.is_empty
 
     def _check_room(self, group: AnyGroup | None) -> ErrorCode:
-        if group is None and len(self._groups) >= self._settings.groups_max:
+        is_full = len(self._groups) >= self._settings.groups_max
+        if group is None and (is_full or not self._memory.has_room(GROUP_OVERHEAD_BYTES)):
             return _E.POLICY_VIOLATION
         return _E.NONE
 
@@ -205,7 +207,13 @@ class GroupShard(ShardMachine):
         group = self._groups.get(request.group_id)
         code = self._check_commit(caller, request, group, now_ms)
         if code is _E.NONE:
-            offset_requests.commit(self._offsets, self._settings, decision, caller, request, now_ms)
+            room = min(
+                self._settings.offsets_bytes_max - self._offsets.bytes,
+                self._memory.bytes_max - self._memory.bytes,
+            )
+            offset_requests.commit(
+                self._offsets, self._settings, room, decision, caller, request, now_ms
+            )
         else:
             decision.answer(caller.call, offset_requests.commit_refused(request, code))
         return self._decided(decision, request.group_id)

@@ -13,14 +13,17 @@ from typing import Final
 from holdfast.core.group.any_group import GroupKind
 from holdfast.core.group.classic.classic_group import ClassicGroups
 from holdfast.core.group.group_directory import GroupDirectory
+from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.group.offsets.deleted_topics import DeletedTopics
 from holdfast.core.group.offsets.offset_retention import OffsetRetention
-from holdfast.core.group.offsets.offset_store import CommittedOffset, OffsetStore
-from holdfast.core.log_machine import Answer, Decision
+from holdfast.core.group.offsets.offset_store import OffsetStore
+from holdfast.core.log_machine import Answer, Decision, RecordPart
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.records.group_tables import OffsetCommitKey, OffsetCommitValue
+from holdfast.wire.records.offset_records import CommittedOffset, OffsetKey
 from holdfast.wire.schema import Struct
+from holdfast.wire.uuids import NULL_UUID
 
 GROUPS_PER_TURN: Final = 50  # whose timers one call of `due` looks at
 
@@ -35,6 +38,8 @@ class ShardMachine:
         "_classic",
         "_deleted_topics",
         "_groups",
+        "_memory",
+        "_noted_bytes",
         "_now_ms",
         "_offsets",
         "_retention",
@@ -47,9 +52,12 @@ class ShardMachine:
         settings: GroupSettings,
         new_id: Callable[[], str],
         kinds: Iterable[GroupKind] = (),
+        memory: GroupMemory | None = None,
     ) -> None:
         self._settings = settings
-        self._classic = ClassicGroups(settings, new_id)
+        self._memory = memory or GroupMemory()
+        self._noted_bytes = 0  # of this shard, in what all take
+        self._classic = ClassicGroups(settings, new_id, self._memory)
         self._groups = GroupDirectory([self._classic, *kinds])
         self._offsets = OffsetStore()
         self._retention = OffsetRetention(self._offsets, settings)
@@ -59,21 +67,25 @@ class ShardMachine:
 
     # -- the log ---------------------------------------------------------------------------------
 
-    def replay(self, key: Struct, value: Struct | None) -> None:
+    def replay(self, key: RecordPart, value: RecordPart | None) -> None:
         """Make true what a record of the log says."""
-        if not isinstance(key, OffsetCommitKey):
+        if isinstance(key, OffsetKey):
+            assert value is None or isinstance(value, CommittedOffset)
+            self.replay_offset(key, value)
+        elif isinstance(key, OffsetCommitKey):  # of another version than is written now
+            assert value is None or isinstance(value, OffsetCommitValue)
+            where = OffsetKey(key.group, key.topic, key.partition)
+            self.replay_offset(where, None if value is None else _committed(value))
+        else:
+            assert isinstance(key, Struct)
+            assert value is None or isinstance(value, Struct)
             group_id = self._groups.replay(key, value)
             if self._groups.get(group_id) is None:
                 self._retention.removed(group_id)
-            return
-        assert value is None or isinstance(value, OffsetCommitValue)
-        committed = None if value is None else CommittedOffset.of_record(value)
-        self.replay_offset(key.group, key.topic, key.partition, committed)
 
-    def replay_offset(
-        self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None
-    ) -> None:
+    def replay_offset(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
         """Make true what a record says of an offset. None: it is gone."""
+        group_id, topic, partition = key
         if committed is not None:
             self._offsets.put(group_id, topic, partition, committed)
             self._groups.make_sure(group_id)
@@ -98,6 +110,7 @@ class ShardMachine:
             if not self._offsets.has_any(group.group_id):
                 self._retention.changed(group.group_id, now_ms)
             yield
+        self._note_bytes()
 
     def apply(self, decision: Decision) -> list[Answer]:
         """Take effect: the records are in the log."""
@@ -126,12 +139,23 @@ class ShardMachine:
         for answer in answers:
             self._groups.answered(answer.call)
         touched = (
-            key.group if isinstance(key, OffsetCommitKey) else self._groups.id_of(key)
+            key.group if isinstance(key, OffsetKey) else self._groups.id_of(key)
             for key, _ in decision.records
         )
         for group_id in dict.fromkeys(touched):
             self._settle(group_id)
+        self._note_bytes()
         return answers
+
+    def _note_bytes(self) -> None:
+        size = self._offsets.bytes + self._groups.bytes
+        self._memory.bytes += size - self._noted_bytes
+        self._noted_bytes = size
+
+    def let_go(self) -> None:
+        """Note that the shard is thrown away: what it has taken is free."""
+        self._memory.bytes -= self._noted_bytes
+        self._noted_bytes = 0
 
     def _settle(self, group_id: str) -> None:
         if self._groups.settle(group_id):
@@ -185,3 +209,15 @@ class ShardMachine:
         """Note that topics are gone: their offsets are removed by the next calls of `due`."""
         self._now_ms = now_ms
         self._deleted_topics.add(names, now_ms)
+
+
+def _committed(value: OffsetCommitValue) -> CommittedOffset:
+    topic_id = value.topic_id
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        NULL_UUID if topic_id == NULL_UUID else bytes(topic_id),
+    )

@@ -12,8 +12,10 @@ import asyncio
 import logging
 from typing import Any, Final
 
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
 from holdfast.node.api.forward import envelope
 from holdfast.node.broker.broker import Broker
+from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.node.door.api_table import CREATE_CLUSTER, CREATE_TOPIC
 from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode, WireError, error_code
@@ -52,6 +54,10 @@ class AutoCreation:
         )
         if refused is not None:
             return refused.code
+        if name in INTERNAL_TOPICS:  # which have settings of their own
+            if name == GROUP_OFFSETS:
+                self._broker.groups.topic.make()
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         forwarding = self._broker.forwarding
         if len(self._under_way) >= UNDER_WAY_MAX or forwarding.is_half_full(self._host):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -57,6 +57,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest
         lambda shard, caller, now_ms: shard.commit_offsets(caller, request, now_ms),
         lambda code: complete(commit_refused(request, _code(code))),
         complete=complete if told else None,
+        records=sum(len(each.known) for each in topics),
         shares_batch=True,
     )
 

@@ -20,6 +20,7 @@ from holdfast.core.group.any_group import Caller
 from holdfast.core.group.consumer.consumer_core import ConsumerSurroundings
 from holdfast.core.group.consumer.consumer_patterns import PatternRefresh
 from holdfast.core.group.consumer_shard import ConsumerShard
+from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.metadata.image import ImageDelta
 from holdfast.node.broker.replica import Partition
 from holdfast.node.coordinator.calls import Call, Calls
@@ -34,6 +35,7 @@ from holdfast.node.coordinator.known_topics import ImageTopics
 from holdfast.node.coordinator.led_shard import Decide, LedShard, ShardSurroundings
 from holdfast.node.coordinator.offsets_topic import OffsetsTopic
 from holdfast.node.coordinator.pattern_work import Scanned, scan
+from holdfast.node.coordinator.record_batches import RECORD_BYTES_MIN
 from holdfast.node.coordinator.shard_loading import Load, LoadError
 from holdfast.node.coordinator.stalls import Stalls
 from holdfast.node.door.api_table import DESCRIBE_TOPIC
@@ -107,6 +109,12 @@ class GroupCoordinator:
         self._deleted_meanwhile: dict[int, list[str]] = {}  # topics, while a shard is loaded
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._topics = ImageTopics(broker.image)
+        self._overrides = {
+            name: group_overrides(configs)
+            for (kind, name), configs in broker.image.configs.items()
+            if kind == ResourceType.GROUP
+        }
+        self._memory = GroupMemory(group_settings(broker.settings).bytes_max)
         self._around = ShardSurroundings(
             loop=loop,
             clock=broker.runtime.clock,
@@ -127,6 +135,8 @@ class GroupCoordinator:
         known = self._shards.get(partition.index)
         if known is not None and known.leading is partition.leading:
             return
+        if known is not None and known.partition is not partition and partition.leading is None:
+            return  # a namesake that was deleted: another one is led here by now
         self._end(partition.index)
         if partition.leading is not None:
             self._begin(partition)
@@ -217,13 +227,12 @@ class GroupCoordinator:
     def _make_shard(self) -> ConsumerShard:
         settings = self._broker.settings
         around = ConsumerSurroundings(
-            consumer_group_settings(settings), self._topics, self._new_member_id
+            consumer_group_settings(settings),
+            self._topics,
+            self._new_member_id,
+            memory=self._memory,
         )
-        around.overrides = {
-            name: group_overrides(configs)
-            for (kind, name), configs in self._broker.image.configs.items()
-            if kind == ResourceType.GROUP
-        }
+        around.overrides = self._overrides
         return ConsumerShard(group_settings(settings), around, self._new_id)
 
     def _new_member_id(self) -> str:
@@ -245,16 +254,20 @@ class GroupCoordinator:
         refused: Callable[[ErrorCode], Any],
         *,
         complete: Callable[[Any], Any] | None = None,
+        records: int = 0,
         shares_batch: bool = False,
     ) -> Any:
         """Have a group's shard decide on a request; its decision, made complete, is the answer.
 
-        `refused` makes the answer when there is no decision. Return what a handler returns.
+        `refused` makes the answer when there is no decision. It comes to so many `records`, if they
+        may be many. Return what a handler returns.
         """
         led = self._find(group_id)
         if isinstance(led, ErrorCode):
             return refused(led)
-        deferred = context.defer()
+        if records * RECORD_BYTES_MIN > led.partition.settings.max_message_bytes:
+            return refused(ErrorCode.RECORD_LIST_TOO_LARGE)  # before anything is made of them
+        deferred = context.defer(partitions=records)
         number = self._begin_call(
             context,
             _completed(deferred.answer, complete),
@@ -377,7 +390,7 @@ class GroupCoordinator:
                 else:
                     led.change(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
         for kind, name in delta.configs_changed:
-            if kind == ResourceType.GROUP and self._shards:
+            if kind == ResourceType.GROUP:
                 self._configure(name)
 
     def _changed_topics(self, delta: ImageDelta) -> Iterator[str]:
@@ -389,14 +402,11 @@ class GroupCoordinator:
                 yield now.topic
 
     def _configure(self, group_id: str) -> None:
-        led = self._shards.get(self.topic.partition_of(group_id))
-        if led is None:
-            return
         configs = self._broker.image.configs.get((ResourceType.GROUP, group_id))
         if configs is None:
-            led.shard.around.overrides.pop(group_id, None)
+            self._overrides.pop(group_id, None)
         else:
-            led.shard.around.overrides[group_id] = group_overrides(configs)
+            self._overrides[group_id] = group_overrides(configs)
 
     # -- patterns --------------------------------------------------------------------------------
 

@@ -28,12 +28,18 @@ from holdfast.node.broker.leading_replica import LeadingReplica
 from holdfast.node.broker.replica import Partition
 from holdfast.node.coordinator.calls import Calls
 from holdfast.node.coordinator.held_answers import HeldAnswers
-from holdfast.node.coordinator.record_batches import BATCH_OVERHEAD, batch_of, encoded, size_of
+from holdfast.node.coordinator.record_batches import (
+    BATCH_OVERHEAD,
+    Bytes,
+    batch_of,
+    encoded,
+    size_of,
+)
 from holdfast.node.coordinator.shard_time import ShardTime
 from holdfast.node.coordinator.stalls import Stalls
 from holdfast.node.door.waiting_room import WaitingRoom
 from holdfast.runtime.ports import Clock
-from holdfast.wire.batch import Codec, Record
+from holdfast.wire.batch import Codec
 from holdfast.wire.errors import EncodeError, ErrorCode
 
 logger = logging.getLogger("holdfast.groups")
@@ -81,7 +87,7 @@ class LedShard:
         self._end = leading.log.end
         self._held: dict[HeldAnswers, None] = {}
         self._asked: dict[int, None] = {}  # calls that nothing was decided to say to yet
-        self._commits: list[tuple[Decision, list[Record]]] = []  # decided, and not appended yet
+        self._commits: list[tuple[Decision, list[Bytes]]] = []  # decided, and not appended yet
         self._commits_bytes = self._commits_records = 0
         self._commits_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -179,10 +185,10 @@ class LedShard:
         else:
             self._append([decision], records)
 
-    def _encoded(self, decision: Decision) -> list[Record] | None:
+    def _encoded(self, decision: Decision) -> list[Bytes] | None:
         """Return the records of a decision as bytes; None: there are no bytes for them."""
         try:
-            return encoded(decision.records, self.time.now_ms())
+            return encoded(decision.records)
         except EncodeError:
             # Its client is told, and its group goes on. What can't be written should have been
             # refused where it was decided.
@@ -221,7 +227,7 @@ class LedShard:
             with self._kept_whole():
                 self._append([decision for decision, _ in commits], records)
 
-    def _append(self, decisions: list[Decision], records: list[Record]) -> None:
+    def _append(self, decisions: list[Decision], records: list[Bytes]) -> None:
         self._settle(decisions, self._append_batch(records) if records else ErrorCode.NONE)
 
     def _settle(self, decisions: list[Decision], code: ErrorCode) -> None:
@@ -237,10 +243,10 @@ class LedShard:
         self._decided()  # before who asked is answered, and forgotten
         self._hold(answers)
 
-    def _append_batch(self, records: list[Record]) -> ErrorCode:
+    def _append_batch(self, records: list[Bytes]) -> ErrorCode:
         if not self.is_current:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        batch = batch_of(records, self._around.codec)
+        batch = batch_of(records, self.time.now_ms(), self._around.codec)
         if len(batch) > self.partition.settings.max_message_bytes:
             logger.error(
                 "%s: %d records of groups make a batch of %d bytes, and max.message.bytes is %d: "
@@ -333,6 +339,7 @@ class LedShard:
         if self._is_over:
             return
         self._is_over = True
+        self.shard.let_go()
         for timer in (self._timer, self._more, self._commits_handle):
             if timer is not None:
                 timer.cancel()

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.core.group.offsets.offset_store import NO_EXPIRY, CommittedOffset
 from holdfast.core.group.shard_machine import ShardMachine
 from holdfast.log.errors import StorageError
 from holdfast.log.log import Log
@@ -121,14 +120,12 @@ class Load:
         if whose is None:
             return False
         if value is None:
-            self._shard.replay_offset(*whose, None)
+            self._shard.replay_offset(whose, None)
             return True
         found = self._offsets.value(value)
         if found is None:
             return False
-        offset, epoch, metadata, stamp, topic_id = found
-        committed = CommittedOffset(offset, epoch, metadata, stamp, NO_EXPIRY, topic_id)
-        self._shard.replay_offset(*whose, committed)
+        self._shard.replay_offset(whose, found)
         return True
 
     def _replay_other(self, offset: int, key_bytes: bytes, value_bytes: bytes | None) -> None:

@@ -99,8 +99,10 @@ class Joining:
         return member is not None or len(roster.members) < most
 
     def _exceeds_bytes(self, member_id: str) -> bool:
-        size = self.group.roster.size_with(member_id, bytes_of(self.protocols))
-        return size > self.group.settings.group_bytes_max
+        group = self.group
+        size = group.roster.size_with(member_id, bytes_of(self.protocols))
+        more = size - group.roster.bytes
+        return size > group.settings.group_bytes_max or not group.memory.has_room(more)
 
     def _turn_away(self, member_id: str) -> None:
         group = self.group

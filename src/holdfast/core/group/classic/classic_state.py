@@ -19,6 +19,7 @@ from holdfast.core.deadlines import Deadlines
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.classic.classic_member import Member
 from holdfast.core.group.classic.classic_roster import Roster
+from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.log_machine import KeyedRecord
 from holdfast.wire.errors import WireError
@@ -71,6 +72,7 @@ class ClassicState:
         "generation",
         "group_id",
         "initial_step_ms",
+        "memory",
         "new_id",
         "new_member_added",
         "parked",
@@ -87,9 +89,16 @@ class ClassicState:
         "timers",
     )
 
-    def __init__(self, group_id: str, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        memory: GroupMemory,
+    ) -> None:
         self.group_id = group_id
         self.settings = settings
+        self.memory = memory  # of all groups of the broker
         self.new_id = new_id  # a new UUID at each call
         self.state = S.EMPTY
         self.previous = S.DEAD

@@ -26,7 +26,7 @@ LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2  # a static member that means to come back
 NO_EPOCH: Final = -1
 
-MEMBER_OVERHEAD_BYTES: Final = 512
+MEMBER_OVERHEAD_BYTES: Final = 2048
 NAME_OVERHEAD_BYTES: Final = 64
 
 
@@ -115,7 +115,8 @@ class ConsumerMember:
 
 def told_bytes(member: ConsumerMember) -> int:
     """Return what a member takes in memory by what it tells of itself, about."""
-    size = MEMBER_OVERHEAD_BYTES + len(member.pattern)
+    size = MEMBER_OVERHEAD_BYTES + len(member.member_id) + len(member.pattern)
+    size += len(member.instance_id or "") + len(member.rack_id or "")
     size += sum(map(len, member.topics)) + NAME_OVERHEAD_BYTES * len(member.topics)
     if member.classic is not None:
         size += sum(

@@ -15,12 +15,7 @@ from typing import Final
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.append_errors import append_error, commit_append_error
 from holdfast.core.group.group_settings import GroupSettings
-from holdfast.core.group.offsets.offset_store import (
-    NO_EXPIRY,
-    CommittedOffset,
-    OffsetStore,
-    bytes_of_offset,
-)
+from holdfast.core.group.offsets.offset_store import OffsetStore, bytes_of_offset
 from holdfast.core.log_machine import Decision
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.offset_commit import (
@@ -47,7 +42,7 @@ from holdfast.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from holdfast.wire.records.group_tables import OffsetCommitKey
+from holdfast.wire.records.offset_records import NO_EXPIRY, CommittedOffset, OffsetKey
 
 _NO_OFFSET: Final = -1
 _NO_EPOCH: Final = -1
@@ -61,25 +56,29 @@ _TIME_MAX: Final = 2**63 - 1
 def commit(
     store: OffsetStore,
     settings: GroupSettings,
+    room: int,
     decision: Decision,
     caller: Caller,
     request: OffsetCommitRequest,
     now_ms: int,
 ) -> None:
-    """Write the offsets of a request that may commit. Each partition has its own result."""
+    """Write the offsets of a request that may commit. Each partition has its own result.
+
+    There is room for so many bytes of new ones.
+    """
     retention_ms = request.retention_time_ms
     expires_ms = NO_EXPIRY
     if retention_ms != _RETENTION_OF_BROKER:
         expires_ms = min(max(now_ms + retention_ms, 0), _TIME_MAX)
-    room = settings.offsets_bytes_max - store.bytes
     response = OffsetCommitResponse()
     for topic in request.topics:
-        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answered)
+        group_id, name, topic_id = request.group_id, topic.name, bytes(topic.topic_id)
+        known = store.offsets_of(group_id, name)
+        answered: list[OffsetCommitResponsePartition] = []
         for asked in topic.partitions:
             index, metadata = asked.partition_index, asked.committed_metadata or ""
-            code = _check_metadata(metadata, settings)
-            if store.get(request.group_id, topic.name, index) is None:
+            code = _check_metadata(metadata, settings) if metadata else ErrorCode.NONE
+            if index not in known:
                 room -= bytes_of_offset(metadata)
                 if room < 0 and code is ErrorCode.NONE:
                     code = ErrorCode.POLICY_VIOLATION
@@ -90,13 +89,13 @@ def commit(
                     metadata,
                     now_ms,
                     expires_ms,
-                    bytes(topic.topic_id),
+                    topic_id,
                 )
-                key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
-                decision.append(key, committed.to_record())
-            answered.partitions.append(
-                OffsetCommitResponsePartition(partition_index=index, error_code=code)
-            )
+                decision.append(OffsetKey(group_id, name, index), committed)
+            answered.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+        response.topics.append(
+            OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=answered)
+        )
     decision.answer(
         caller.call, response, lambda code: commit_refused(request, commit_append_error(code))
     )
@@ -238,9 +237,7 @@ def delete(
             continue
         for each in topic.partitions:
             if store.get(request.group_id, topic.name, each.partition_index) is not None:
-                key = OffsetCommitKey(
-                    group=request.group_id, topic=topic.name, partition=each.partition_index
-                )
+                key = OffsetKey(request.group_id, topic.name, each.partition_index)
                 decision.append(key, None)
     decision.answer(
         caller.call, response, lambda code: OffsetDeleteResponse(error_code=append_error(code))

@@ -12,10 +12,10 @@ from __future__ import annotations
 from holdfast.core.deadlines import NEVER_MS, Deadlines
 from holdfast.core.group.any_group import AnyGroup
 from holdfast.core.group.group_settings import GroupSettings
-from holdfast.core.group.offsets.offset_store import NO_EXPIRY, CommittedOffset, OffsetStore
+from holdfast.core.group.offsets.offset_store import OffsetStore
 from holdfast.core.group.offsets.tombstone_batch import TombstoneBatch
 from holdfast.core.log_machine import Decision
-from holdfast.wire.records.group_tables import OffsetCommitKey
+from holdfast.wire.records.offset_records import NO_EXPIRY, CommittedOffset, OffsetKey
 
 
 class OffsetRetention:
@@ -85,7 +85,7 @@ class OffsetRetention:
                 if expires_ms > now_ms:
                     next_ms = min(next_ms, expires_ms)
                     continue
-                key = OffsetCommitKey(group=group.group_id, topic=topic, partition=partition)
+                key = OffsetKey(group.group_id, topic, partition)
                 if not batch.add(key):
                     return self._check_before(now_ms)
         return next_ms

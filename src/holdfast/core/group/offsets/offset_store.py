@@ -9,48 +9,13 @@ Rules: committed-offsets.md#what-is-kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from holdfast.wire.records.group_tables import OffsetCommitKey, OffsetCommitValue
-from holdfast.wire.uuids import NULL_UUID
+from holdfast.wire.records.offset_records import CommittedOffset, OffsetKey
 
-NO_EXPIRY: Final = -1
 _OFFSET_OVERHEAD_BYTES: Final = 256  # what an offset takes here beside its metadata, about
 
-TopicOffsets = Mapping[int, "CommittedOffset"]
-
-
-class CommittedOffset(NamedTuple):
-    """Where a group goes on in one partition."""
-
-    offset: int
-    leader_epoch: int  # of the record before it; -1: not told
-    metadata: str
-    committed_ms: int
-    expires_ms: int = NO_EXPIRY  # what the client asked for; else the broker's retention decides
-    topic_id: bytes = NULL_UUID
-
-    @classmethod
-    def of_record(cls, value: OffsetCommitValue) -> CommittedOffset:
-        topic_id = value.topic_id
-        return cls(
-            value.offset,
-            value.leader_epoch,
-            value.metadata,
-            value.commit_timestamp,
-            value.expire_timestamp,
-            NULL_UUID if topic_id == NULL_UUID else bytes(topic_id),
-        )
-
-    def to_record(self) -> OffsetCommitValue:
-        return OffsetCommitValue(
-            offset=self.offset,
-            leader_epoch=self.leader_epoch,
-            metadata=self.metadata,
-            commit_timestamp=self.committed_ms,
-            expire_timestamp=self.expires_ms,
-            topic_id=self.topic_id,
-        )
+TopicOffsets = Mapping[int, CommittedOffset]
 
 
 class OffsetStore:
@@ -68,6 +33,10 @@ class OffsetStore:
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
 
+    def offsets_of(self, group_id: str, topic: str) -> TopicOffsets:
+        """Return a group's offsets of a topic, by partition."""
+        return self._by_group.get(group_id, {}).get(topic, {})
+
     def has_any(self, group_id: str) -> bool:
         return group_id in self._by_group
 
@@ -75,17 +44,17 @@ class OffsetStore:
         """Go through a group's offsets by topic. Nothing may change meanwhile."""
         return iter(self._by_group.get(group_id, {}).items())
 
-    def keys_of_topic(self, topic: str) -> Iterator[OffsetCommitKey]:
+    def keys_of_topic(self, topic: str) -> Iterator[OffsetKey]:
         """Go through the offsets of a topic, of whichever groups. Nothing may change meanwhile."""
         for group_id in self._groups_of_topic.get(topic, {}):
             for partition in self._by_group[group_id][topic]:
-                yield OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+                yield OffsetKey(group_id, topic, partition)
 
-    def keys_of_group(self, group_id: str) -> Iterator[OffsetCommitKey]:
+    def keys_of_group(self, group_id: str) -> Iterator[OffsetKey]:
         """Go through the offsets of a group. Nothing may change meanwhile."""
         for topic, partitions in self.topics_of(group_id):
             for partition in partitions:
-                yield OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+                yield OffsetKey(group_id, topic, partition)
 
     def put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         topic = self._names.setdefault(topic, topic)
@@ -96,18 +65,18 @@ class OffsetStore:
             self._groups_of_topic.setdefault(topic, {})[group_id] = None
         before = partitions.get(partition)
         partitions[partition] = committed
-        self.bytes += _bytes_of(committed)
         if before is None:
             self.count += 1
+            self.bytes += bytes_of_offset(committed.metadata)
         else:
-            self.bytes -= _bytes_of(before)
+            self.bytes += len(committed.metadata) - len(before.metadata)
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._by_group.get(group_id)
         partitions = None if topics is None else topics.get(topic)
         if topics is None or partitions is None or partition not in partitions:
             return
-        self.bytes -= _bytes_of(partitions.pop(partition))
+        self.bytes -= bytes_of_offset(partitions.pop(partition).metadata)
         self.count -= 1
         if partitions:
             return
@@ -123,7 +92,3 @@ class OffsetStore:
 def bytes_of_offset(metadata: str) -> int:
     """Return what an offset with this metadata takes in memory, about."""
     return len(metadata) + _OFFSET_OVERHEAD_BYTES
-
-
-def _bytes_of(committed: CommittedOffset) -> int:
-    return bytes_of_offset(committed.metadata)
