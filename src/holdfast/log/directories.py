@@ -509,9 +509,11 @@ class LogDirectories:
         self._periodic.in_slices(name, list(self._logs.values()), tried)
 
     def _retain(self, log: Log) -> None:
-        # Without a snapshot nothing of the metadata log may go. And a round of compaction would
-        # have to begin anew: as in Apache Kafka, nothing goes meanwhile.
-        if log.topic != METADATA_TOPIC and not log.compaction.is_under_way:
+        # Without a snapshot nothing of the metadata log may go. Nothing of one whose topic is not
+        # known yet: it may keep for ever what the file's settings let go. And a round of compaction
+        # would have to begin anew: as in Apache Kafka, nothing goes meanwhile.
+        is_kept = log.topic == METADATA_TOPIC or not log.is_configured
+        if not is_kept and not log.compaction.is_under_way:
             log.retention(self._runtime.clock.wall_ms(), log.high_watermark)
 
     def _expire(self, log: Log) -> None:
