@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache compare check format simulate soak bench scale connections groups-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ test-apache: $(VENV)/.dev apache ## the tests that hold us against Apache Kafka
 
 compare: $(VENV)/.run apache ## hundreds of steps against Apache Kafka and us: what is answered differently
 	@cd scripts && $(abspath $(BIN))/python -m compare $(ARGS)
+
+kafka-python-tests: $(VENV)/.dev ## kafka-python's own integration tests, from its source package, on a broker of ours
+	@cd scripts && $(abspath $(BIN))/python -m kafka_python $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, imports, dead code
 	$(BIN)/ruff check .

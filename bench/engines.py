@@ -6,6 +6,8 @@ directory, and starts with its defaults but for the few keys named here, the sam
 
 from __future__ import annotations
 
+import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -13,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from holdfast.clients.blocking_driver import Driver, DriverError
 from holdfast.cluster.local import LocalCluster
@@ -283,3 +285,21 @@ def memory_mb(pids: list[int]) -> dict[str, float]:
             if name in totals:
                 totals[name] += int(rest.split()[0]) * 1024 / 1e6 / len(pids)
     return {"rss_mb": totals["Rss"], "pss_mb": totals["Pss"]}
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    commit = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "cpus": os.cpu_count(),
+        "processor": platform.processor() or platform.machine(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg(),
+        "commit": commit.stdout.strip(),
+    }

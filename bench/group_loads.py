@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -36,6 +37,7 @@ _marks = itertools.count()
 class Target:
     """Brokers that are running. `pids`: theirs, or none that can be read."""
 
+    name: str
     bootstrap: str
     pids: tuple[int, ...]
 
@@ -103,33 +105,79 @@ async def measure_joining(
         await crowd.leave([group.clients.pop()])
         await crowd.until(group.is_whole, f"{members - 1} {protocol} members", _BOUND_S)
         measured["stable_after_leave_s"] = (settled_ms(group.members()) - left_ms) / 1000
+        await _part(crowd)
     return measured
+
+
+@dataclass(slots=True)
+class _Beating:
+    """Groups of one target that only live."""
+
+    target: Target
+    crowd: Crowd
+    groups: list[Group]
+    idle_cores: float
+
+    def whole(self) -> Callable[[], bool]:
+        return _all_whole(self.groups)
 
 
 async def measure_heartbeats(
-    target: Target, topic: str, protocol: str, groups: int, size: int, seconds: float
-) -> dict[str, float]:
-    """What so many groups cost that only live: the brokers' CPU, with and without them."""
-    topics = target.topics([topic])
-    idle = await _cpu_over(target, seconds)
-    async with Crowd() as crowd:
-        made = [group_of(target, protocol, topics, size) for _ in range(groups)]
-        await crowd.start((each for group in made for each in group.clients), JOINS_PER_S)
-        await crowd.until(_all_whole(made), f"{groups} {protocol} groups", _BOUND_S)
+    asked: Sequence[tuple[Target, str]],
+    protocol: str,
+    groups: int,
+    size: int,
+    seconds: float,
+    rounds: int,
+    add: Callable[[Target, dict[str, float]], None],
+) -> None:
+    """What so many groups cost that only live: the brokers' CPU, with and without them.
+
+    Those of all targets live at once, and a round is one window for all: what else the machine
+    does falls on each alike. One window goes by before the first that counts.
+    """
+    targets = [target for target, _ in asked]
+    idle = await _cores_over(targets, seconds)
+    async with AsyncExitStack() as stack:
+        all_beating = []
+        for (target, topic), idle_cores in zip(asked, idle, strict=True):
+            topics = target.topics([topic])
+            made = [group_of(target, protocol, topics, size) for _ in range(groups)]
+            crowd = await stack.enter_async_context(Crowd())
+            all_beating.append(_Beating(target, crowd, made, idle_cores))
+        await asyncio.gather(*map(_begin, all_beating))
+        for each in all_beating:
+            await each.crowd.until(each.whole(), f"{groups} {protocol} groups", _BOUND_S)
         await asyncio.sleep(_QUIET_S + _LATEST_HEARTBEAT_S)
-        before = _rebalances(made)
-        own_s, began = time.process_time(), time.monotonic()
-        busy = await _cpu_over(target, seconds)
-        took = time.monotonic() - began
-        measured = {
-            "groups": groups,
-            "members": groups * size,
-            "client_cores": (time.process_time() - own_s) / took,
-            "rebalanced": sum((_rebalances(made) - before).values()),
-        }
-    if target.pids:
-        measured |= {"cores": busy, "idle_cores": idle}
-    return measured
+        for number in range(rounds + 1):
+            before = [_rebalances(each.groups) for each in all_beating]
+            own_s, began = time.process_time(), time.monotonic()
+            busy = await _cores_over(targets, seconds)
+            client_cores = (time.process_time() - own_s) / (time.monotonic() - began)
+            for each, cores, epochs in zip(all_beating, busy, before, strict=True):
+                measured = {
+                    "groups": groups,
+                    "members": groups * size,
+                    "client_cores": client_cores,
+                    "rebalanced": sum((_rebalances(each.groups) - epochs).values()),
+                }
+                if each.target.pids:
+                    measured |= {"cores": cores, "idle_cores": each.idle_cores}
+                if number:
+                    add(each.target, measured)
+        for each in all_beating:
+            await _part(each.crowd)
+
+
+async def _begin(beating: _Beating) -> None:
+    clients = (each for group in beating.groups for each in group.clients)
+    await beating.crowd.start(clients, JOINS_PER_S)
+
+
+async def _part(crowd: Crowd) -> None:
+    """Leave in good order: sessions that run out would be a part of what is measured next."""
+    async with asyncio.timeout(_BOUND_S):
+        await crowd.leave(crowd.clients)
 
 
 def _all_whole(groups: Iterable[Group]) -> Callable[[], bool]:
@@ -149,11 +197,12 @@ def _rebalances(groups: Sequence[Group]) -> Counter[int]:
     return Counter({place: group.clients[0].member.epoch for place, group in enumerate(groups)})
 
 
-async def _cpu_over(target: Target, seconds: float) -> float:
-    """Return how many cores the brokers use over so many seconds."""
-    cpu_s, began = sum(cpu_seconds(target.pids)), time.monotonic()
+async def _cores_over(targets: Sequence[Target], seconds: float) -> list[float]:
+    """Return how many cores the brokers of each target use over so many seconds."""
+    before, began = [sum(cpu_seconds(each.pids)) for each in targets], time.monotonic()
     await asyncio.sleep(seconds)
-    return (sum(cpu_seconds(target.pids)) - cpu_s) / (time.monotonic() - began)
+    after, took = [sum(cpu_seconds(each.pids)) for each in targets], time.monotonic() - began
+    return [(now - then) / took for now, then in zip(after, before, strict=True)]
 
 
 @dataclass(slots=True)
@@ -188,6 +237,7 @@ async def measure_commits(
         found = await send(seconds)
         took = time.monotonic() - began
         cpu_s, own_s = sum(cpu_seconds(target.pids)) - cpu_s, time.process_time() - own_s
+        await _part(crowd)
     if not found.latencies_s:
         raise RuntimeError(f"none of {found.refused} commits was taken")
     done, ordered = len(found.latencies_s), sorted(found.latencies_s)

@@ -13,18 +13,19 @@ import itertools
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+import compaction
 import controllers
+import goals
+import groups
 import judging
 import moments
 import table
@@ -37,8 +38,10 @@ from engines import (
     Holdfast,
     HoldfastThree,
     apache_available,
+    machine,
     memory_mb,
 )
+from rounds import Results
 
 _BATCH_BYTES = 100_000
 _BYTES_MAX = 500_000_000
@@ -58,34 +61,6 @@ class Case:
     load: dict[str, Any]
     partitions: int = 1
     then_fetch: bool = False
-
-
-@dataclass(slots=True)
-class Results:
-    """Everything that was measured: case, engine, metric, one value a round."""
-
-    values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
-    # Case and engine of what still grew cheaper when it was measured: its figures are too bad.
-    still_warming: list[str] = field(default_factory=list)
-
-    def add(self, case: str, engine: str, measured: dict[str, float]) -> None:
-        """Note one run."""
-        metrics = self.values.setdefault(case, {}).setdefault(engine, {})
-        for name, value in measured.items():
-            metrics.setdefault(name, []).append(value)
-
-    def summary(self) -> dict[str, Any]:
-        """Medians, with the rounds they come from."""
-        return {
-            case: {
-                engine: {
-                    name: {"median": median(values), "rounds": values}
-                    for name, values in metrics.items()
-                }
-                for engine, metrics in engines.items()
-            }
-            for case, engines in self.values.items()
-        }
 
 
 def batched(size: int, *, acks: int, connections: int) -> dict[str, Any]:
@@ -254,24 +229,6 @@ def _cost_of_span(case: Case, engine: Engine, seconds: float, marks: Iterator[in
     return min(metrics["cpu_us_per_request"])
 
 
-def machine() -> dict[str, Any]:
-    """What the figures depend on."""
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {
-        "cpus": os.cpu_count(),
-        "processor": platform.processor() or platform.machine(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "load_average": os.getloadavg(),
-        "commit": commit.stdout.strip(),
-    }
-
-
 def say(text: str) -> None:
     """Show progress where it doesn't get into the table."""
     sys.stderr.write(f"bench: {text}\n")
@@ -315,14 +272,22 @@ def main() -> None:
             controllers.measure(directory, options.rounds, results.add, with_apache=with_apache)
         if options.only in judging.NAME:
             judging.measure(directory, options.rounds, results.add)
+        engines = ["holdfast", "apache"] if with_apache else ["holdfast"]
+        sizes = groups.QUICK if options.quick else groups.FULL
+        groups.measure(directory, engines, sizes, options.rounds, results.add, options.only)
+        compaction.measure(directory, options.rounds, results.add, options.only)
     report |= {"rounds": options.rounds, "warm_s": options.warm}
     report["still_warming"] = results.still_warming
     report["took_s"] = round(time.monotonic() - began)
     report["cases"] = results.summary()
+    asked = () if options.quick else (*groups.GOALS, *compaction.GOALS)
+    report["goals"] = goals.judged(asked, report["cases"])
     target = ROOT / "bench" / "results" / f"{time.strftime('%Y-%m-%dT%H%M')}.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(report, indent=1) + "\n")
     sys.stdout.write(table.render(report))
+    rows = [row for row in report["goals"] if row["case"] in report["cases"]]
+    sys.stdout.write("\n" + goals.render(rows) if rows else "")
     say(f"written to {target.relative_to(ROOT)}")
 
 

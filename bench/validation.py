@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
-from engines import ROOT, STEADY, Holdfast
+from engines import ROOT, STEADY, Holdfast, machine
 from holdfast.wire.batch import Codec
 from holdfast.wire.walker.record_walker import FORCED_BY, WALKER
-from run import batched, load, machine
+from run import batched, load
 
 SIZES: Final = (100, 1024)
 HEADER, DEEP, PYTHON = "header", f"deep, {WALKER}", "deep, python"

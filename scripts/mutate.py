@@ -64,12 +64,16 @@ def _targets() -> Iterator[Target]:
     judge = {
         path.stem.removeprefix("test_judge_"): f"tests/judge/{path.name}" for path in sorted(found)
     }
-    del judge["mutants"]
+    del judge["mutants"], judge["group_mutants"]
+    of_groups = (judge.pop("group_told"), judge.pop("group_rules"))
     # How events are taken in is theirs, and not what is made of them.
     taking_in = {judge.pop(name) for name in ("quick", "runs")}
     for path in sorted((ROOT / "src" / "holdfast" / "judge").glob("[a-z]*.py")):
         more = taking_in if path.stem in TAKE_IN else set()
         yield Target(module=f"holdfast/judge/{path.name}", tests=(*judge.values(), *sorted(more)))
+    # Of groups: by hand first, since these are quick and notice most of it.
+    for path in sorted((ROOT / "src" / "holdfast" / "judge" / "groups").glob("[a-z]*.py")):
+        yield Target(module=f"holdfast/judge/groups/{path.name}", tests=of_groups)
     for place in ("aftermath", "steps/closing", "steps/wants"):
         name = place.rpartition("/")[2]
         every = sorted((ROOT / "tests" / "lab").glob(f"test_lab_{name}*.py"))

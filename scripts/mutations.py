@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from mutations_answers import ANSWERS
 from mutations_bounds import BOUNDS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
 from mutations_following import FOLLOWING
+from mutations_group_room import GROUP_ROOM
+from mutations_group_settings import GROUP_SETTINGS
+from mutations_groups import GROUPS
 from mutations_growth import GROWTH
+from mutations_members import MEMBERS
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
 from mutations_processes import PROCESSES
@@ -19,12 +24,17 @@ MUTATIONS = (
     *NODES,
     *FOLLOWING,
     *GROWTH,
+    *GROUPS,
+    *MEMBERS,
     *RIM,
     *RIM_LOGS,
     *SESSIONS,
     *BOUNDS,
+    *ANSWERS,
     *COMPACTION,
     *CONTROL,
+    *GROUP_ROOM,
+    *GROUP_SETTINGS,
     *WAITS,
     *PIPELINES,
     *PROCESSES,

@@ -14,13 +14,23 @@ READER = "log/compaction/batch_reader.py"
 SEEN = "log/compaction/seen_transactions.py"
 DUE = "log/compaction/compaction_due.py"
 GROUPS = "log/compaction/segment_groups.py"
+LOG = "log/log.py"
+HOST = "log/compaction/log_compaction.py"
+RECOVERY = "log/recovery.py"
+PRODUCERS = "log/producers.py"
 WALKER = "wire/walker/python_compaction.py"
 
 TEST_ROUND = "tests/log/test_compaction_round.py"
 TEST_POWER = "tests/log/test_compaction_power.py"
 TEST_TRANSACTIONS = "tests/log/test_compaction_transactions.py"
+TEST_PRODUCERS = "tests/log/test_log_producers.py"
+TEST_RECOVERY = "tests/log/test_log_recovery.py"
 TEST_DUE = "tests/log/test_compaction_due.py"
 TEST_FILES = "tests/log/test_compaction_files.py"
+CLEANER = "log/compaction/cleaner.py"
+TEST_CLEANER = "tests/log/test_cleaner.py"
+TEST_LIVES = "tests/log/test_compaction_lives.py"
+LIVES = f"{TEST_LIVES}::test_each_keys_last_value_stays_through_all_lives"
 TEST_WALKER = "tests/wire/test_record_compaction.py"
 MODEL = f"{TEST_ROUND}::test_rounds_leave_what_a_model_says"
 UNREADABLE = f"{TEST_ROUND}::test_what_nobody_can_read_stays_whole"
@@ -172,7 +182,47 @@ COMPACTION: tuple[Mutation, ...] = (
         "            and self._seen.is_aborted(header)\n        )\n        if data is None:\n",
         tests=(TEST_TRANSACTIONS,),
     ),
+    one(
+        "aborted is what the index of a touched segment says alone",
+        "committed records that go for aborted ones",
+        HOST,
+        "        for segment in self._segments.all:\n",
+        "        for segment in self._segments.all[: bisect_left(self._segments.bases, bound)]:\n",
+        tests=(TEST_TRANSACTIONS,),
+    ),
+    one(
+        "a marker decides before it is committed",
+        "committed records that go for what is aborted later",
+        PRODUCERS,
+        "            self._note_end(begun, header.last_offset)\n",
+        "            self._note_end(_NONE, header.last_offset)\n",
+        tests=(TEST_TRANSACTIONS, TEST_PRODUCERS),
+    ),
+    one(
+        "a transaction stays ended whose marker is cut off",
+        "committed records that go for what is aborted later",
+        PRODUCERS,
+        "        exact = self._last_marker < offset\n",
+        "        exact = True\n",
+        tests=(TEST_TRANSACTIONS, TEST_PRODUCERS),
+    ),
+    one(
+        "a hole that a cleaner left is a loss",
+        "all that lies behind a segment whose index is missing",
+        RECOVERY,
+        " and (cleaned_to is None or base > cleaned_to)",
+        "",
+        tests=(TEST_RECOVERY,),
+    ),
     # -- files ------------------------------------------------------------------------------------
+    one(
+        "a copy that was done as its log was deleted is looked for by name",
+        "a log directory that goes offline, or a file of the next replica with that name",
+        STEPS,
+        "                if work.is_over:\n                    break  #",
+        "                if False:\n                    break  #",
+        tests=(DELETED,),
+    ),
     one(
         "a segment's batches are not synced",
         "acknowledged records that the power takes",
@@ -309,5 +359,173 @@ COMPACTION: tuple[Mutation, ...] = (
         "* 1000 / self._bytes_a_second",
         "* 900 / self._bytes_a_second",
         tests=(TEST_FILES,),
+    ),
+    # -- the log that is compacted ----------------------------------------------------------------
+    one(
+        "a cut does not end the round",
+        "what was cut off comes back by a `.swap`",
+        LOG,
+        "        if offset < self._segments.active.base:\n            self.compaction.end()\n",
+        "",
+        tests=(CUT, LIVES),
+    ),
+    one(
+        "a log that begins anew goes on with its round",
+        "old records in a log that has none",
+        LOG,
+        "        self.compaction.end()\n        self._cursors.clear()\n",
+        "        self._cursors.clear()\n",
+        tests=(CUT, LIVES),
+    ),
+    one(
+        "the cleaner checkpoint is lowered behind the cut",
+        "an older record of a deleted key that stays",
+        LOG,
+        "        if self.cleaned_to is not None and self.cleaned_to > offset:\n",
+        "        if self.cleaned_to is None and offset < 0:\n",
+        tests=(TEST_LIVES,),
+    ),
+    one(
+        "the cleaner checkpoint outlives a log that begins anew",
+        "an older record of a deleted key that stays",
+        LOG,
+        "        self.cleaned_to = None\n",
+        "",
+        tests=(TEST_LIVES,),
+    ),
+    one(
+        "a cleaner checkpoint beyond the log's end is believed",
+        "an older record of a deleted key that stays",
+        RECOVERY,
+        "        if cleaned_to is not None and cleaned_to > end:\n",
+        "        if cleaned_to is not None and end < 0:\n",
+        tests=(TEST_LIVES,),
+    ),
+    one(
+        "a log that is cut in a hole ends in it",
+        "a follower that never catches up",
+        "log/segment.py",
+        "        return position, end\n",
+        "        return position, offset\n",
+        tests=(LIVES,),
+    ),
+    one(
+        "a hole between segments is taken for compaction's",
+        "what the power took, and nobody misses",
+        RECOVERY,
+        "        return base <= end + RELATIVE_MAX and (cleaned_to is None or base > cleaned_to)\n",
+        "        return base < cleaned_to < 0\n",
+        tests=("tests/log/test_log_recovery.py::test_a_segment_that_is_missing_ends_the_log",),
+    ),
+    # -- the cleaner's turns -----------------------------------------------------------------------
+    one(
+        "a log is compacted before its topic's settings are known",
+        "a topic that is not compacted and loses records at each start",
+        CLEANER,
+        "        log.is_configured\n        and ",
+        "        ",
+        tests=(f"{TEST_CLEANER}::test_a_log_whose_topic_is_not_known_yet_is_left_alone",),
+    ),
+    one(
+        "the metadata log is compacted",
+        "a controller that forgets",
+        CLEANER,
+        "        and log.topic != METADATA_TOPIC\n",
+        "",
+        tests=(f"{TEST_CLEANER}::test_the_metadata_log_is_never_compacted",),
+    ),
+    one(
+        "a round that is given up stays half done",
+        "what was cut off comes back by a `.swap`",
+        CLEANER,
+        "                log.compaction.end()\n        log.compaction.done(checkpoint)",
+        "                assert log\n        log.compaction.done(checkpoint)",
+        tests=(
+            f"{TEST_CLEANER}::test_a_round_that_is_given_up_is_put_right_at_once_and_tried_again",
+        ),
+    ),
+    one(
+        "a topic that is not compacted any more goes on with its round",
+        "records that go although they are to stay",
+        LOG,
+        '        if "compact" not in settings.cleanup_policy:\n',
+        "        if not settings.segment_bytes:\n",
+        tests=(f"{TEST_CLEANER}::test_a_round_that_is_disturbed_leaves_a_whole_log",),
+    ),
+    one(
+        "retention ends each round",
+        "a log that is never compacted",
+        "log/directories.py",
+        "        if not is_kept and not log.compaction.is_under_way:\n",
+        "        if not is_kept:\n",
+        tests=(f"{TEST_CLEANER}::test_retention_waits_for_the_round_and_comes_behind_it",),
+    ),
+    one(
+        "retention goes by the file's settings until the topic's are known",
+        "records that were to stay, gone at a start without a controller",
+        "log/directories.py",
+        "        is_kept = log.topic == METADATA_TOPIC or not log.is_configured\n",
+        "        is_kept = log.topic == METADATA_TOPIC\n",
+        tests=("tests/log/test_log_retention.py::test_nothing_goes_before_its_topic_is_known",),
+    ),
+    one(
+        "a log that was not committed far enough is forgotten",
+        "a log that grows for ever",
+        "log/compaction/cleaner_queue.py",
+        "            self._behind[log] = offset\n",
+        "            assert offset >= 0\n",
+        tests=(f"{TEST_CLEANER}::test_what_is_not_committed_or_not_synced_waits",),
+    ),
+    one(
+        "an emptied batch hides the largest timestamp",
+        "a consumer that begins at the wrong place",
+        "log/search.py",
+        "        if header.record_count:\n",
+        "        if header.magic:\n",
+        tests=(f"{TEST_CLEANER}::test_an_emptied_batch_is_not_the_youngest",),
+    ),
+    one(
+        "a compacted topic takes records without a key",
+        "records that the next round drops",
+        "node/broker/append_validation.py",
+        '        or "compact" in settings.cleanup_policy  # each record must have a key\n',
+        "",
+        tests=("tests/node/test_record_validation.py::test_records_that_the_topic_does_not_take",),
+    ),
+    # -- found by the simulator -------------------------------------------------------------------
+    one(
+        "deleted keys are forgotten at once",
+        "a deleted key that consumers do not hear of",
+        REWRITE,
+        "self.drops and has_horizon(header) and header.base_timestamp <= self.now_ms",
+        "self.drops",
+    ),
+    one(
+        "the last batch of a group goes",
+        "a hole between segments, which a restart takes for a loss",
+        ROUND,
+        "            keeps = (is_last and found.position + header.size == facts.size) or (\n",
+        "            keeps = (is_last and found.position < 0) or (\n",
+    ),
+    one(
+        "what is not committed replaces what is",
+        "an acknowledged record that is lost when its successor is cut off",
+        HOST,
+        "        settled = min(log.high_watermark, log.recovery_point)\n",
+        "        settled = log.end\n",
+    ),
+    one(
+        "a round calls all of the log clean",
+        "an older record of a deleted key that comes back",
+        HOST,
+        "            self._log.cleaned_to = checkpoint\n",
+        "            self._log.cleaned_to = self._log.end\n",
+    ),
+    one(
+        "a kill in a round leaves old segments beside the new one",
+        "offsets that go back",
+        SWAPS,
+        "        _remove(disk, directory, names, covered(names, offset_of(swap), last))\n",
+        "        covered(names, offset_of(swap), last)\n",
     ),
 )

@@ -252,9 +252,8 @@ NODES: tuple[Mutation, ...] = (
         (
             Edit(
                 LOG,
-                "        self.high_watermark = min(self.high_watermark, offset)\n"
-                "        self._epochs.truncate_from_end(offset)\n",
-                "        self.high_watermark = min(self.high_watermark, offset)\n",
+                "        self._epochs.truncate_from_end(offset)\n        self._snapshots.forget(",
+                "        self._snapshots.forget(",
             ),
             Edit(
                 LOG,

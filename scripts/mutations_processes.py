@@ -115,8 +115,8 @@ PROCESSES: tuple[Mutation, ...] = (
         "a replica whose files are damaged is passed over",
         "a loss is not looked for",
         _CLOSING,
-        'files of {node}", "whole", str(error), kept=False)',
-        'files of {node}", "whole", str(error), kept=True)',
+        'files of {node}", "whole", look.wrong, kept=False)',
+        'files of {node}", "whole", look.wrong, kept=True)',
         tests=_TEST_CLOSING,
     ),
     one(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from holdfast.config.documentation import document
 from holdfast.config.figures import FIGURES, short_name
+from holdfast.config.group_keys import GROUP_SYNONYMS
 from holdfast.config.key import INT_MAX, LONG_MAX, Key, Update
-from holdfast.config.registry import NODE, TOPIC
+from holdfast.config.registry import GROUP, NODE, TOPIC
 from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
 from holdfast.config.topic_keys import SYNONYMS
 from holdfast.node.door.api_table import APIS, ON_BROKER, ON_CONTROLLER, Api, Role
@@ -87,6 +88,15 @@ def configuration() -> str:
         "|--|--|--|--|--|--|",
         *(_node_row(key) for key in sorted(NODE.values(), key=lambda key: key.name)),
         "",
+        "## Groups",
+        "Set with `holdfast configs --alter --entity-type groups`, also before there is a group of",
+        "that name. A group's own value is strongest; then the broker's for all groups. It is held",
+        "to the broker's bounds when it is set, and drawn into them where they have changed since.",
+        "",
+        "| key | type | default | allowed | broker key | meaning |",
+        "|--|--|--|--|--|--|",
+        *(_group_row(key) for key in GROUP.values()),
+        "",
         "## Figures",
         "What a node tells of itself: brokers and controllers answer DescribeConfigs for these,",
         "by name, and `holdfast status --json` shows them under the name in the second column.",
@@ -108,6 +118,12 @@ def configuration() -> str:
 def _topic_row(key: Key) -> str:
     synonyms = ", ".join(f"`{name}`" for name, _ in SYNONYMS.get(key.name, ()))
     return _row(f"`{key.name}`", _type(key), _default(key), _allowed(key), synonyms, _meaning(key))
+
+
+def _group_row(key: Key) -> str:
+    synonym = GROUP_SYNONYMS.get(key.name)
+    shown = "" if synonym is None else f"`{synonym}`"
+    return _row(f"`{key.name}`", _type(key), _default(key), _allowed(key), shown, _meaning(key))
 
 
 def _node_row(key: Key) -> str:
@@ -139,6 +155,8 @@ def _allowed(key: Key) -> str:
         return f"{values} only: {key.reason}"
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices)
+    if key.members is not None:
+        return key.members[1]
     if key.low is not None and key.high is not None:
         return f"{key.low} to {key.high}"
     return f"at least {key.low}" if key.low is not None else ""

@@ -3,7 +3,8 @@
 - `process`: it starts processes. Who doesn't say so and starts one fails at that line, in every
   lane: so `make quick`, all that needs no process, can't get slow unnoticed.
 - `serial`: it kills nodes, or waits for sessions and timeouts of real ones. These run one after the
-  other on one worker, first, and every other worker gives way to them.
+  other on one worker, first, and every other worker gives way to them. `serial("groups")`: it waits
+  so long for sessions that those of this name have a line of their own, on another worker.
 - `slow`: over 250 ms, of CPU time where no process is started: a worker may have to wait for its
   turn. A run says at its end whose mark is not true.
 
@@ -216,10 +217,14 @@ def uses_process(item: pytest.Item) -> bool:
 def group(item: pytest.Item) -> str:
     """Return what has to run on one worker."""
     path = Path(item.nodeid.partition("::")[0])
-    if is_serial(item):
-        return SERIAL
+    serial = item.get_closest_marker(SERIAL)
+    if serial is not None:
+        return " of ".join((SERIAL, *serial.args))
     if item.get_closest_marker("process") is not None:
-        return PROCESSES + str(path.parent)
+        # One that is run against several clusters needs one of them at a time.
+        cases = getattr(item, "callspec", None)
+        target = None if cases is None else cases.params.get("target")
+        return PROCESSES + str(path.parent) + (f" on {target}" if target else "")
     if item.get_closest_marker("slow") is not None:
         return item.nodeid
     return str(path)
@@ -227,7 +232,7 @@ def group(item: pytest.Item) -> str:
 
 def starts_processes(name: str) -> bool:
     """Return whether the tests of a group do."""
-    return name == SERIAL or name.startswith(PROCESSES)
+    return name.startswith((SERIAL, PROCESSES))
 
 
 def turn(item: pytest.Item) -> int:

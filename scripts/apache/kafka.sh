@@ -9,10 +9,13 @@
 #   kafka.sh topics|configs|leader-election|producer-perf-test ARGUMENTS...
 #   kafka.sh reassign-partitions|delete-records ARGUMENTS...
 #   kafka.sh class NAME ARGUMENTS...         any other main class
+#   kafka.sh older-available                 exit status 0 when the next can be run
+#   kafka.sh older-class NAME ARGUMENTS...   a main class of the last tools before 4.0
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 libs=${KAFKA_HOME:-$here/../../.cache/apache-kafka}/libs
+older=${KAFKA_OLDER_HOME:-$here/../../.cache/apache-kafka-older}/libs
 java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 
 available() {
@@ -31,7 +34,14 @@ if [ "$command" = available ]; then
     available
     exit
 fi
-if ! available; then
+if [ "$command" = older-available ]; then
+    compgen -G "$older/kafka-tools-*.jar" > /dev/null && command -v "$java" > /dev/null
+    exit
+fi
+if [ "$command" = older-class ]; then
+    libs=$older
+    command=class
+elif ! available; then
     echo "kafka.sh: no Apache Kafka in $libs, or no java: run 'make apache'" >&2
     exit 1
 fi

@@ -6,10 +6,11 @@ What differs by nature is replaced: an address, an id that is drawn, a time, the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from holdfast.wire.batch import batches, read_records
+from holdfast.wire.batch import BatchHeader, batches, read_records
 from holdfast.wire.errors import error_name
 from holdfast.wire.schema import Struct
 from holdfast.wire.uuids import NULL_UUID
@@ -40,6 +41,12 @@ _REPLACED: Final = {
     "documentation": "words",
     "log_end_offset": "an offset",
 }
+# Ids of members that are drawn: a client's name or an instance's, and a UUID as Java writes it or
+# as Kafka does.
+_MEMBERS: Final = ("member_id", "leader")
+_DRAWN: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$|^[-_A-Za-z0-9]{22}$")
+_HORIZON_SET: Final = 0x40  # the base timestamp is when tombstones may go
+_SETS: Final = ("subscribed_topic_names",)  # of words, told in any order
 _WORDS: Final = ("error_message", "batch_index_error_message")
 # What names an entry of a list of structs; the first of these that it has.
 _KEYS: Final = (
@@ -50,6 +57,8 @@ _KEYS: Final = (
     "feature",
     "resource_name",
     "group_id",
+    "member_id",
+    "group_instance_id",
     "api_key",
     "partition_index",
     "partition_id",
@@ -71,8 +80,11 @@ class Difference(NamedTuple):
     theirs: str
 
 
-def plain(answer: Any, version: int, names: dict[bytes, str]) -> dict[str, str]:
-    """Return each value of an answer by its path. `names`: of topics, by their ids."""
+Names = Mapping[bytes | str, str]
+
+
+def plain(answer: Any, version: int, names: Names) -> dict[str, str]:
+    """Return each value of an answer by its path. `names`: of topics and members, by their ids."""
     return dict(_values(answer, version, "", names))
 
 
@@ -137,9 +149,7 @@ def _refused(ours: dict[str, str], theirs: dict[str, str]) -> list[str]:
     ]
 
 
-def _values(
-    value: Any, version: int, path: str, names: dict[bytes, str]
-) -> Iterator[tuple[str, str]]:
+def _values(value: Any, version: int, path: str, names: Names) -> Iterator[tuple[str, str]]:
     if isinstance(value, Struct):
         for field in value.FIELDS:
             if field.present(version):
@@ -152,12 +162,14 @@ def _values(
             taken[key] = taken.get(key, 0) + 1
             again = "" if taken[key] == 1 else f"#{taken[key]}"
             yield from _values(entry, version, f"{path}[{key}{again}]", names)
+    elif isinstance(value, bytes | bytearray | memoryview):
+        yield path, str(bytes(value))
     else:
         yield path, str(value)
 
 
 def _field(
-    name: str, value: Any, version: int, path: str, names: dict[bytes, str]
+    name: str, value: Any, version: int, path: str, names: Names
 ) -> Iterator[tuple[str, str]]:
     where = f"{path}.{name}".lstrip(".")
     if name in _WORDS:
@@ -166,6 +178,10 @@ def _field(
         yield where, _REPLACED[name] if value not in (None, -1, "", NULL_UUID) else str(value)
     elif name.endswith("topic_id"):
         yield where, _topic(value, names)
+    elif name in _SETS:
+        yield from _values(sorted(value), version, where, names)
+    elif name in _MEMBERS:
+        yield where, _member(value, names)
     elif name == "error_code":
         yield where, error_name(value)
     elif name == "records":
@@ -174,19 +190,30 @@ def _field(
         yield from _values(value, version, where, names)
 
 
-def _topic(topic_id: bytes, names: dict[bytes, str]) -> str:
+def _topic(topic_id: bytes, names: Names) -> str:
     if topic_id == NULL_UUID:
         return "no id"
     return f"the id of {names[topic_id]}" if topic_id in names else "an id"
 
 
-def _key_of(entry: Any, names: dict[bytes, str]) -> str | None:
+def _member(member_id: str | None, names: Names) -> str:
+    if member_id is not None and member_id in names:
+        return f"the id of {names[member_id]}"
+    return _DRAWN.sub("(drawn)", member_id) if member_id else str(member_id)
+
+
+def _key_of(entry: Any, names: Names) -> str | None:
     if not isinstance(entry, Struct):
         return None
     fields = {field.name for field in entry.FIELDS}
     for name in _KEYS:
-        if name in fields and getattr(entry, name) not in (None, ""):
-            return "a directory" if name == "log_dir" else str(getattr(entry, name))
+        value = getattr(entry, name) if name in fields else None
+        if value == "" and name == "group_id":
+            return "(no name)"
+        if value not in (None, ""):
+            if name in _MEMBERS:
+                return _member(value, names)
+            return "a directory" if name == "log_dir" else str(value)
     return _topic(entry.topic_id, names) if "topic_id" in fields else None  # type: ignore[attr-defined]
 
 
@@ -198,5 +225,14 @@ def _batches(value: Any, path: str) -> Iterator[tuple[str, str]]:
     for number, (position, header) in enumerate(batches(value)):
         data = memoryview(value)[position : position + header.size]
         records = [(one.timestamp, one.key, one.value, one.headers) for one in read_records(data)]
-        shown = header._replace(crc=0, batch_length=0, producer_id=min(header.producer_id, 0))
+        shown = _shown(header)
+        if records:  # each is shown with its own: what a batch counts them from means nothing
+            shown = shown._replace(base_timestamp=0)
         yield f"{path}[{number}]", f"{tuple(shown)} {records}"
+
+
+def _shown(header: BatchHeader) -> BatchHeader:
+    header = header._replace(crc=0, batch_length=0, producer_id=min(header.producer_id, 0))
+    if header.attributes & _HORIZON_SET:
+        header = header._replace(base_timestamp=0)
+    return header

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from compare.answers import NO_ANSWER, plain
-from holdfast.clients.blocking_driver import Driver, DriverError
+from holdfast.clients.blocking_driver import Driver, DriverError, Peer
 from holdfast.node.door.api_table import BROKER
 from holdfast.wire.batch import Codec, Record, build_batch
 from holdfast.wire.messages.create_topics import CreateTopicsRequest, new_topic
@@ -39,7 +39,9 @@ class Side:
         self.driver = Driver(address, client_id="compare")
         (self.node,) = self.driver.nodes()
         self.answers: dict[str, dict[str, str]] = {}
-        self.names: dict[bytes, str] = {}
+        # Of topics by their ids, and of members of groups by theirs.
+        self.names: dict[bytes | str, str] = {}
+        self._free: list[Peer] = []
         producer = InitProducerIdRequest(transactional_id=None)
         self.until(
             lambda: not self.driver.send(producer, node=self.node).error_code,
@@ -49,12 +51,35 @@ class Side:
     def ask(self, step: str, message: Request, *, version: int | None = None) -> Any:
         """Put one request and keep its answer under the step's name; None: it had no answer.
 
-        Without a version it goes in the newest that we serve, to both.
+        Without a version it goes in the newest that we serve, to both; of Produce in the newest
+        that names topics.
         """
+        version = _version_of(message, version)
+        return self._kept(
+            step, version, lambda: self.driver.peer(self.node).send(message, version=version)
+        )
+
+    def begin(self, step: str, message: Request, *, version: int | None = None) -> Waiting:
+        """Put a request whose answer will take its time, on a connection of its own."""
+        version = _version_of(message, version)
+        peer = self._free.pop() if self._free else self._connect()
+        peer.post(message, version=version)
+
+        def take() -> Any:
+            answer = self._kept(step, version, peer.take)
+            if peer.is_open:
+                self._free.append(peer)
+            return answer
+
+        return Waiting(take)
+
+    def _connect(self) -> Peer:
+        return Peer(*self.driver.nodes()[self.node], client_id="compare", timeout_s=PATIENCE_S)
+
+    def _kept(self, step: str, version: int, answered: Callable[[], Any]) -> Any:
         assert step not in self.answers, f"two steps are named {step!r}"
-        version = BROKER[message.KEY].versions[1] if version is None else version
         try:
-            answer = self.driver.peer(self.node).send(message, version=version)
+            answer = answered()
         except DriverError as error:
             self.answers[step] = {NO_ANSWER: f"none: {type(error).__name__}"}
             return None
@@ -153,13 +178,31 @@ class Side:
             time.sleep(_PAUSE_S)
 
 
+def _version_of(message: Request, version: int | None) -> int:
+    if version is None:
+        version = BROKER[message.KEY].versions[1]
+        if message.KEY == ProduceRequest.KEY:
+            version = min(version, NAMED_BY_ID_SINCE - 1)
+    return version
+
+
+class Waiting(NamedTuple):
+    """A request that was put, and whose answer has not been looked at."""
+
+    take: Callable[[], Any]
+    """Wait for the answer, and keep it under the step's name. None: there was none."""
+
+
 def made_batch(
-    *records: tuple[bytes | None, bytes | None], codec: Codec = Codec.NONE, **batch: Any
+    *records: tuple[bytes | None, bytes | None],
+    codec: Codec = Codec.NONE,
+    since_ms: int = 0,
+    **batch: Any,
 ) -> bytearray:
     """Return a batch of (key, value) pairs, a millisecond from one to the next."""
     return build_batch(
         [
-            Record(timestamp=BASE_MS + number, key=key, value=value)
+            Record(timestamp=BASE_MS + since_ms + number, key=key, value=value)
             for number, (key, value) in enumerate(records)
         ],
         codec=codec,

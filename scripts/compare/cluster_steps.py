@@ -24,6 +24,7 @@ from holdfast.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from holdfast.wire.messages.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.messages.unregister_broker import UnregisterBrokerRequest
 from holdfast.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from holdfast.wire.structs import ConfigValue
@@ -46,7 +47,9 @@ BROKER_SETTINGS: Final = (
     ("log.cleaner.threads", "2"),
     ("log.cleaner.dedupe.buffer.size", "1000"),
     ("log.flush.interval.messages", "5"),
+    ("log.flush.interval.messages", "0"),
     ("log.flush.interval.ms", "5"),
+    ("log.flush.interval.ms", "-5"),
     ("compression.type", "zstd"),
     ("max.connections", "10"),
     ("max.connections.per.ip", "10"),
@@ -89,6 +92,7 @@ def steps(side: Side) -> None:
     _seen(side)
     _features(side)
     _described(side)
+    _listed(side)
     _altered(side)
     _kept(side)
 
@@ -181,6 +185,24 @@ def _described(side: Side) -> None:
         asked = "no.such.key" if kind in (BROKER_LOGGER, GROUP) else "num.partitions"
         side.ask(f"settings of {kind} {name!r}", describe(kind, name, asked))
     side.ask("settings of nothing", DescribeConfigsRequest(resources=[]))
+
+
+def _listed(side: Side) -> None:
+    side.ask_in_each("what has settings", ListConfigResourcesRequest())
+    for kinds in (
+        (TOPIC,),
+        (BROKER,),
+        (BROKER_LOGGER,),
+        (CLIENT_METRICS,),
+        (GROUP,),
+        (TOPIC, BROKER),
+        (BROKER, BROKER),
+        (0,),
+        (-1,),
+        (TOPIC, 99),
+    ):
+        request = ListConfigResourcesRequest(resource_types=list(kinds))
+        side.ask(f"what has settings, of {kinds}", request)
 
 
 def _altered(side: Side) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from compare.asking import BASE_MS, Side, made_batch
+from compare.asking import BASE_MS, NAMED_BY_ID_SINCE, Side, made_batch
 from holdfast.wire.batch import Codec
 from holdfast.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
+)
+from holdfast.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
 )
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
@@ -37,6 +41,7 @@ def steps(side: Side) -> None:
     _appended(side)
     _refused(side)
     _sequences(side)
+    _remembered(side)
     _fetched(side)
     _sessions(side)
     _looked_up(side)
@@ -52,7 +57,6 @@ def _appended(side: Side) -> None:
             "appended", made_batch(*ONE), version=max(version, _PRODUCE_SINCE)
         ),
         since=_PRODUCE_SINCE,
-        until=12,
     )
     for codec in Codec:
         batch = made_batch((None, b"x" * 500), (b"", b""), (b"k", None), codec=codec)
@@ -116,6 +120,19 @@ def _refused(side: Side) -> None:
     named = side.produce_request("refused", made_batch(*ONE))
     named.transactional_id = "t"
     side.ask("append under a transactional id", named)
+    topic_id = side.driver.topic_id("refused")
+    for step, named_id, partition, acks in (
+        ("to an unknown id", b"x" * 16, 0, -1),
+        ("to an unknown id, acks=2", b"x" * 16, 0, 2),
+        ("without an id", bytes(16), 0, -1),
+        ("by id, acks=2", topic_id, 0, 2),
+        ("by id to an unknown partition", topic_id, 9, -1),
+    ):
+        by_id = side.produce_request(
+            "refused", made_batch(*ONE), partition=partition, acks=acks, version=NAMED_BY_ID_SINCE
+        )
+        by_id.topic_data[0].topic_id = named_id
+        side.ask(f"append {step}", by_id, version=NAMED_BY_ID_SINCE)
 
 
 def _sequences(side: Side) -> None:
@@ -150,6 +167,43 @@ def _sequences(side: Side) -> None:
         side.ask(f"sequence: {step}", side.produce_request("sequenced", batch))
     stranger = made_batch(*ONE, producer_id=NOBODY, producer_epoch=0, base_sequence=5)
     side.ask("sequence: a stranger's fifth", side.produce_request("sequenced", stranger))
+    for step, epoch, sequence in (
+        ("without an epoch", -1, 0),
+        ("below every epoch", -5, 0),
+        ("without either", -1, -1),
+    ):
+        stranger = made_batch(
+            *ONE, producer_id=NOBODY + 1, producer_epoch=epoch, base_sequence=sequence
+        )
+        side.ask(f"sequence: a stranger {step}", side.produce_request("sequenced", stranger))
+
+
+def _remembered(side: Side) -> None:
+    side.create("remembering", 2)
+    given = side.ask("init to be remembered", InitProducerIdRequest(transactional_id=None))
+    side.produce(
+        "remembering",
+        *ONE * 3,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        base_sequence=0,
+    )
+
+    def ask(step: str, *topics: tuple[str, tuple[int, ...]]) -> None:
+        asked = [
+            DescribeProducersTopicRequest(name=name, partition_indexes=list(indexes))
+            for name, indexes in topics
+        ]
+        side.ask(f"producers {step}", DescribeProducersRequest(topics=asked))
+
+    ask("of a topic", ("remembering", (0, 1)))
+    ask("of no partition", ("remembering", ()))
+    ask("of nothing")
+    ask("of unknown partitions", ("remembering", (9, -1)))
+    ask("of an unknown topic", ("absent", (0, 1)))
+    ask("of a bad name", ("a b", (0,)), ("", (0,)), ("y" * 250, (0,)))
+    ask("of a partition twice", ("remembering", (1, 1)))
+    ask("of a topic twice", ("remembering", (0,)), ("remembering", (0,)))
 
 
 def fetch(topic: str, topic_id: bytes, version: int, offset: int = 0, **more: Any) -> FetchRequest:

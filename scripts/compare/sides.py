@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,13 +19,25 @@ START_S: Final = 240.0  # of a machine that has much else to do, too
 SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.max.size": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "group.max.session.timeout.ms": "600000",
+    "group.max.size": "3",
+    "group.min.session.timeout.ms": "1000",
+    "log.cleaner.backoff.ms": "100",
+    # Records that a step sends are years old, and a slow run must not lose them.
+    "log.initial.task.delay.ms": "600000",
     "log.retention.check.interval.ms": "600000",
     "message.timestamp.before.max.ms": str((1 << 63) - 1),
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
+}
+# Of theirs alone: an assignment is there with the heartbeat that asks for it, as it is with ours.
+THEIR_SETTINGS: Final = {
+    "group.consumer.assignor.offload.enable": "false",
 }
 
 
@@ -35,24 +47,24 @@ def is_there() -> bool:
 
 
 @contextmanager
-def ours(directory: Path) -> Iterator[str]:
+def ours(directory: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[str]:
     """A broker of ours; its address."""
     with LocalCluster.create(
-        directory / "holdfast", brokers=1, combined=True, port=0, config=SETTINGS
+        directory / "holdfast", brokers=1, combined=True, port=0, config=settings
     ) as cluster:
         cluster.start(timeout_s=START_S)
         yield cluster.bootstrap_servers
 
 
 @contextmanager
-def theirs(directory: Path) -> Iterator[str]:
+def theirs(directory: Path, settings: dict[str, str] = SETTINGS) -> Iterator[str]:
     """A broker of Apache Kafka; its address."""
     (port,) = free_ports(1)
-    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+    lines = [f"{key}={value}" for key, value in (settings | THEIR_SETTINGS).items()]
     place = directory / "apache"
     with (directory / "apache.log").open("wb") as log:
         process = subprocess.Popen(
-            [KAFKA, "single", place, str(port), *settings], stdout=log, stderr=subprocess.STDOUT
+            [KAFKA, "single", place, str(port), *lines], stdout=log, stderr=subprocess.STDOUT
         )
     try:
         wait_until(

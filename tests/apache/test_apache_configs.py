@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.clients.blocking_driver import Driver
-from holdfast.config.describe import ConfigSource, describe_broker, describe_topic
-from holdfast.config.registry import NODE
+from holdfast.config.describe import ConfigSource, describe_broker, describe_group, describe_topic
+from holdfast.config.registry import GROUP, NODE
 from holdfast.config.retired import has_no_effect
 from holdfast.wire.administration import create_topic
 from holdfast.wire.messages.describe_configs import (
@@ -21,7 +21,7 @@ from holdfast.wire.messages.describe_configs import (
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]
 
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 
 # Changed by the properties file of `kafka.sh single`, so the value says nothing about the default.
 SET_IN_THE_FILE = {
@@ -41,6 +41,7 @@ SET_IN_THE_FILE = {
 }
 # Apache Kafka has these too; they are hidden from DescribeConfigs as internal.
 INTERNAL = {
+    "group.consumer.regex.refresh.interval.ms",
     "log.initial.task.delay.ms",
     "producer.id.expiration.check.interval.ms",
     "unclean.leader.election.interval.ms",
@@ -107,3 +108,17 @@ def test_broker_keys(apache_kafka: str) -> None:
             assert entry.read_only == config.read_only, name
         if name not in SET_IN_THE_FILE:
             assert entry.value == config.value, name
+
+
+def test_group_keys(apache_kafka: str) -> None:
+    """Method: a group that nobody has heard of, with each key's value and where it comes from."""
+    theirs = described(apache_kafka, GROUP_RESOURCE, "nobody")
+    ours = {entry.name: entry for entry in describe_group()}
+
+    assert ours.keys() == theirs.keys() == GROUP.keys()
+    for name, entry in ours.items():
+        config = theirs[name]
+        assert (entry.type, entry.value) == (config.config_type, config.value), name
+        assert (entry.source, entry.read_only) == (config.config_source, config.read_only), name
+        synonyms = [(each.name, each.value, each.source) for each in config.synonyms]
+        assert synonyms == list(entry.synonyms), name

@@ -14,11 +14,6 @@ from functools import partial
 import pytest
 
 from holdfast.clients.blocking_driver import Driver
-from holdfast.clients.group_apis import (
-    ConsumerGroupDescribeRequest,
-    DescribeGroupsRequest,
-    ask,
-)
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_member.light_classic import ClassicMember
 from holdfast.clients.group_member.light_client import LightClient
@@ -26,6 +21,8 @@ from holdfast.clients.group_member.light_consumer import ConsumerMember
 from holdfast.clients.group_member.light_crowd import Crowd, is_whole, topics_of
 from holdfast.clients.group_member.light_member import LightMember, Plan, Topic
 from holdfast.wire.administration import create_topic
+from holdfast.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from holdfast.wire.messages.describe_groups import DescribeGroupsRequest
 
 pytestmark = pytest.mark.apache
 
@@ -98,7 +95,7 @@ def state_of(bootstrap: str, group: str) -> str:
         coordinators = Coordinators(driver)
         coordinators.ask([group], lambda _, groups: dict.fromkeys(groups))
         peer = driver.peer(coordinators.of(group).node)
-        described = ask(peer, ConsumerGroupDescribeRequest(group_ids=[group])).groups[0]
+        described = peer.send(ConsumerGroupDescribeRequest(group_ids=[group])).groups[0]
         if described.error_code:
-            described = ask(peer, DescribeGroupsRequest(groups=[group])).groups[0]
+            described = peer.send(DescribeGroupsRequest(groups=[group])).groups[0]
         return str(described.group_state)

@@ -68,6 +68,20 @@ def test_configs(cluster: LocalCluster) -> None:
     assert "retention.ms=5000" in everything
     assert "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=5000" in everything
     tool(cluster, "configs", *brokers, "--alter", "--delete-config", "log.retention.ms")
+    of_all = tool(cluster, "configs", "--entity-type", "topics", "--describe")
+    assert "Dynamic configs for topic b are:" in of_all
+    assert tool(cluster, "configs", "--entity-type", "client-metrics", "--describe") == ""
+
+
+def test_settings_of_a_group(cluster: LocalCluster) -> None:
+    """With --all: without it the tool first lists groups and what is configured."""
+    entity = ("--entity-type", "groups", "--entity-name", "g")
+    session = "consumer.session.timeout.ms"
+    tool(cluster, "configs", *entity, "--alter", "--add-config", f"{session}=50000")
+    described = tool(cluster, "configs", *entity, "--describe", "--all")
+    assert f"{session}=50000 sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:" in described
+    tool(cluster, "configs", *entity, "--alter", "--delete-config", session)
+    assert "DYNAMIC_GROUP_CONFIG" not in tool(cluster, "configs", *entity, "--describe", "--all")
 
 
 def test_an_idempotent_java_producer_and_the_log_it_leaves(cluster: LocalCluster) -> None:
@@ -83,6 +97,15 @@ def test_an_idempotent_java_producer_and_the_log_it_leaves(cluster: LocalCluster
     assert sum(int(line.split("count: ")[1].split()[0]) for line in batches) == 5000
     assert all("isvalid: true" in line for line in batches)
     assert all("producerId: -1" not in line for line in batches)
+
+    transactions = "org.apache.kafka.tools.TransactionsCommand"
+    server = ("--bootstrap-server", cluster.bootstrap_servers)
+    partition = ("--topic", "c", "--partition", "0")
+    said = tool(None, "class", transactions, *server, "describe-producers", *partition)
+    (header, producer) = [line.split() for line in said.splitlines() if line.strip()]
+    found = dict(zip(header, producer, strict=True))
+    assert f"producerId: {found['ProducerId']}" in dumped
+    assert (found["ProducerEpoch"], found["LastSequence"]) == ("0", "4999")
 
 
 def test_leader_election(cluster: LocalCluster) -> None:

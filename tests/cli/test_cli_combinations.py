@@ -218,6 +218,8 @@ def test_an_option_with_effect_is_taken(
         "configs --alter --entity-name t --add-config a=1 --delete-config a",
         "configs --describe --entity-name t --entity-type brokers",
         "configs --describe --entity-default",
+        "configs --describe --entity-default --entity-type groups",
+        "configs --alter --entity-type groups --add-config a=1",
         "delete-records --topic t --all --before-offset 3",
         "delete-records --topic t --before-offset 3",
         "delete-records --topic t --all --offset-json-file f",

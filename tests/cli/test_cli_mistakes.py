@@ -43,6 +43,7 @@ NOBODY = "127.0.0.1:1"
         ("topics --lst", "--list"),
         ("up --brokrs 3", "--brokers"),
         ("configs --entity-type topic --describe", "topics"),
+        ("configs --entity-type group --describe", "Did you mean groups?"),
         ("cat -P -t t -z gzp", "gzip"),
         ("features upgrade --metadata 4.0-IV33", "4.0-IV3"),
         ("prove one-brokr-down", "Did you mean one-broker-down"),

@@ -298,15 +298,3 @@ def test_what_can_not_be_inspected(run: Run, filled: str) -> None:
     gone = run("inspect", "offset-0", *at)
     assert (gone.status, gone.output) == (1, "")
     assert "There is no topic offset. Did you mean offsets?" in gone.errors
-
-
-def test_a_cluster_without_groups(run: Run, filled: str) -> None:
-    """Goal: a sentence and no trace where groups are not served. Method: each action on ours.
-
-    Goes when they are.
-    """
-    at = ["--bootstrap-server", filled]
-    for line in ("--list", "--describe --group g", "--delete --group g"):
-        outcome = run("groups", *line.split(), *at)
-        assert (outcome.status, outcome.output) == (1, "")
-        assert "holdfast's own brokers don't serve them yet" in outcome.errors

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run
 
 FOLDER = Path(scenarios.__file__).parent
-# How steps use a parameter. A rate is a producer's, which `start_clients` and `begin` start, too.
+# How steps use a parameter. A rate is a producer's, which `start_clients` and its like start,
+# too; and `finish` leaves a group in peace for as long as a steady stretch lasts.
 USES = {
     "kills": r"parameters\.kills",
     "count": r"parameters\.count",
-    "rate": r"start_producer\(|start_clients\(| begin\(",
-    "duration_s": r"\.steady\(|parameters\.duration_s",
+    "rate": r"start_producer\(|start_clients\(| begin\(| begin_load\(",
+    "duration_s": r"\.steady\(| finish\(|parameters\.duration_s",
 }
 
 
@@ -121,7 +122,7 @@ def not_made(scenario: Scenario, parameters: Parameters, directory: Path, **_mor
     ("setting", "advice"),
     [
         ("default.replicaton.factor=3", " Did you mean default.replication.factor"),
-        ("group.initial.rebalance.delay.ms=1", ""),  # Kafka's, and nothing here heeds it
+        ("group.coordinator.threads=1", ""),  # Kafka's, and nothing here heeds it
         ("a.b=c", ""),
     ],
 )

@@ -11,11 +11,6 @@ import pytest
 from tests.clients.scripted import Scripted
 
 from holdfast.clients import group_descriptions
-from holdfast.clients.group_apis import (
-    ConsumerGroupDescribeRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-)
 from holdfast.clients.group_changes import commit_offsets, delete_groups, delete_offsets
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_descriptions import (
@@ -38,12 +33,14 @@ from holdfast.wire.groups.consumer_protocol import (
 )
 from holdfast.wire.messages import consumer_group_describe as modern
 from holdfast.wire.messages import describe_groups as classic
+from holdfast.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from holdfast.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from holdfast.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+from holdfast.wire.messages.describe_groups import DescribeGroupsRequest
+from holdfast.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from holdfast.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,

@@ -23,6 +23,11 @@ from holdfast.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from holdfast.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from holdfast.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 
 TOPICS = (Topic("t", b"t" * 16, 2),)
 PLAN = Plan(group_id="g", topics=TOPICS, retry_ms=1)
@@ -57,14 +62,17 @@ class Memory:
         self.is_open = True
 
     def ask(self, request: Any, version_max: int | None = None) -> asyncio.Future[Any]:
-        del version_max
         assert self.is_open
+        if isinstance(request, OffsetCommitRequest | OffsetFetchRequest):
+            assert version_max == 9, "a newer version names topics by their ids"
         future = asyncio.get_running_loop().create_future()
         if isinstance(request, FindCoordinatorRequest):
             one = Coordinator(key="g", node_id=1, host=COORDINATOR[0], port=COORDINATOR[1])
             future.set_result(FindCoordinatorResponse(coordinators=[one]))
         elif isinstance(request, OffsetCommitRequest):
             future.set_result(OffsetCommitResponse())
+        elif isinstance(request, OffsetFetchRequest):
+            future.set_result(OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g")]))
         else:
             assert self.place == COORDINATOR
             future.set_result(self.cluster.coordinator.ask(0, request, 0))
@@ -101,6 +109,7 @@ async def joins_and_leaves(cluster: Cluster) -> None:
         assert [made.place for made in cluster.connections] == [BOOTSTRAP, COORDINATOR]
         assert [made.is_open for made in cluster.connections] == [False, True]
         assert await one.commit({("t", 0): 1}) == {}
+        assert await one.committed([("t", 0)]) == ({}, 0)
         async with asyncio.timeout(BOUND_S):
             await crowd.leave([one])
         assert one.member.phase is Phase.LEFT

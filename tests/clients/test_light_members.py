@@ -13,6 +13,7 @@ import pytest
 from holdfast.clients.group_member.light_assignors import ASSIGNORS
 from holdfast.clients.group_member.light_classic import ClassicMember
 from holdfast.clients.group_member.light_consumer import ConsumerMember
+from holdfast.clients.group_member.light_cooperative import CooperativeMember
 from holdfast.clients.group_member.light_member import LightMember, Phase, Plan, Topic
 from holdfast.clients.group_member.light_offsets import (
     commit_of,
@@ -21,7 +22,13 @@ from holdfast.clients.group_member.light_offsets import (
     refusals_of,
 )
 from holdfast.wire.errors import ErrorCode
-from holdfast.wire.groups.consumer_protocol import decode_assignment
+from holdfast.wire.groups.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerTopicPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 from holdfast.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatRequest,
@@ -179,6 +186,92 @@ def test_a_leader_that_is_to_skip_it_shares_nothing_out() -> None:
     assert not ask(member, SyncGroupRequest).assignments
 
 
+def test_a_leader_shares_out_anew_when_there_are_other_partitions() -> None:
+    """Goal: what came since is somebody's. Method: a leader, and one who is none, learn of it."""
+    grown = (Topic("t", TOPIC_ID, 6),)
+    member = classic(Phase.JOINING)
+    subscription = ask(member, JoinGroupRequest).protocols[0].metadata
+    members = [JoinGroupResponseMember(member_id="m", metadata=subscription)]
+    member.answered(joined(leader="m", members=members), NOW)
+    exchange(member, SyncGroupRequest, SyncGroupResponse())
+    member.learn(PLAN.topics)
+    exchange(member, HeartbeatRequest, HeartbeatResponse())
+    member.learn(grown)
+    exchange(member, HeartbeatRequest, HeartbeatResponse())
+    assert (member.phase, member.due_ms) == (Phase.JOINING, NOW)
+    exchange(member, JoinGroupRequest, joined(leader="m", members=members))
+    (mine,) = exchange(member, SyncGroupRequest, SyncGroupResponse()).assignments
+    assert decode_assignment(mine.assignment).assigned_partitions[0].partitions == [*range(6)]
+    exchange(member, HeartbeatRequest, HeartbeatResponse())
+    assert member.phase is Phase.STABLE, "once is enough"
+
+    follower = classic(Phase.STABLE)
+    follower.learn(grown)
+    exchange(follower, HeartbeatRequest, HeartbeatResponse())
+    assert follower.phase is Phase.STABLE
+
+
+def cooperative(*owned: int, generation: int = 3) -> CooperativeMember:
+    """One that is stable and owns these."""
+    member = CooperativeMember(PLAN)
+    exchange(member, FindCoordinatorRequest, found())
+    exchange(member, JoinGroupRequest, joined(generation_id=generation))
+    exchange(member, SyncGroupRequest, SyncGroupResponse(assignment=assigned(*owned)))
+    assert member.phase is Phase.STABLE
+    return member
+
+
+def assigned(*indexes: int) -> bytes:
+    topics = [ConsumerTopicPartitions(topic="t", partitions=list(indexes))]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics))
+
+
+def test_a_cooperative_member_keeps_what_it_has_until_it_is_told_to_give_it_up() -> None:
+    member = cooperative(0, 1, 2, 3)
+    rebalance = HeartbeatResponse(error_code=E.REBALANCE_IN_PROGRESS)
+    exchange(member, HeartbeatRequest, rebalance)
+    asked = exchange(member, JoinGroupRequest, joined(generation_id=4))
+    told = decode_subscription(asked.protocols[0].metadata)
+    assert [topic.partitions for topic in told.owned_partitions] == [[0, 1, 2, 3]]
+    assert (asked.protocols[0].name, told.generation_id) == ("cooperative-sticky", 3)
+    assert len(member.assignment) == 4
+    exchange(member, SyncGroupRequest, SyncGroupResponse(assignment=assigned(0, 1)), NOW)
+    assert member.assignment == {("t", 0), ("t", 1)}
+    assert (member.phase, member.due_ms) == (Phase.JOINING, NOW), "others wait for the rest"
+    exchange(member, JoinGroupRequest, joined(generation_id=5))
+    exchange(member, SyncGroupRequest, SyncGroupResponse(assignment=assigned(0, 1)))
+    assert member.phase is Phase.STABLE
+
+
+@pytest.mark.parametrize("code", [E.UNKNOWN_MEMBER_ID, E.ILLEGAL_GENERATION])
+def test_a_cooperative_member_that_is_none_any_more_has_nothing(code: int) -> None:
+    member = cooperative(0, 1)
+    exchange(member, HeartbeatRequest, HeartbeatResponse(error_code=code))
+    assert (member.assignment, member.epoch) == (frozenset(), -1)
+
+
+def test_a_cooperative_leader_gives_nobody_what_another_has() -> None:
+    """Goal: one owner at a time. Method: two claim all, one of them in an older generation."""
+    old, new = cooperative(0, 1, 2, 3, generation=2), cooperative(0, 1, 2, generation=3)
+    said = {}
+    for name, each in (("a", old), ("b", new)):
+        rebalance = HeartbeatResponse(error_code=E.REBALANCE_IN_PROGRESS)
+        exchange(each, HeartbeatRequest, rebalance)
+        said[name] = ask(each, JoinGroupRequest).protocols[0].metadata
+    members = [
+        JoinGroupResponseMember(member_id=name, metadata=each) for name, each in said.items()
+    ]
+    new.answered(joined(leader="m", members=members), NOW)
+    shared = ask(new, SyncGroupRequest)
+    given = {
+        each.member_id: [
+            topic.partitions for topic in decode_assignment(each.assignment).assigned_partitions
+        ]
+        for each in shared.assignments
+    }
+    assert given == {"a": [[]], "b": [[2]]}, "3 is a's, and b's to be; 0 and 1 are b's still"
+
+
 @pytest.mark.parametrize("damaged", [b"\0", b"\0\1\0\0\0\1"])
 def test_what_is_damaged_ends_the_member_and_says_so(damaged: bytes) -> None:
     member = classic(Phase.SYNCING)
@@ -302,6 +395,17 @@ def test_a_consumer_confirms_at_once_and_then_says_only_that_it_lives() -> None:
     fourth = exchange(member, ConsumerGroupHeartbeatRequest, beat(2, nothing_new=True), NOW + 1)
     assert held(fourth) == [0, 1]
     assert (member.phase, member.epoch, member.changed_ms) == (Phase.STABLE, 2, NOW + 1)
+
+
+def test_a_consumer_knows_a_topic_that_was_made_anew_by_its_name() -> None:
+    member = ConsumerMember(PLAN, "c")
+    exchange(member, FindCoordinatorRequest, found())
+    member.learn((Topic("t", b"u" * 16, 4),))
+    exchange(member, ConsumerGroupHeartbeatRequest, beat(1, 0))
+    assert member.assignment == {(TOPIC_ID.hex(), 0)}
+    member.learn(PLAN.topics)
+    exchange(member, ConsumerGroupHeartbeatRequest, beat(1, 1))
+    assert member.assignment == {("t", 1)}
 
 
 def test_all_is_said_again_after_an_answer_was_lost() -> None:

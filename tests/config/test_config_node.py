@@ -162,7 +162,12 @@ def test_what_follows_from_keys(
         (BROKER, {"remote.log.storage.system.enable": "true"}, "tiered storage"),
         (BROKER, {"broker.heartbeat.interval.ms": "9000"}, "must be below broker.session"),
         (BROKER, {"log.retention.hours": "x"}, "log.retention.hours=x"),
-        (BROKER, {"log.cleanup.policy": "compact"}, "log.cleanup.policy=compact"),
+        (BROKER, {"log.cleaner.dedupe.buffer.size": "1048576"}, "at least 1MB per cleaner thread"),
+        (
+            BROKER,
+            {"log.cleaner.threads": "5", "log.cleaner.dedupe.buffer.size": "5242884"},
+            "at least 1MB per cleaner thread",
+        ),
         (BROKER, {"zookeeper.connect": "z:2181"}, "zookeeper.connect no longer exists"),
         (BROKER, {"inter.broker.protocol.version": "3.0"}, "metadata.version"),
         (BROKER, {"advertised.host.name": "a"}, "use advertised.listeners"),

@@ -20,6 +20,7 @@ from holdfast.config.documentation import document
 from holdfast.config.key import ConfigType
 from holdfast.config.registry import NODE, TOPIC
 from holdfast.config.topic import TopicSettings
+from holdfast.config.topic_keys import SYNONYMS
 
 SOURCES = ("topic", "broker", "cluster", "static")
 
@@ -65,10 +66,29 @@ def test_the_strongest_source_wins(present: tuple[bool, ...]) -> None:
         ({"log.roll.jitter.hours": "1"}, "segment_jitter_ms", 3_600_000),
         ({"message.max.bytes": "77"}, "max_message_bytes", 77),
         ({"log.segment.delete.delay.ms": "1"}, "file_delete_delay_ms", 1),
+        ({"log.flush.interval.messages": "7"}, "flush_messages", 7),
+        ({"log.flush.interval.ms": "7"}, "flush_ms", 7),
+        ({"log.flush.scheduler.interval.ms": "7"}, "flush_ms", 7),
+        ({"log.flush.scheduler.interval.ms": "7", "log.flush.interval.ms": "8"}, "flush_ms", 8),
     ],
 )
 def test_broker_keys_give_defaults(static: dict[str, str], attribute: str, value: int) -> None:
     assert getattr(TopicSettings.resolve(static=static), attribute) == value
+
+
+def test_what_a_broker_takes_as_a_default_a_topic_takes_too() -> None:
+    """Or a change at run time would end the broker that has to resolve it."""
+    for name, synonyms in SYNONYMS.items():
+        for synonym, factor in synonyms:
+            topic, broker = TOPIC[name], NODE[synonym]
+            if topic.low is not None:
+                assert broker.low is not None, synonym
+                assert (-1 if broker.low < 0 else broker.low * factor) >= topic.low, synonym
+            if topic.high is not None:
+                assert broker.high is not None, synonym
+                assert broker.high * factor <= topic.high, synonym
+            assert set(broker.choices) <= set(topic.choices), synonym
+            assert bool(broker.choices) == bool(topic.choices), synonym
 
 
 def test_a_value_is_described_in_the_topics_unit_and_its_synonym_as_it_was_given() -> None:
@@ -117,3 +137,13 @@ def test_the_clusters_default_is_what_was_set() -> None:
     assert entry.name == "min.insync.replicas"
     assert entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
     assert describe_cluster_default({"min.insync.replicas": "2"}, names=["node.id"]) == []
+
+
+@pytest.mark.parametrize("named", ["node.id", "broker.id"])
+def test_a_node_has_one_number_under_both_names(named: str) -> None:
+    """Seen to fail: DescribeConfigs told broker.id=-1 of a node that names itself by node.id."""
+    described = describe_broker(static={named: "3"}, names=("node.id", "broker.id"))
+    assert [(each.name, each.value, each.source) for each in described] == [
+        ("node.id", "3", ConfigSource.STATIC_BROKER),
+        ("broker.id", "3", ConfigSource.STATIC_BROKER),
+    ]

@@ -9,7 +9,7 @@ import pytest
 from tests.control.control_world import CLUSTER_ID
 
 from holdfast.config.node import NodeSettings
-from holdfast.core.metadata.feature_levels import BOOTSTRAP
+from holdfast.core.metadata.feature_levels import BOOTSTRAP, has_consumer_protocol
 from holdfast.log.checkpoints import read_meta_properties
 from holdfast.node.controller.bootstrap_checkpoint import BOOTSTRAP_FILE, bootstrap_levels
 from holdfast.node.controller.storage_format import (
@@ -21,7 +21,7 @@ from holdfast.node.controller.storage_format import (
 from holdfast.node.metadata.metadata_log import MetadataLogError
 from holdfast.testing.ground.disk import MemoryDisk
 from holdfast.testing.ground.runtime import SeededRandom
-from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS, GROUP_VERSION
 
 OFF = {ELIGIBLE_LEADER_REPLICAS: 0}
 SETTINGS = NodeSettings(node_id=3, log_dirs=("/x/a", "/x/b"), metadata_log_dir="/y/m")
@@ -94,7 +94,14 @@ def test_a_controller_may_begin_with_other_features() -> None:
     disk = _disk()
     assert bootstrap_levels(disk, SETTINGS) == BOOTSTRAP, "not formatted: the usual ones"
     format_directories(disk, SeededRandom(1), SETTINGS, CLUSTER_ID, Beginning(OFF))
-    assert bootstrap_levels(disk, SETTINGS) == {METADATA_VERSION: BOOTSTRAP[METADATA_VERSION]}
+    kept = {name: level for name, level in BOOTSTRAP.items() if name not in OFF}
+    assert bootstrap_levels(disk, SETTINGS) == kept
+    assert has_consumer_protocol(kept)
+    classic = _disk()
+    format_directories(
+        classic, SeededRandom(1), SETTINGS, CLUSTER_ID, Beginning({GROUP_VERSION: 0})
+    )
+    assert not has_consumer_protocol(bootstrap_levels(classic, SETTINGS))
     path = f"{SETTINGS.metadata_log_dir}/{BOOTSTRAP_FILE}"
     for spoilt in range(0, disk.size(path), 7):
         damaged = _disk()
@@ -106,7 +113,11 @@ def test_a_controller_may_begin_with_other_features() -> None:
 
 @pytest.mark.parametrize(
     ("features", "says"),
-    [({"no.such": 1}, "no feature"), ({ELIGIBLE_LEADER_REPLICAS: 2}, "0 to 1")],
+    [
+        ({"no.such": 1}, "no feature"),
+        ({ELIGIBLE_LEADER_REPLICAS: 2}, "0 to 1"),
+        ({GROUP_VERSION: 2}, "0 to 1"),
+    ],
 )
 def test_features_that_are_not_there_are_refused(features: dict[str, int], says: str) -> None:
     disk = _disk()

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.control.control_world import controller, creation, described, play
 
+from holdfast.core.metadata.image import MetadataImage
 from holdfast.node.api.fetch_metadata_log import _Reader
 from holdfast.node.api.forward import decode_principal, encode_principal
 from holdfast.node.api.quorum_requests import EPOCH_LEAP_MAX
+from holdfast.node.coordinator.coordinator_settings import consumer_group_settings
 from holdfast.node.door.request_context import AllowAll, Operation, RequestContext, ResourceType
 from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.runtime.dial import dial
@@ -91,7 +94,7 @@ def test_a_topic_comes_into_being_when_it_is_asked_for() -> None:
         topic = await described(client, "not a name", create=True)
         assert topic.error_code == E.INVALID_TOPIC_EXCEPTION
         topic = await described(client, "wanted", create=True)
-        assert topic.error_code == E.LEADER_NOT_AVAILABLE
+        assert topic.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
         await cluster.until(lambda: "wanted" in cluster.image.topics, "created")
         found = cluster.image.topics["wanted"]
         assert [len(each.replicas) for each in found.partitions] == [3] * 4
@@ -168,13 +171,15 @@ def test_configurations_are_described_with_their_sources() -> None:
                 DescribeConfigsResource(resource_type=4, resource_name="2"),
                 DescribeConfigsResource(resource_type=2, resource_name="nobody"),
                 DescribeConfigsResource(resource_type=16, resource_name="x"),
+                DescribeConfigsResource(resource_type=32, resource_name="g"),
+                DescribeConfigsResource(resource_type=32, resource_name=""),
             ],
             include_synonyms=True,
             include_documentation=True,
         )
         await client.refresh("t")
         response = await client.ask(request, node=1)
-        topic, one, broker, cluster_wide, other, nobody, kind = response.results
+        topic, one, broker, cluster_wide, other, nobody, kind, group, nameless = response.results
         values = {entry.name: entry for entry in topic.configs}
         assert len(values) > 30, "every key, not only those that were set"
         assert (values["retention.ms"].value, values["retention.ms"].config_source) == ("5", 1)
@@ -193,6 +198,54 @@ def test_configurations_are_described_with_their_sources() -> None:
         assert "expected 1" in other.error_message
         assert nobody.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
         assert kind.error_code == E.INVALID_REQUEST
+        assert {entry.config_source for entry in group.configs} == {5}
+        assert "consumer.session.timeout.ms" in {entry.name for entry in group.configs}
+        assert nameless.error_code == E.INVALID_REQUEST
+
+    play(story)
+
+
+def test_a_groups_own_settings_are_described_by_each_broker() -> None:
+    """Method: set by way of one broker, asked of the others; then the broker's own interval."""
+    own, interval = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"
+
+    def knows_interval(image: MetadataImage) -> bool:
+        return f"group.{interval}" in image.cluster_configs()
+
+    async def story(cluster: SimulatedCluster) -> None:
+        client = cluster.client()
+        await client.create_topic("t")
+        await client.refresh("t")
+        for kind, name, key, value in (
+            (32, "g", own, "50000"),
+            (4, "", f"group.{interval}", "2000"),
+        ):
+            change = AlterableConfig(name=key, config_operation=0, value=value)
+            resource = AlterConfigsResource(
+                resource_type=kind, resource_name=name, configs=[change]
+            )
+            request = IncrementalAlterConfigsRequest(resources=[resource])
+            answer = await client.ask(request, node=0)
+            assert answer.responses[0].error_code == E.NONE
+        asked = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=32, resource_name="g", configuration_keys=[own, interval]
+                )
+            ],
+            include_synonyms=True,
+        )
+        for node in (1, 2):
+            broker = cluster.nodes[node].broker
+            assert broker is not None
+            await cluster.until(partial(knows_interval, broker.image), "known")
+            (result,) = (await client.ask(asked, node=node)).results
+            entries = {entry.name: entry for entry in result.configs}
+            assert (entries[own].value, entries[own].config_source) == ("50000", 8)
+            assert [each.source for each in entries[own].synonyms] == [8, 5]
+            assert (entries[interval].value, entries[interval].config_source) == ("2000", 3)
+            settings = consumer_group_settings(broker.settings)
+            assert settings.assignment_interval_ms == 2000, "seen at the next look"
 
     play(story)
 

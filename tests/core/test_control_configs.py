@@ -31,6 +31,10 @@ E = ErrorCode
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 Change = tuple[int, str, str | None]
 
+GROUP = ResourceType.GROUP
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+GROUP_INTERVAL = "group.consumer.assignment.interval.ms"
+
 
 def _cluster() -> Cluster:
     cluster = Cluster().start(0, 1)
@@ -60,16 +64,28 @@ def _alter(
         (2, "nobody", (SET, "retention.ms", "1"), E.UNKNOWN_TOPIC_OR_PARTITION, "no topic"),
         (2, "t", (SET, "no.such.key", "1"), E.INVALID_CONFIG, "Unknown topic config"),
         (2, "t", (SET, "retention.ms", "soon"), E.INVALID_CONFIG, "whole number"),
-        (2, "t", (SET, "retention.ms", None), E.INVALID_CONFIG, "Null value"),
+        (2, "t", (SET, "retention.ms", None), E.INVALID_REQUEST, "Null value"),
         (2, "t", (APPEND, "retention.ms", "1"), E.INVALID_CONFIG, "not a list"),
         (2, "t", (9, "retention.ms", "1"), E.INVALID_REQUEST, "operation 9"),
-        (2, "t", (SET, "cleanup.policy", "compact"), E.INVALID_CONFIG, "compact"),
+        (2, "t", (SET, "cleanup.policy", "compacted"), E.INVALID_CONFIG, "compact"),
         (4, "5", (SET, "log.retention.ms", "1"), E.BROKER_ID_NOT_REGISTERED, "not registered"),
         (4, "one", (SET, "log.retention.ms", "1"), E.INVALID_REQUEST, "not a broker's id"),
         (4, "01", (SET, "log.retention.ms", "1"), E.INVALID_REQUEST, "not a broker's id"),
-        (4, "0", (SET, "log.dirs", "/tmp"), E.INVALID_CONFIG, "run time"),
-        (4, "", (SET, "no.such.key", "1"), E.INVALID_CONFIG, "Unknown broker config"),
+        (4, "0", (SET, "log.dirs", "/tmp"), E.INVALID_REQUEST, "run time"),
+        (4, "", (SET, "log.retention.ms", "soon"), E.INVALID_REQUEST, "whole number"),
+        (2, "", (SET, "retention.ms", "1"), E.INVALID_REQUEST, "no name"),
         (8, "0", (SET, "root", "DEBUG"), E.INVALID_REQUEST, "Resource type 8"),
+        (4, "", (SET, GROUP_INTERVAL, "15001"), E.INVALID_REQUEST, "group.consumer.max.assign"),
+        (4, "0", (SET, GROUP_INTERVAL, "15001"), E.INVALID_REQUEST, "group.consumer.max.assign"),
+        (4, "", (SET, "group.consumer.session.timeout.ms", "46000"), E.INVALID_REQUEST, "run time"),
+        (32, "", (SET, SESSION, "50000"), E.INVALID_REQUEST, "Default group resources"),
+        (32, "g", (SET, SESSION, "60001"), E.INVALID_CONFIG, "group.consumer.max.session"),
+        (32, "g", (SET, SESSION, "0"), E.INVALID_CONFIG, "at least 1"),
+        (32, "g", (SET, SESSION, None), E.INVALID_REQUEST, "Null value"),
+        (32, "g", (SET, "retention.ms", "1"), E.INVALID_CONFIG, "Unknown group config name"),
+        (32, "g", (APPEND, SESSION, "1"), E.INVALID_CONFIG, "not a list"),
+        (32, "g", (APPEND, "cleanup.policy", "delete"), E.INVALID_CONFIG, "not a list"),
+        (32, "g", (9, SESSION, "50000"), E.INVALID_REQUEST, "operation 9"),
     ],
 )
 def test_refused_changes(kind: int, name: str, change: Change, code: ErrorCode, text: str) -> None:
@@ -88,6 +104,102 @@ def test_a_refused_step_takes_the_whole_resource_along() -> None:
     )
     assert code is E.INVALID_CONFIG
     assert cluster.state.image.topic_configs("t") == {"retention.ms": "7"}
+
+
+def test_what_a_topic_would_have_together_is_looked_at() -> None:
+    """Also with what it has already, and without what goes."""
+    cluster = _cluster()
+    least, largest = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    assert _alter(cluster, 2, "t", (SET, largest, "9"))[0] is E.NONE
+    code, message = _alter(cluster, 2, "t", (SET, least, "10"))
+    assert code is E.INVALID_CONFIG
+    assert f"{least} (10) > {largest} (9)" in message
+    assert _alter(cluster, 2, "t", (DELETE, largest, None), (SET, least, "10"))[0] is E.NONE
+
+
+def test_a_group_is_configured_whether_it_is_there_or_not() -> None:
+    """Of any name; what it has already counts, and the rest of its configuration stays."""
+    cluster = _cluster()
+    image = cluster.state.image
+    name = "a group\n"
+    assert (
+        _alter(cluster, GROUP, name, (SET, SESSION, "50000"), (SET, HEARTBEAT, "6000"))[0] is E.NONE
+    )
+    assert image.group_configs(name) == {SESSION: "50000", HEARTBEAT: "6000"}
+    assert image.group_configs("a group") == {}
+    assert list(cluster.deltas[-1].configs_changed) == [(GROUP, name)]
+    assert (
+        _alter(cluster, GROUP, name, (SET, HEARTBEAT, "4999"), (DELETE, SESSION, None))[0]
+        is not E.NONE
+    )
+    assert _alter(cluster, GROUP, name, (DELETE, SESSION, None))[0] is E.NONE
+    assert image.group_configs(name) == {HEARTBEAT: "6000"}
+    assert _alter(cluster, GROUP, name, (DELETE, "no.such.key", None))[0] is E.NONE
+    assert _alter(cluster, GROUP, name, (DELETE, HEARTBEAT, None))[0] is E.NONE
+    assert (GROUP, name) not in image.configs, "nothing is left of it"
+
+
+def test_a_group_is_held_to_the_bounds_in_the_controllers_file() -> None:
+    cluster = _cluster()
+    cluster.state.settings = cluster.state.settings.replace(
+        properties={
+            "group.consumer.min.session.timeout.ms": "10",
+            "group.consumer.max.heartbeat.interval.ms": "50000",
+        }
+    )
+    assert _alter(cluster, GROUP, "g", (SET, SESSION, "5001"))[0] is E.NONE
+    code, message = _alter(cluster, GROUP, "g", (SET, HEARTBEAT, "5001"))
+    assert code is E.INVALID_CONFIG
+    assert message == f"{SESSION} must be greater than {HEARTBEAT}"
+    together = ((SET, HEARTBEAT, "5001"), (SET, SESSION, "5002"))
+    assert _alter(cluster, GROUP, "g", *together)[0] is E.NONE
+
+
+def test_a_group_s_whole_configuration_is_replaced() -> None:
+    cluster = _cluster()
+    _alter(cluster, GROUP, "g", (SET, SESSION, "50000"))
+    for configs, left in (({HEARTBEAT: "6000"}, {HEARTBEAT: "6000"}), ({}, {})):
+        resource = legacy.AlterConfigsResource(
+            resource_type=GROUP,
+            resource_name="g",
+            configs=[ConfigValue(name=name, value=value) for name, value in configs.items()],
+        )
+        request = legacy.AlterConfigsRequest(resources=[resource])
+        assert cluster.decide(alter_configs, request).responses[0].error_code == E.NONE
+        assert cluster.state.image.group_configs("g") == left
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_the_cleaners_threads_and_its_memory_are_looked_at_together(name: str) -> None:
+    """As Apache Kafka does: a megabyte for each thread, and not many more or fewer at once."""
+    cluster = _cluster()
+    threads, size = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
+
+    def told(*changes: Change) -> str:
+        code, message = _alter(cluster, 4, name, *changes)
+        assert code in {E.NONE, E.INVALID_REQUEST}
+        assert (code is E.NONE) == (message == "")
+        return message
+
+    megabyte = f"{size} must be at least 1MB per cleaner thread."
+    assert told((SET, size, "1048576")) == megabyte
+    assert told((SET, size, "1048577")) == ""
+    assert told((SET, threads, "2")) == megabyte
+    assert told((SET, threads, "3"), (SET, size, "9000000")).endswith("double the current value 1")
+    assert told((SET, threads, "2"), (SET, size, "9000000")) == ""
+    assert told((SET, threads, "4")) == ""
+    assert told((SET, threads, "1")).endswith("less than half the current value 4")
+    assert told((SET, threads, "0")) == "Log cleaner threads should be at least 1"
+    assert told((SET, threads, "2"), (SET, "log.retention.ms", "5")) == ""
+    assert told((DELETE, threads, None), (DELETE, size, None)) == ""
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_a_brokers_key_that_nobody_knows_is_kept(name: str) -> None:
+    """As by Apache Kafka: a plug-in may know it."""
+    cluster = _cluster()
+    assert _alter(cluster, 4, name, (SET, "no.such.key", "1")) == (E.NONE, "")
+    assert cluster.state.image.configs[4, name] == {"no.such.key": "1"}
 
 
 def test_set_delete_and_the_same_again() -> None:
@@ -109,9 +221,12 @@ def test_lists_grow_and_shrink() -> None:
     assert _alter(cluster, 2, "t", (SET, "cleanup.policy", "delete"))[0] is E.NONE
     assert _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "delete"))[0] is E.NONE
     assert image.topic_configs("t")["cleanup.policy"] == "delete"
-    code, message = _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "compact"))
+    code, message = _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "shred"))
     assert code is E.INVALID_CONFIG, "the whole list is judged, not the addition"
-    assert "delete,compact" in message
+    assert "delete,shred" in message
+    assert _alter(cluster, 2, "t", (APPEND, "cleanup.policy", "compact"))[0] is E.NONE
+    assert image.topic_configs("t")["cleanup.policy"] == "delete,compact"
+    assert _alter(cluster, 2, "t", (SUBTRACT, "cleanup.policy", "compact"))[0] is E.NONE
     assert _alter(cluster, 2, "t", (SUBTRACT, "cleanup.policy", "delete"))[0] is E.NONE
     assert image.topic_configs("t")["cleanup.policy"] == ""
 

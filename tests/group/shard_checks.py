@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from holdfast.core.group.classic.classic_group import ClassicGroup
-from holdfast.core.group.classic.classic_member import MEMBER_OVERHEAD_BYTES, Member
+from holdfast.core.group.classic.classic_member import (
+    MEMBER_OVERHEAD_BYTES,
+    PENDING_OVERHEAD_BYTES,
+    Member,
+)
 from holdfast.core.group.classic.classic_roster import Roster
 from holdfast.core.group.classic.classic_state import (
     JOIN_TIMER,
@@ -25,8 +29,17 @@ def check_shard(shard: GroupShard) -> None:
         assert group.deadline_ms >= shard.deadline_ms
     assert shard._groups._parked == parked, "a call is parked in one place"
     check_offsets(shard._offsets)
+    check_bytes(shard)
     for group_id in shard._offsets._by_group:
         assert shard._groups.get(group_id) is not None, "offsets have a group"
+
+
+def check_bytes(shard: GroupShard) -> None:
+    """What is told to the broker is what its groups and offsets take, to the byte."""
+    groups = sum(group.bytes for group in shard._groups.all())
+    assert shard._groups.bytes == groups
+    assert shard._noted_bytes == groups + shard._offsets.bytes
+    assert shard._memory.bytes >= shard._noted_bytes
 
 
 def check_group(group: ClassicState) -> None:
@@ -76,8 +89,11 @@ def check_roster(roster: Roster) -> None:
             supporters[name] = supporters.get(name, 0) + 1
     assert roster._supporters == supporters
     assert not members or roster.can_speak(supporters), "they have no protocol in common"
-    size = sum(len(name) + MEMBER_OVERHEAD_BYTES for name in (*members, *roster.pending))
-    assert roster.bytes == size + sum(each.protocols_bytes for each in members.values())
+    size = sum(len(name) + PENDING_OVERHEAD_BYTES for name in roster.pending)
+    for name, member in members.items():
+        size += MEMBER_OVERHEAD_BYTES + len(name) + len(member.instance_id or "")
+        size += member.protocols_bytes
+    assert roster.bytes == size
 
 
 def check_offsets(store: OffsetStore) -> None:
@@ -88,7 +104,7 @@ def check_offsets(store: OffsetStore) -> None:
         for committed in partitions.values()
     ]
     assert store.count == len(found)
-    assert store.bytes == sum(bytes_of_offset(each.metadata) for _, _, each in found)
+    assert store.bytes == sum(bytes_of_offset(each[2]) for _, _, each in found)
     index = {(topic, group_id) for topic, ids in store._groups_of_topic.items() for group_id in ids}
     assert index == {(topic, group_id) for group_id, topic, _ in found}
     assert store._names.keys() == {topic for _, topic, _ in found}

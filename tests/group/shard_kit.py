@@ -95,7 +95,7 @@ class Coordinator:
         """Append, then apply; or refuse."""
         if not decision.records or self.refusal is None:
             self.log += [
-                (encode_key(key), None if value is None else encode_value(value))  # type: ignore[arg-type]
+                (encode_key(key), None if value is None else encode_value(value))
                 for key, value in decision.records
             ]
             self._give(self.shard.apply(decision))

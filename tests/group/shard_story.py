@@ -25,6 +25,7 @@ from holdfast.wire.records.group_tables import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from holdfast.wire.uuids import NULL_UUID
 
 
 def run(text: str) -> str:
@@ -251,7 +252,7 @@ class Story:
         return " ".join([said, *members])
 
     def do_delete_topic(self, topic: str) -> None:
-        self.coordinator.shard.topics_deleted([topic], self.coordinator.now_ms)
+        self.coordinator.shard.topics_deleted([(topic, NULL_UUID)], self.coordinator.now_ms)
         self.coordinator.run_due()
 
     # -- the world ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 from tests.group.shard_kit import Coordinator, subscription
 
-from holdfast.core.group.classic.classic_joining import NEW_MEMBER_JOIN_MS
+from holdfast.core.group.classic.classic_joining import ID_BYTES_MAX, NEW_MEMBER_JOIN_MS
 from holdfast.wire.errors import ErrorCode
 
 
@@ -260,10 +260,10 @@ def test_a_leader_assigns_to_members_only() -> None:
 
 
 def test_what_members_say_has_a_bound() -> None:
-    coordinator = Coordinator(group_bytes_max=4000)
+    coordinator = Coordinator(group_bytes_max=6000)
     (a,) = coordinator.stable("g", "a")
     code = ErrorCode.GROUP_MAX_SIZE_REACHED
-    large = {"range": bytes(3900)}
+    large = {"range": bytes(5900)}
     assert coordinator.answers[coordinator.join("g", protocols=large)].error_code == code
     assert coordinator.answers[coordinator.join("g", a, protocols=large)].error_code == code
     assert coordinator.state("g") == "Stable", "who said too much is still a member"
@@ -284,6 +284,21 @@ def test_who_says_as_much_as_before_has_room() -> None:
     (a,) = coordinator.stable("g", "a", protocols=large)
     again = coordinator.answers[coordinator.join("g", a, protocols=large)]
     assert (again.error_code, again.generation_id) == (ErrorCode.NONE, 2)
+
+
+def test_an_id_that_the_log_could_not_hold_is_not_given_out() -> None:
+    """An instance's id may be as long as a text can be, and a UUID would come behind it."""
+    coordinator = Coordinator()
+    uuid = "-1"  # in the tests
+    longest = "i" * (ID_BYTES_MAX - len(uuid))
+    taken = coordinator.answers[coordinator.join("g", instance=longest)]
+    assert taken.error_code == ErrorCode.NONE
+    assert coordinator.sync("g", taken.member_id, 1, {taken.member_id: b""}) in coordinator.answers
+    for instance in (longest + "ii", "\N{GREEK SMALL LETTER ALPHA}" * (ID_BYTES_MAX // 2)):
+        refused = coordinator.answers[coordinator.join("h", instance=instance)]
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert refused.member_id == ""
+    assert not coordinator.inner("h").roster.members
 
 
 def test_a_shard_has_so_many_groups() -> None:

@@ -22,11 +22,16 @@ from holdfast.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from holdfast.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 from holdfast.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from holdfast.wire.uuids import NULL_UUID
 
 TOPIC_ID = bytes(range(16))
 
@@ -207,10 +212,51 @@ def test_a_deleted_topic_takes_its_offsets_along_whoever_has_them() -> None:
         coordinator.commit(group, {("t", 0): 1, ("u", 0): 2})
     coordinator.commit("j", {("u", 0): 3})
     before = len(coordinator.log)
-    coordinator.shard.topics_deleted(["t", "nobody reads it"], coordinator.now_ms)
+    coordinator.shard.topics_deleted(
+        [("t", NULL_UUID), ("nobody reads it", NULL_UUID)], coordinator.now_ms
+    )
     coordinator.run_due()
     assert len(coordinator.log) == before + 3
     assert [coordinator.offsets(group) for group in "ghi"] == [{("u", 0): 2}] * 3
+
+
+def commit_of(topic_id: bytes, offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[partition])
+    return OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def test_what_was_committed_of_a_topic_of_the_same_name_stays() -> None:
+    """Goal: who reads a topic that was made anew keeps its place.
+
+    Method: the log does not take the tombstones at first, and by the next time there is another.
+    """
+    coordinator = Coordinator()
+    shard = coordinator.shard
+    coordinator.ask(shard.commit_offsets, commit_of(TOPIC_ID, 5), version=10)
+    shard.topics_deleted([("t", TOPIC_ID)], coordinator.now_ms)
+    shard.refuse(shard.due(coordinator.now_ms), ErrorCode.NOT_ENOUGH_REPLICAS)
+    coordinator.ask(shard.commit_offsets, commit_of(TOPIC_ID[::-1], 1), version=10)
+    coordinator.pass_time(60_000)
+    assert coordinator.offsets("g") == {("t", 0): 1}
+    shard.topics_deleted([("t", TOPIC_ID[::-1])], coordinator.now_ms)
+    coordinator.run_due()
+    assert coordinator.offsets("g") == {}
+
+
+def test_who_asks_by_a_topic_s_id_is_told_nothing_of_its_namesake() -> None:
+    """Goal: nobody begins to read a topic where another one ended. Method: both ids, and none."""
+    coordinator = Coordinator()
+    coordinator.ask(coordinator.shard.commit_offsets, commit_of(TOPIC_ID, 5), version=10)
+    told = []
+    for topic_id in (TOPIC_ID, TOPIC_ID[::-1], NULL_UUID):
+        topic = OffsetFetchRequestTopic(name="t", topic_id=topic_id, partition_indexes=[0])
+        group = OffsetFetchRequestGroup(group_id="g", topics=[topic])
+        response = coordinator.ask(coordinator.shard.fetch_offsets, group, version=10)
+        told.append(response.topics[0].partitions[0].committed_offset)
+    assert told == [5, -1, 5]
 
 
 def test_a_topic_of_many_offsets_goes_in_parts() -> None:
@@ -219,7 +265,7 @@ def test_a_topic_of_many_offsets_goes_in_parts() -> None:
     coordinator.commit("g", {("t", index): 1 for index in range(count)})
     coordinator.commit("g", {("u", 0): 1})
     shard = coordinator.shard
-    shard.topics_deleted(["t", "u"], coordinator.now_ms)
+    shard.topics_deleted([("t", NULL_UUID), ("u", NULL_UUID)], coordinator.now_ms)
     sizes = []
     for code in (None, ErrorCode.NOT_ENOUGH_REPLICAS, None):
         assert shard.deadline_ms <= coordinator.now_ms
@@ -239,7 +285,7 @@ def test_a_batch_of_long_names_is_not_too_large() -> None:
     coordinator = Coordinator()
     long = "g" * 30_000
     coordinator.commit(long, {("t", index): 1 for index in range(10)})
-    coordinator.shard.topics_deleted(["t"], coordinator.now_ms)
+    coordinator.shard.topics_deleted([("t", NULL_UUID)], coordinator.now_ms)
     decision = coordinator.shard.due(coordinator.now_ms)
     assert 1 < len(decision.records) < 10
     coordinator.perform(decision)

@@ -38,7 +38,7 @@ _E = ErrorCode
 
 
 def two_members() -> Coordinator:
-    """Return a coordinator with m at epoch 1, which has all, and n at epoch 2, with nothing."""
+    """Return a coordinator with m at epoch 2, which has all, and n at epoch 3, with nothing."""
     coordinator = Coordinator()
     coordinator.create("t", 2)
     coordinator.join("m", "t")
@@ -52,13 +52,13 @@ def two_members() -> Coordinator:
 @pytest.mark.parametrize(
     ("member_id", "epoch", "version", "expected"),
     [
-        ("m", 1, 9, _E.NONE),
-        ("m", 2, 9, _E.STALE_MEMBER_EPOCH),
-        ("m", 0, 9, _E.STALE_MEMBER_EPOCH),
-        ("n", 2, 10, _E.NONE),
-        ("n", 1, 9, _E.STALE_MEMBER_EPOCH),
-        ("n", 2, 8, _E.UNSUPPORTED_VERSION),
-        ("x", 1, 9, _E.UNKNOWN_MEMBER_ID),
+        ("m", 2, 9, _E.NONE),
+        ("m", 3, 9, _E.STALE_MEMBER_EPOCH),
+        ("m", 1, 9, _E.STALE_MEMBER_EPOCH),
+        ("n", 3, 10, _E.NONE),
+        ("n", 2, 9, _E.STALE_MEMBER_EPOCH),
+        ("n", 3, 8, _E.UNSUPPORTED_VERSION),
+        ("x", 2, 9, _E.UNKNOWN_MEMBER_ID),
         ("", -1, 9, _E.UNKNOWN_MEMBER_ID),
     ],
 )
@@ -80,8 +80,8 @@ def test_anybody_may_commit_while_nobody_is_there() -> None:
     ("member_id", "epoch", "expected"),
     [
         (None, -1, _E.NONE),
-        ("m", 1, _E.NONE),
-        ("m", 2, _E.STALE_MEMBER_EPOCH),
+        ("m", 2, _E.NONE),
+        ("m", 3, _E.STALE_MEMBER_EPOCH),
         ("x", 1, _E.UNKNOWN_MEMBER_ID),
         (None, 1, _E.UNKNOWN_MEMBER_ID),
         ("", -1, _E.UNKNOWN_MEMBER_ID),
@@ -133,11 +133,11 @@ def test_a_group_may_have_its_own_settings_which_may_change() -> None:
     overrides[GROUP] = GroupOverrides(session_timeout_ms=50_000, heartbeat_interval_ms=6_000)
     assert coordinator.join("m", "t").heartbeat_interval_ms == 6_000
     coordinator.advance(49_999)
-    assert coordinator.heartbeat("m", 1).error_code == _E.NONE
+    assert coordinator.heartbeat("m", 2).error_code == _E.NONE
     del overrides[GROUP]
-    assert coordinator.heartbeat("m", 1).heartbeat_interval_ms == 5_000
+    assert coordinator.heartbeat("m", 2).heartbeat_interval_ms == 5_000
     coordinator.advance(45_000)
-    assert coordinator.heartbeat("m", 1).error_code == _E.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat("m", 2).error_code == _E.UNKNOWN_MEMBER_ID
 
 
 def test_settings_of_a_group_are_drawn_into_the_broker_s_bounds() -> None:
@@ -146,6 +146,13 @@ def test_settings_of_a_group_are_drawn_into_the_broker_s_bounds() -> None:
     assert (low.session_timeout_ms, low.heartbeat_interval_ms) == (45_000, 5_000)
     high = settings.of_group(GroupOverrides(session_timeout_ms=10**6, heartbeat_interval_ms=10**6))
     assert (high.session_timeout_ms, high.heartbeat_interval_ms) == (60_000, 15_000)
+    assert low.assignment_interval_ms == high.assignment_interval_ms == 0, "as the broker's"
+    bounded = ConsumerGroupSettings(
+        min_assignment_interval_ms=100, assignment_interval_ms=200, max_assignment_interval_ms=300
+    )
+    for own, held in ((0, 100), (250, 250), (301, 300)):
+        of_group = bounded.of_group(GroupOverrides(assignment_interval_ms=own))
+        assert of_group.assignment_interval_ms == held
     assert settings.of_group(GroupOverrides()) is settings
 
 
@@ -159,19 +166,19 @@ def test_migration_policies(policy: str, up: int, down: int) -> None:
 
 
 def test_members_may_tell_so_much_of_themselves() -> None:
-    coordinator = Coordinator(bytes_max=10_000)
+    coordinator = Coordinator(bytes_max=13_100)
     long = [f"{number:0200}" for number in range(30)]
     assert coordinator.join("m", *long).error_code == _E.NONE
     assert coordinator.join("n", *long).error_code == _E.GROUP_MAX_SIZE_REACHED
     assert coordinator.join("n", *long[:4]).error_code == _E.NONE
     told: dict[str, Any] = {"subscribed_topic_names": long[:20]}
-    assert coordinator.heartbeat("n", 2, **told).error_code == _E.GROUP_MAX_SIZE_REACHED
-    assert coordinator.heartbeat("m", 1, **told).error_code == _E.NONE
-    assert coordinator.heartbeat("n", 2, subscribed_topic_regex="x" * 9_000 + "*").error_code == (
+    assert coordinator.heartbeat("n", 3, **told).error_code == _E.GROUP_MAX_SIZE_REACHED
+    assert coordinator.heartbeat("m", 2, **told).error_code == _E.NONE
+    assert coordinator.heartbeat("n", 3, subscribed_topic_regex="x" * 9_000 + "*").error_code == (
         _E.GROUP_MAX_SIZE_REACHED
     )
     assert coordinator.heartbeat("m", -1).error_code == _E.NONE
-    assert coordinator.heartbeat("n", 2, **told).error_code == _E.NONE
+    assert coordinator.heartbeat("n", 3, **told).error_code == _E.NONE
     # The bound was lowered: who tells less than before comes nearer to it.
     coordinator.shard.around.settings = ConsumerGroupSettings(bytes_max=1)
     told = {"subscribed_topic_names": long[:19]}
@@ -267,6 +274,27 @@ def test_describe_tells_what_members_told() -> None:
     assert member.member_type == 1
 
 
+def test_describe_tells_what_a_member_has_yet_to_give_up() -> None:
+    """Goal: nothing looks free that nobody else may have."""
+    coordinator = two_members()
+    assert assigned(coordinator.heartbeat("m", 2)) == {
+        coordinator.topics.by_name["t"].topic_id: (0,)
+    }
+    found = {each.member_id: each for each in describe(coordinator, GROUP).members}
+    assert [each.partitions for each in found["m"].assignment.topic_partitions] == [[0, 1]]
+    assert [each.partitions for each in found["m"].target_assignment.topic_partitions] == [[0]]
+    assert found["n"].assignment.topic_partitions == []
+
+
+def test_the_first_member_is_told_two() -> None:
+    """Goal: epochs count from what Apache Kafka 4.3 counts from, and nobody is told 0."""
+    coordinator = Coordinator(assignment_interval_ms=1_000)
+    coordinator.create("t", 2)
+    assert coordinator.join("m", "t").member_epoch == 2
+    assert coordinator.join("n", "t").member_epoch == 2, "its assignment is not due"
+    assert coordinator.join("o", subscribed_topic_regex="x*", group="h").member_epoch == 1
+
+
 def test_describe_of_what_is_no_such_group() -> None:
     coordinator = Coordinator()
     missing = describe(coordinator, "x")
@@ -317,7 +345,7 @@ def test_a_static_member_that_is_away_is_not_late_with_what_it_had_to_give_up() 
     coordinator.create("t", 2)
     coordinator.join("m", "t", instance_id="i", rebalance_timeout_ms=10_000)
     coordinator.join("n", "t")
-    coordinator.heartbeat("m", 1, instance_id="i")
+    coordinator.heartbeat("m", 2, instance_id="i")
     coordinator.heartbeat("m", -2, instance_id="i")
     coordinator.advance(59_999)
     assert "m" in coordinator.group().state.members
@@ -326,7 +354,7 @@ def test_a_static_member_that_is_away_is_not_late_with_what_it_had_to_give_up() 
 def test_a_new_group_is_assigned_for_at_once_whatever_the_time_is() -> None:
     coordinator = Coordinator(assignment_interval_ms=1_000)
     coordinator.now_ms = 0
-    assert coordinator.join("m", "t").member_epoch == 1
+    assert coordinator.join("m", "t").member_epoch == 2
 
 
 def test_an_assignment_that_is_due_with_the_end_of_a_session_is_for_who_is_left() -> None:
@@ -340,7 +368,7 @@ def test_an_assignment_that_is_due_with_the_end_of_a_session_is_for_who_is_left(
     coordinator.advance(500)
     state = coordinator.group().state
     assert set(state.members) == set(state.targets) == {"n", "o"}
-    assert state.assignment_epoch == state.epoch == 4
+    assert state.assignment_epoch == state.epoch == 5
 
 
 def test_nothing_is_assigned_to_nobody() -> None:
@@ -360,24 +388,24 @@ def test_nothing_is_assigned_to_nobody() -> None:
 def test_a_state_that_is_not_known_here_is_fenced_until_it_owns_nothing() -> None:
     coordinator = two_members()
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="m")
-    value = ConsumerGroupCurrentMemberAssignmentValue(member_epoch=1, state=99)
+    value = ConsumerGroupCurrentMemberAssignmentValue(member_epoch=2, state=99)
     coordinator.shard.replay(key, value)
-    assert coordinator.heartbeat("m", 1).error_code == _E.FENCED_MEMBER_EPOCH
-    response = coordinator.heartbeat("m", 1, owned={})
-    assert (response.error_code, response.member_epoch) == (_E.NONE, 2)
+    assert coordinator.heartbeat("m", 2).error_code == _E.FENCED_MEMBER_EPOCH
+    response = coordinator.heartbeat("m", 2, owned={})
+    assert (response.error_code, response.member_epoch) == (_E.NONE, 3)
 
 
 def test_what_kafka_before_4_1_wrote_of_topics_is_removed() -> None:
     coordinator = two_members()
     key = ConsumerGroupPartitionMetadataKey(group_id=GROUP)
     coordinator.shard.replay(key, ConsumerGroupPartitionMetadataValue())
-    coordinator.heartbeat("n", 2)
+    coordinator.heartbeat("n", 3)
     assert key not in [each for batch in coordinator.batches for each, _ in batch]
     coordinator.grow("t", 3)
-    coordinator.heartbeat("n", 2)
+    coordinator.heartbeat("n", 3)
     assert (key, None) in coordinator.batches[-1]
     coordinator.grow("t", 4)
-    coordinator.heartbeat("n", 3)
+    coordinator.heartbeat("n", 4)
     assert (key, None) not in coordinator.batches[-1]
 
 
@@ -444,5 +472,5 @@ def test_two_owners_in_a_log_end_as_one() -> None:
 def test_a_request_may_name_a_topic_twice() -> None:
     coordinator = two_members()
     (topic_id,) = coordinator.group().state.members["m"].assigned
-    response = coordinator.heartbeat("m", 1, owned={topic_id: (0, 0, 1)})
+    response = coordinator.heartbeat("m", 2, owned={topic_id: (0, 0, 1)})
     assert assigned(response) == {topic_id: (0,)}

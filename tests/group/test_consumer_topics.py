@@ -76,13 +76,13 @@ def test_only_those_who_subscribe_look_at_a_topic_that_changed() -> None:
     written = len(coordinator.log)
     coordinator.topics.asked.clear()
     coordinator.grow("a", 3)
-    coordinator.heartbeat("m", 1, group="b")
+    coordinator.heartbeat("m", 2, group="b")
     assert coordinator.topics.asked == []
     assert len(coordinator.log) == written
-    coordinator.heartbeat("m", 1, group="a")
+    coordinator.heartbeat("m", 2, group="a")
     assert set(coordinator.topics.asked) == {"a"}
-    assert coordinator.group("a").state.epoch == 2
-    assert coordinator.group("b").state.epoch == 1
+    assert coordinator.group("a").state.epoch == 3
+    assert coordinator.group("b").state.epoch == 2
 
 
 def test_a_topic_that_comes_later_is_noticed() -> None:
@@ -90,8 +90,8 @@ def test_a_topic_that_comes_later_is_noticed() -> None:
     coordinator.join("m", "a")
     assert coordinator.group().state.metadata_hash == NO_TOPICS_HASH
     topic_id = coordinator.create("a", 1)
-    response = coordinator.heartbeat("m", 1)
-    assert response.member_epoch == 2
+    response = coordinator.heartbeat("m", 2)
+    assert response.member_epoch == 3
     assert coordinator.group().state.owner(topic_id, 0) == "m"
 
 
@@ -103,12 +103,12 @@ def test_who_leaves_takes_its_topics_out_of_the_hash() -> None:
     coordinator.join("m", "a")
     coordinator.join("n", "b")
     coordinator.heartbeat("m", -1)
-    coordinator.heartbeat("n", 2)
-    state = coordinator.group().state
-    assert state.epoch == 3
-    coordinator.fail_over()
     coordinator.heartbeat("n", 3)
-    assert coordinator.group().state.epoch == 3
+    state = coordinator.group().state
+    assert state.epoch == 4
+    coordinator.fail_over()
+    coordinator.heartbeat("n", 4)
+    assert coordinator.group().state.epoch == 4
 
 
 def test_quiet_heartbeats_ask_for_nothing() -> None:
@@ -119,7 +119,7 @@ def test_quiet_heartbeats_ask_for_nothing() -> None:
     written = len(coordinator.log)
     for _ in range(10):
         coordinator.advance(5_000)
-        assert coordinator.heartbeat("m", 1).assignment is None
+        assert coordinator.heartbeat("m", 2).assignment is None
     assert coordinator.topics.asked == []
     assert len(coordinator.log) == written
 

@@ -71,7 +71,7 @@ def test_sessions_that_are_put_off_again_and_again_take_no_memory() -> None:
     for now_ms in range(1000):
         for member in range(10):
             deadlines.set(member, now_ms + 10_000)
-    assert len(deadlines._heap) <= 36
+    assert _places(deadlines) <= 36
 
 
 def test_deadlines_that_come_and_go_take_no_memory() -> None:
@@ -81,8 +81,36 @@ def test_deadlines_that_come_and_go_take_no_memory() -> None:
         deadlines.cancel(count)
     for count in range(10_000, 0, -1):
         deadlines.set(0, count)
-    assert len(deadlines._heap) <= 18
+    assert _places(deadlines) <= 18
     assert deadlines.next_ms == 1
+
+
+def _places(deadlines: Deadlines[int]) -> int:
+    return len(deadlines._heap) + len(deadlines._old)
+
+
+def test_tidying_is_done_by_steps_and_loses_nothing() -> None:
+    """A hundred thousand groups have a deadline each: all places at once would take long."""
+    deadlines: Deadlines[int] = Deadlines()
+    count = 4000
+    for at_ms in (10_000, 5_000):
+        for key in range(count):
+            deadlines.set(key, at_ms + key)
+    assert _places(deadlines) == 2 * count
+    cancelled = range(0, count, 2)
+    fewest = _places(deadlines)
+    for key in cancelled:
+        before = _places(deadlines)
+        deadlines.cancel(key)
+        assert before - _places(deadlines) <= 8
+        fewest = min(fewest, _places(deadlines))
+    assert fewest <= 2 * count - len(cancelled)
+    for key in range(count, count + 100):
+        deadlines.set(key, 1)
+    taken = []
+    while (due := deadlines.take(NEVER_MS)) is not None:
+        taken.append(due)
+    assert taken == [*range(count, count + 100), *range(1, count, 2)]
 
 
 @given(OPERATIONS)
@@ -109,3 +137,37 @@ def test_it_is_what_a_dictionary_says(operations: list[tuple[str, int, int]]) ->
                 assert due_ms <= min(model.values(), default=NEVER_MS)
         assert deadlines.next_ms == min(model.values(), default=NEVER_MS)
         assert len(deadlines) == len(model)
+
+
+@given(OPERATIONS)
+def test_who_comes_when_it_says_misses_nothing_and_gets_on(
+    operations: list[tuple[str, int, int]],
+) -> None:
+    """Goal: `wake_ms` is never late, and nobody who comes in vain is told the same time again."""
+    deadlines: Deadlines[int] = Deadlines()
+    model: dict[int, int] = {}
+    for what, key, at_ms in operations:
+        if what == "cancel":
+            deadlines.cancel(key)
+            model.pop(key, None)
+        elif what == "take":
+            wake_ms = deadlines.wake_ms
+            taken = deadlines.take(wake_ms)
+            if taken is None:
+                assert not model or deadlines.wake_ms > wake_ms
+            else:
+                assert model.pop(taken) == wake_ms
+        else:
+            deadlines.set(key, at_ms)
+            model[key] = at_ms
+        assert deadlines.wake_ms <= min(model.values(), default=NEVER_MS)
+        assert (deadlines.wake_ms == NEVER_MS) == (not model)
+
+
+def test_a_deadline_that_is_put_off_is_made_good_when_its_old_time_comes() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 10)
+    deadlines.set("a", 50)
+    assert deadlines.wake_ms == 10
+    assert deadlines.take(10) is None
+    assert deadlines.wake_ms == 50

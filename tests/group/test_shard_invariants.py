@@ -34,6 +34,7 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.join_group import JoinGroupResponse
 from holdfast.wire.messages.sync_group import SyncGroupResponse
 from holdfast.wire.records.group_tables import GroupMetadataKey
+from holdfast.wire.uuids import NULL_UUID
 
 CLIENTS = st.integers(0, 4)
 GROUPS = ("g", "h")
@@ -270,7 +271,7 @@ class Life(RuleBasedStateMachine):
                 self.offsets = {key: each for key, each in self.offsets.items() if key[0] != group}
                 self.generations.pop(group, None)
         elif what == 1 and self.coordinator.refuse_next is None:
-            self.coordinator.shard.topics_deleted(["t"], self.coordinator.now_ms)
+            self.coordinator.shard.topics_deleted([("t", NULL_UUID)], self.coordinator.now_ms)
             self.coordinator.run_due()
             self.offsets = {key: each for key, each in self.offsets.items() if key[1][0] != "t"}
         else:

@@ -35,6 +35,7 @@ from holdfast.wire.records.group_tables import (
     OffsetCommitValue,
 )
 from holdfast.wire.schema import Struct
+from holdfast.wire.uuids import NULL_UUID
 
 CLASSIC_KEY = GroupMetadataKey(group="g")
 MODERN_KEY = ConsumerGroupMetadataKey(group_id="g")
@@ -74,7 +75,7 @@ class ModernGroups(ClassicGroups):
         return key.group_id
 
     def make(self, group_id: str) -> ModernGroup:
-        return ModernGroup(group_id, self._settings, self._new_id)
+        return ModernGroup(group_id, self._settings, self._new_id, self._memory)
 
 
 def kinds() -> list[ClassicGroups]:
@@ -127,8 +128,10 @@ def test_offsets_alone_make_a_classic_group_that_gives_way() -> None:
     coordinator = BothKinds()
     shard = coordinator.shard
     shard.replay(OFFSET_KEY, OFFSET)
+    shard.loaded(coordinator.now_ms)
     assert [each.group_type for each in coordinator.list_groups()] == ["classic"]
     shard.replay(MODERN_KEY, MODERN)
+    shard.loaded(coordinator.now_ms)
     assert [each.group_type for each in coordinator.list_groups([], ["Consumer"])] == ["consumer"]
     assert coordinator.offsets("g") == {("t", 0): 5}
     described = coordinator.describe("g")
@@ -139,6 +142,7 @@ def test_offsets_alone_make_a_classic_group_that_gives_way() -> None:
 def test_who_joins_an_empty_group_of_another_kind_makes_a_classic_one() -> None:
     coordinator = BothKinds()
     coordinator.shard.replay(MODERN_KEY, MODERN)
+    coordinator.shard.loaded(coordinator.now_ms)
     response = coordinator.answers[coordinator.join("g", "somebody")]
     assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert not coordinator.log
@@ -157,6 +161,7 @@ def test_who_joins_a_group_of_another_kind_that_has_members_asks_that() -> None:
     coordinator = BothKinds()
     coordinator.shard.replay(MODERN_KEY, MODERN)
     coordinator.shard.replay(MEMBER_KEY, MODERN)
+    coordinator.shard.loaded(coordinator.now_ms)
     coordinator.join("g")
     assert [each.group_type for each in coordinator.list_groups()] == ["consumer"]
     assert not coordinator.log
@@ -236,7 +241,7 @@ def test_a_record_ends_a_turn() -> None:
     coordinator.stable("g", "a")
     coordinator.stable("h", "b")
     coordinator.commit("i", {("t", 0): 1})
-    coordinator.shard.topics_deleted(["t"], coordinator.now_ms)
+    coordinator.shard.topics_deleted([("t", NULL_UUID)], coordinator.now_ms)
     coordinator.now_ms += 10_000
     decision = coordinator.shard.due(coordinator.now_ms)
     assert len(decision.records) == 1

@@ -1,7 +1,7 @@
-"""The cluster whose groups unmodified clients join.
+"""The clusters whose groups unmodified clients join.
 
-Apache Kafka until groups are served here: the suite says what users see there, and is held against
-it. HOLDFAST_TEST_BOOTSTRAP names any other cluster.
+Ours, with one broker and with three, and Apache Kafka: the suite says what users see there, and is
+held against it. HOLDFAST_TEST_BOOTSTRAP names any other cluster.
 """
 
 from __future__ import annotations
@@ -15,14 +15,28 @@ from tests.apache.conftest import apache_kafka, kafka_tools  # noqa: F401 - fixt
 from tests.group_clients.members import CLIENTS, Client, Member, close_all
 
 from holdfast.clients.blocking_driver import Driver
+from holdfast.cluster import LocalCluster
 from holdfast.wire.administration import create_topic
 
+EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
+APACHE = pytest.param("apache", marks=pytest.mark.apache)
 
-@pytest.fixture(scope="package")
-def target(request: pytest.FixtureRequest) -> str:
+
+@pytest.fixture(scope="package", params=["external"] if EXTERNAL else ["one", "three", APACHE])
+def target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """Addresses of the cluster."""
-    external = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
-    return external or request.getfixturevalue("apache_kafka")
+    if EXTERNAL:
+        yield EXTERNAL
+    elif request.param == "apache":
+        yield request.getfixturevalue("apache_kafka")
+    else:
+        brokers = 1 if request.param == "one" else 3
+        directory = tmp_path_factory.mktemp(f"groups-{request.param}")
+        with LocalCluster.create(directory, brokers=brokers, port=0) as cluster:
+            cluster.start()
+            yield cluster.bootstrap_servers
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda client: client.name)

@@ -7,13 +7,14 @@ group; who owns what is asked of themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from tests.group_clients.members import Member, read, share, until
+from tests.group_clients.members import REFUSALS, Member, read, share, until
 from tests.group_clients.records import produce
 
-pytestmark = [pytest.mark.apache, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Join = Callable[..., Member]
 NewTopic = Callable[..., str]
@@ -36,7 +37,6 @@ def test_two_share_and_who_is_left_takes_over(join: Join, topic: NewTopic) -> No
     second = join()
     second.subscribe(name)
     share([first, second], of(name, 4))
-    assert len(first.assignment()) == len(second.assignment()) == 2
     first.close()
     share([second], of(name, 4))
 
@@ -59,9 +59,14 @@ def test_members_with_other_topics(join: Join, topic: NewTopic) -> None:
     left, right = join(), join()
     left.subscribe(one)
     right.subscribe(one, two)
-    share([left, right], of(one, 2) + of(two, 2), evenly=False)
-    assert {name for name, _ in left.assignment()} <= {one}
-    assert {(two, 0), (two, 1)} <= right.assignment()
+    wanted = sorted(of(one, 2) + of(two, 2))
+
+    def is_shared() -> bool:
+        has, others = left.assignment(), right.assignment()
+        assert {name for name, _ in has} <= {one}
+        return sorted([*has, *others]) == wanted and set(of(two, 2)) <= others
+
+    until(is_shared, [left, right], "each to have what it asked for")
 
 
 def test_two_groups_read_the_same(target: str, join: Join, topic: NewTopic, name: str) -> None:
@@ -85,11 +90,14 @@ def test_what_was_committed_goes_to_the_next_owner(
     before = read([first], 40)[first]
     first.commit()
     first.close()
-    produce(target, name, dict.fromkeys(range(4), 5), first=10)
     second, third = join(), join()
     second.subscribe(name)
     third.subscribe(name)
+    # What the second read before the third came, without a commit, the third would read again.
+    early = share([second, third], of(name, 4))
+    produce(target, name, dict.fromkeys(range(4), 5), first=10)
     after = [record for given in read([second, third], 20).values() for record in given]
+    after += [record for given in early.values() for record in given]
     seen = sorted((record.partition, record.offset) for record in before + after)
     assert seen == [(partition, offset) for partition in range(4) for offset in range(15)]
 
@@ -129,7 +137,7 @@ def test_a_member_that_reads_on_while_others_come(target: str, join: Join, topic
 
         until(all_seen, [], "all records of the round")
         for member in members:
-            if member.assignment():
+            with suppress(*REFUSALS):  # while the group rebalances: it is read again
                 member.commit()
         members.append(join())
         members[-1].subscribe(name)

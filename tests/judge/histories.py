@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.judge.history import (
     Acknowledged,
+    Compaction,
     DeleteRecords,
     DeletionRefused,
     Delivered,
@@ -19,6 +20,7 @@ from holdfast.judge.history import (
     Refused,
     Replica,
     ReplicaBatch,
+    ReplicaRecord,
     Retention,
     Send,
     Unknown,
@@ -72,6 +74,9 @@ class Story:
 
     def retention(self, ms: int | None = None, size: int | None = None, **more: Any) -> Story:
         return self._add(Retention, "lab", retention_ms=ms, retention_bytes=size, **more)
+
+    def compact(self, **more: Any) -> Story:
+        return self._add(Compaction, "lab", **more)
 
     def delete(self, offset: int, **more: Any) -> Story:
         return self._add(DeleteRecords, more.pop("by", "lab"), offset=offset, **more)
@@ -133,3 +138,8 @@ class Story:
         return self._add(
             ReplicaBatch, "replicas", node=node, offset=offset, last_offset=last, **values
         )
+
+    def record(self, node: int, offset: int, number: int, *, of: str = "p", **more: Any) -> Story:
+        """A replica holds the record that producer `of` sent under this number."""
+        values = {"epoch": 0, "digest": "d", "id": f"{of}:{number}", **more}
+        return self._add(ReplicaRecord, "replicas", node=node, offset=offset, **values)

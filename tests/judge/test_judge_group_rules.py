@@ -7,15 +7,17 @@ and by the naive one; made histories cut and mangled at random, over which both 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.judge.group_naive import naive
-from tests.judge.group_stories import ROWS, GroupStory, S, said, two
+from tests.judge.group_stories import ROWS, STUCK_MS, GroupStory, S, said, two
 from tests.judge.group_world import PLANTS, GroupWorld
 
+from holdfast.judge.findings import FINDINGS_MAX
+from holdfast.judge.groups import gaps
 from holdfast.judge.groups.checker import GroupChecker, judge_groups
 from holdfast.judge.groups.history import (
     Assigned,
@@ -27,7 +29,7 @@ from holdfast.judge.groups.history import (
     encode_any,
     read_any_runs,
 )
-from holdfast.judge.groups.ranges import Ranges, without
+from holdfast.judge.groups.ranges import Range, Ranges, without
 from holdfast.judge.groups.verdict import Commits, GroupAnomaly, group_promise_for
 from holdfast.judge.history import Event, HistoryError, in_runs
 
@@ -150,11 +152,53 @@ def test_what_cannot_be_decided_is_said() -> None:
     assert S().join("a").judged().undecided == ("g: foo-0: nobody began to read it",)
     assert len(two().judged().undecided) == 1
     assert S(0).judged().undecided == ("g: nothing is known of what it reads",)
-    assert two().calm().judged().decided
+    idle = S(0).ack(0).own("a", offset=1, reset="latest").calm().uncalm().judged()
+    assert idle.undecided == ("g: its members processed nothing",)
     many = two()
     for number in range(600):
         many.commit("a", 2 + number % 2)
     assert "was forgotten" in many.seen(9, began=5000.0).judged().undecided[0]
+
+
+@pytest.mark.parametrize(
+    ("story", "decided"),
+    [
+        (lambda: two().calm(), False),
+        (lambda: two().calm().uncalm(), False),
+        (lambda: two().calm().do("a", 4).uncalm(), True),
+        (lambda: two().calm().pause(STUCK_MS + 1).uncalm(), True),
+        (lambda: two().calm().pause(STUCK_MS - 1).uncalm(), False),
+        (lambda: two(6, 6).calm().uncalm(), True),
+        (lambda: two().leave("a").leave("b").calm().pause(STUCK_MS + 1).uncalm(), False),
+        (lambda: two().fault("a", "STOP").fault("b", "STOP").calm().do("a", 4).uncalm(), False),
+        (lambda: two().calm().node_fault().do("a", 4).uncalm(), False),
+    ],
+)  # fmt: skip
+def test_a_calm_that_shows_nothing_is_none(story: Callable[[], GroupStory], decided: bool) -> None:
+    """Goal: who is stuck is not taken for well because nobody looked for long enough."""
+    judgement = story().judged()
+    assert judgement.decided is decided or judgement.count(GroupAnomaly.STUCK)
+    assert decided or "never left in peace" in judgement.undecided[0]
+
+
+def test_what_is_passed_over_again_and_again_is_not_looked_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a run in which all is skipped is judged, too. Method: every other record of many."""
+    looks: list[int] = []
+    real = without
+
+    def counted(ranges: Iterable[Range], other: Ranges) -> Iterator[Range]:
+        looks.append(1)
+        return real(ranges, other)
+
+    monkeypatch.setattr(gaps, "without", counted)
+    records = 6_000
+    story = S(records).own("a").do("a", *range(1, records, 2))
+    judgement = story.judged()
+    assert judgement.count(GroupAnomaly.SKIPPED) == records // 2
+    assert len(judgement.findings) == FINDINGS_MAX
+    assert len(looks) < 4 * records
 
 
 def test_what_is_promised() -> None:

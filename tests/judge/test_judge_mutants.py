@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests.judge.histories import Story
 from tests.judge.judge_stories import BAD, GOOD, UNDECIDED, anomalies, clean
+from tests.judge.test_judge_compaction import CASES, COMPACTED, REPLICAS
 
 from holdfast.judge.checker import Checker, judge
 
@@ -75,12 +76,23 @@ def wrong_somewhere() -> bool:
     try:
         if any(anomalies(story) != expected for story, expected in rows):
             return True
+        if any(is_wrong_of_compaction(story(), texts) for _, story, texts in REPLICAS):
+            return True
+        for _, story, expected, replaced in CASES:
+            excused = judge(story().events).judgement.expired.get(COMPACTED, 0)
+            if anomalies(story()) != expected or excused != replaced:
+                return True
         for _, story, _ in UNDECIDED:
             if anomalies(story()) or len(judge(story().events).judgement.undecided) != 1:
                 return True
         return not all(judge(story().events).judgement.decided for _, story in GOOD)
     except (AttributeError, AssertionError, IndexError, TypeError, ValueError):
         return True
+
+
+def is_wrong_of_compaction(story: Story, texts: list[str]) -> bool:
+    findings = judge(story.events).judgement.findings
+    return [finding.text for finding in findings] != texts
 
 
 def wrong_one_by_one(monkeypatch: pytest.MonkeyPatch) -> bool:

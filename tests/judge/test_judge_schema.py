@@ -27,6 +27,7 @@ from holdfast.judge.history import (
 OPTIONAL: dict[str, dict[str, object]] = {
     "expected": {},
     "retention": {"retention_ms": None, "retention_bytes": None},
+    "compaction": {"is_on": True},
     "delete_records": {},
     "deletion_refused": {},
     "send": {"key": None, "timestamp": None},
@@ -40,6 +41,7 @@ OPTIONAL: dict[str, dict[str, object]] = {
     "read_end": {"asked_ms": None},
     "replica": {},
     "replica_batch": {"size": 0},
+    "replica_record": {"id": None, "key": None, "timestamp": None},
     "fault": {"detail": ""},
     "leader": {},
     "isr": {},

@@ -22,6 +22,7 @@ from holdfast.clients.replica_files import (
 )
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.judge.history import (
+    Compaction,
     DeleteRecords,
     DeletionRefused,
     Event,
@@ -32,6 +33,7 @@ from holdfast.judge.history import (
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
+from holdfast.lab.steps.usual import delete_records
 from holdfast.wire.administration import AdminError
 from holdfast.wire.batch import Record, build_batch
 
@@ -58,6 +60,14 @@ class Written:
             (event.retention_ms, event.retention_bytes)
             for event in self.events()
             if isinstance(event, Retention) and event.partition == 0
+        ]
+
+    def compactions(self) -> list[bool]:
+        """Each word on compaction, of partition 0."""
+        return [
+            event.is_on
+            for event in self.events()
+            if isinstance(event, Compaction) and event.partition == 0
         ]
 
     def close(self) -> None:
@@ -99,6 +109,40 @@ def test_what_is_not_set_is_the_node_s(
     written.allowed.expect("foo", 1, topic)
     assert written.limits() == [limits]
     written.close()
+
+
+@pytest.mark.parametrize(
+    ("node", "topic", "is_on"),
+    [
+        ({}, {}, []),
+        ({}, {"cleanup.policy": "compact"}, [True]),
+        ({}, {"cleanup.policy": "compact,delete"}, [True]),
+        ({"log_cleanup_policy": "compact"}, {}, [True]),
+        ({"log_cleanup_policy": "compact"}, {"cleanup.policy": "delete"}, []),
+    ],
+)
+def test_that_a_topic_is_compacted_is_said_before_it_is_made(
+    tmp_path: Path, node: dict[str, str], topic: dict[str, str], is_on: list[bool]
+) -> None:
+    written = Written(tmp_path, **node)
+    written.allowed.expect("foo", 1, topic)
+    assert written.compactions() == is_on
+    assert written.allowed.compacts("foo") is bool(is_on)
+    written.close()
+
+
+def test_that_a_topic_is_compacted_no_longer_is_said_when_all_have_heard_of_it(
+    written: Written,
+) -> None:
+    """Seen to fail: said at once, it blames a broker that has not heard of the change."""
+    written.allowed.expect("foo", 1, {"cleanup.policy": "delete"})
+    assert not written.allowed.change("foo", {"cleanup.policy": "compact,delete"})
+    assert written.compactions() == [True]
+    assert written.allowed.change("foo", {"cleanup.policy": "delete"})
+    assert written.compactions() == [True, True]
+    written.allowed.settled("foo")
+    assert written.compactions() == [True, True, False]
+    assert written.allowed.compacts("foo")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +269,7 @@ def test_only_a_certain_refusal_takes_the_excuse_back(
     run = Altered(written, [0])
     run.driver = SimpleNamespace(leader=lambda *_: 0, perform=fail)
     with pytest.raises(LabError, match="can't be deleted"):
-        Run.delete_records(cast("Run", run), {0: 5, 1: 5})
+        delete_records(cast("Run", run), {0: 5, 1: 5})
     assert [type(event) for event in written.events()] == kinds
 
 

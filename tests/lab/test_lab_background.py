@@ -160,7 +160,15 @@ def test_a_long_run_works_on_a_copy(tmp_path: Path) -> None:
     [
         (background.NODE, ["holdfast.node.__main__"]),
         (background.SIMULATOR, ["holdfast.testing.simulation.runner"]),
-        (background.LAB, ["holdfast.lab.soak.scenario_campaigns", "holdfast.node.__main__"]),
+        (
+            background.LAB,
+            [
+                "holdfast.lab.soak.scenario_campaigns",
+                "holdfast.lab.soak.group_campaigns",
+                "holdfast.clients.workload.verifiable_member",
+                "holdfast.node.__main__",
+            ],
+        ),
         (
             background.PIPELINE,
             [
@@ -196,7 +204,12 @@ def test_what_is_left_out_is_used_by_nothing_that_is_proven() -> None:
     )
     apart = {name for name in graph.modules if f"{name}.".startswith(left_out)}
     assert not {f"holdfast.wire.messages.{module_name(key)}" for key in API_NAMES} & apart
-    programs = ("holdfast.node.__main__", "holdfast.testing.simulation.runner")
+    programs = (
+        "holdfast.node.__main__",
+        "holdfast.testing.simulation.runner",
+        "holdfast.lab.soak.group_campaigns",
+        "holdfast.clients.workload.verifiable_member",
+    )
     served = {name for name in graph.modules if name.startswith("holdfast.node.api.")} - apart
     for name in (*programs, *served):
         assert not graph.find_upstream_modules(name) & apart

@@ -14,8 +14,10 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.clients.replica_files import StoredReplica, stored_replica
+from holdfast.clients.workload.payload import digest_of, value_for
 from holdfast.clients.workload.recorder import Recorder
-from holdfast.judge.history import Replica, ReplicaBatch, read_events
+from holdfast.judge.history import Event, Replica, ReplicaBatch, ReplicaRecord, read_events
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
 from holdfast.lab.steps import closing
@@ -39,6 +41,8 @@ class End:
         self.waits = 0  # in vain
         self.while_waiting: Callable[[], object] = lambda: None
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {0: (1, 0)}}
+        self.compacted = False
+        self.allowed = SimpleNamespace(compacts=lambda _topic: self.compacted)
         self.cluster = SimpleNamespace(
             partitions=lambda _topic: {0: SimpleNamespace(replicas=[0, 1])},
             node=lambda node: SimpleNamespace(config_file=str(folder / f"{node}.properties")),
@@ -187,3 +191,63 @@ def test_a_replica_whose_files_are_damaged_or_gone_is_a_failed_check(end: End) -
     with Recorder(end.folder / "replicas.jsonl", "replicas") as recorder:
         closing.note_replicas(end.as_run, recorder, "t")
     assert end.failed == ["t-0, files of 0", "t-0, files of 1"]
+
+
+def noted(end: End) -> list[Event]:
+    """Write down what the replicas hold; return all of it."""
+    path = end.folder / "replicas.jsonl"
+    with Recorder(path, "replicas") as recorder:
+        closing.note_replicas(end.as_run, recorder, "t")
+    with path.open("rb") as file:
+        return list(read_events(file))
+
+
+def test_replicas_that_compact_are_written_down_record_by_record(end: End) -> None:
+    end.compacted = True
+    value = value_for("p", 7, 20)
+    batch = build_batch([Record(key=b"k", value=value, timestamp=5), Record(key=b"l", timestamp=6)])
+    assign(batch, 3, 2)
+    end.write(0, 1).write_bytes(bytes(batch))
+    end.write(1, 1)
+    found = [each for each in noted(end) if isinstance(each, ReplicaRecord) and each.node == 0]
+    assert [(each.offset, each.epoch, each.id, each.key, each.timestamp) for each in found] == [
+        (3, 2, "p:7", "k", 5),
+        (4, 2, None, "l", 6),
+    ]
+    assert [each.digest for each in found] == [digest_of(value), digest_of(None)]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_look_in_the_middle_of_a_swap_counts_for_nothing(end: End, ends: bool) -> None:
+    """Seen to fail: the old segments were gone, and the new one had no name yet."""
+    end.compacted = True
+    segment = end.write(0, 2)
+    end.write(1, 2)
+    swap = segment.with_name(segment.name + ".swap")
+    segment.rename(swap)
+
+    def finish() -> None:
+        if ends and swap.exists():
+            swap.rename(segment)
+
+    end.while_waiting = finish
+    noted(end)
+    assert end.failed == ([] if ends else ["t-0, files of 0"])
+
+
+def test_a_look_during_which_segments_changed_counts_for_nothing(
+    end: End, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end.compacted = True
+    end.write(0, 2)
+    other = end.write(1, 2)
+
+    def rolls(directory: Path) -> StoredReplica:
+        found = stored_replica(directory)
+        if directory == other.parent:
+            (directory / f"{2:020d}.log").write_bytes(batch_of(1, 2))
+        return found
+
+    monkeypatch.setattr("holdfast.lab.steps.closing.stored_replica", rolls)
+    ends = [each.end for each in noted(end) if isinstance(each, Replica)]
+    assert (ends, end.failed) == ([2, 3], [])

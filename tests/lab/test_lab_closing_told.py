@@ -36,6 +36,7 @@ class Told:
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {"t": {1: (1,), 0: (0, 1)}}
         self.reader_fails = False
         self.while_waiting: Callable[[], object] = lambda: None
+        self.allowed = SimpleNamespace(compacts=lambda _topic: False)
         self.cluster = SimpleNamespace(partitions=self._partitions, node=self._node)
         self.properties("log.dirs={0}/a,{0}/b")
 

@@ -25,9 +25,13 @@ def test_every_scenario_has_something_to_prove_and_a_control(name: str) -> None:
     for part in scenario.parts:
         part.parameters(scenario.defaults)  # its change makes sense
     for control in controls:
-        assert (control.breaks_with is None) != (control.breaks_check is None)
+        kinds = (control.breaks_with, control.breaks_group, control.breaks_check)
+        assert sum(each is not None for each in kinds) == 1
         if control.breaks_with is not None:
             assert control.breaks_with in scenario.defaults.promise.forbids
+        if control.breaks_group is not None:
+            assert scenario.defaults.group_promise is not None
+            assert control.breaks_group in scenario.defaults.group_promise.forbids
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

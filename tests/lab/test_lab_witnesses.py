@@ -215,7 +215,9 @@ def test_a_runs_readers_are_told_whose_timestamps_they_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: dict[str, Mapping[str, object]] = {}
-    monkeypatch.setattr(Run, "_start", lambda _, name, _module, flags: told.update({name: flags}))
+    monkeypatch.setattr(
+        Run, "start_client", lambda _, name, _module, flags, _make: told.update({name: flags})
+    )
     run: Any = object.__new__(Run)
     run.topic = "foo"
     run.allowed = SimpleNamespace(has_create_time=lambda topic: topic == "foo")

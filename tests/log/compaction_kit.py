@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tests.log.log_kit import NOW_MS, everything
 
 from holdfast.config.topic import TopicSettings
-from holdfast.log.compaction.compaction_due import CompactionSettings, SegmentFacts
+from holdfast.log.compaction.compaction_due import SegmentFacts
 from holdfast.log.compaction.compaction_round import LastOfProducer, Round, RoundPlan
 from holdfast.log.compaction.compaction_steps import Compaction
 from holdfast.log.log import Log
@@ -30,18 +30,8 @@ DAY_MS = 86_400_000
 COMPACTORS = list({compactor.name: compactor for compactor in (PYTHON, COMPACTOR)}.values())
 
 
-def compaction_settings(settings: TopicSettings, **changes: Any) -> CompactionSettings:
-    values: dict[str, Any] = {
-        "segment_bytes": settings.segment_bytes,
-        "segment_index_bytes": settings.segment_index_bytes,
-        "index_interval_bytes": settings.index_interval_bytes,
-        "max_message_bytes": settings.max_message_bytes,
-        "delete_retention_ms": DAY_MS,
-        "min_compaction_lag_ms": 0,
-        "max_compaction_lag_ms": 2**63 - 1,
-        "min_cleanable_dirty_ratio": 0.5,
-    }
-    return CompactionSettings(**(values | changes))
+def compaction_settings(settings: TopicSettings, **changes: Any) -> TopicSettings:
+    return settings.replace(**({"delete_retention_ms": DAY_MS} | changes))
 
 
 def facts_of(segment: Segment) -> SegmentFacts:
@@ -60,27 +50,17 @@ def sealed(log: Log) -> list[SegmentFacts]:
 
 
 class LogHost:
-    """A log as a round needs it: what the log itself will be."""
+    """The log's own, watched."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.is_cut = False
         self.taken: list[tuple[Sequence[int], int]] = []
 
     def is_as_planned(self, bases: Sequence[int]) -> bool:
-        there = self.log._segments.bases[:-1]
-        if self.is_cut or bases[0] not in there:
-            return False
-        index = there.index(bases[0])
-        return there[index : index + len(bases)] == list(bases)
+        return self.log.compaction.is_as_planned(bases)
 
     def take_over(self, bases: Sequence[int], segment: Segment, removed: Sequence[str]) -> None:
-        segments = self.log._segments
-        index = segments.bases.index(bases[0])
-        segments.all[index : index + len(bases)] = [segment]
-        segments.bases[index : index + len(bases)] = [segment.base]
-        self.log._cursors.clear()
-        self.log.home.remove_later(removed, self.log.settings.file_delete_delay_ms)
+        self.log.compaction.take_over(bases, segment, removed)
         self.taken.append((bases, segment.base))
 
 
@@ -124,7 +104,9 @@ def make_round(
     chosen = compaction_settings(log.settings, **(settings or {}))
     work = Round(disk, log.home.files, plan, chosen, compactor, is_aside=is_aside)
     host = LogHost(log)
-    return Compaction(disk, log.home.files, work, host), work, host
+    compaction = Compaction(disk, log.home.files, work, host)
+    log.compaction._under_way = compaction  # which it ends when it is cut, say
+    return compaction, work, host
 
 
 Turn = Any  # what steps have yielded
@@ -157,6 +139,7 @@ def compact(log: Log, **options: Any) -> Done:
     compaction, work, host = make_round(log, **options)
     turns: list[Turn] = []
     checkpoint = end_of(compaction.steps(), turns=turns)
+    log.compaction.done(checkpoint)
     return Done(checkpoint=checkpoint, work=work, host=host, turns=turns)
 
 

@@ -210,6 +210,9 @@ def crash(directories: LogDirectories) -> None:
     """Let go of everything as a dying process does: nothing is written any more."""
     for timer in directories._timers.values():
         timer.cancel()
+    directories.cleaner._is_started = False
+    if directories.cleaner._timer is not None:
+        directories.cleaner._timer.cancel()
     for directory in directories.directories:
         directory.close()
 

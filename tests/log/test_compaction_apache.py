@@ -39,7 +39,7 @@ from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.processes import wait_until
 from holdfast.log.compaction.compaction_round import LastOfProducer
-from holdfast.log.compaction.seen_transactions import AbortedTransaction
+from holdfast.log.compaction.transaction_index import AbortedTransaction
 from holdfast.log.log import Log
 from holdfast.runtime.real import real_runtime
 from holdfast.wire.batch import BatchHeader, Codec, Record, build_batch, read_records

@@ -1,7 +1,7 @@
-"""Goal: what a crash leaves of a round is told apart by its names, and a checkpoint by its lines.
+"""Goal: what a crash leaves of a round is told apart by its names.
 
-Method: tables of directories; which names are finished, which go. Then the small parts: the
-checkpoint, jobs and rests.
+Method: tables of directories; which names are finished, which go. Then the small parts: jobs and
+rests.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.log.checkpoints import decode_offsets
-from holdfast.log.compaction.cleaner_checkpoint import FILE_NAME, CleanerCheckpoint
 from holdfast.log.compaction.compaction_steps import JOB_TURNS, Throttle, in_jobs
 from holdfast.log.compaction.half_done_swaps import covered, finish_swaps, leftovers, offset_of
 from holdfast.log.files import FileCache
@@ -151,43 +149,6 @@ def dies_after(operations: int, disk: MemoryDisk) -> bool:
     finally:
         disk.watch = None
     return True
-
-
-# --- the checkpoint ---
-
-
-def test_a_checkpoint_is_apache_kafkas() -> None:
-    disk = MemoryDisk(1)
-    disk.make_directories("/d")
-    disk.sync_directory("/")
-    checkpoint = CleanerCheckpoint.read(disk, "/d")
-    assert checkpoint.get(("t", 0)) is None
-    checkpoint.moved(("t", 0), 7)
-    checkpoint.moved(("other", 3), 9)
-    checkpoint.write(disk, "/d")
-    assert disk.read(f"/d/{FILE_NAME}") == b"0\n2\nt 0 7\nother 3 9\n"
-    found = CleanerCheckpoint.read(disk.power_cut(), "/d")
-    assert (found.get(("t", 0)), found.get(("other", 3))) == (7, 9)
-
-
-def test_a_checkpoint_says_when_it_is_too_high() -> None:
-    checkpoint = CleanerCheckpoint({("t", 0): 7})
-    assert not checkpoint.cut(("t", 0), 7)
-    assert not checkpoint.cut(("t", 1), 0)
-    assert checkpoint.cut(("t", 0), 5)
-    assert checkpoint.get(("t", 0)) == 5
-    assert not checkpoint.forget(("t", 1))
-    assert checkpoint.forget(("t", 0))
-    assert decode_offsets(checkpoint.text(), "") == {}
-
-
-def test_a_checkpoint_that_makes_no_sense_costs_a_round(caplog: pytest.LogCaptureFixture) -> None:
-    disk = MemoryDisk(1)
-    disk.make_directories("/d")
-    disk.sync_directory("/")
-    disk.write_atomic(f"/d/{FILE_NAME}", b"0\n2\nt 0 7\n")
-    assert CleanerCheckpoint.read(disk, "/d").get(("t", 0)) is None
-    assert "from their beginnings" in caplog.text
 
 
 # --- jobs and rests ---

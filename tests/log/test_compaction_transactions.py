@@ -15,9 +15,11 @@ import pytest
 from tests.log.compaction_kit import (
     COMPACTORS,
     DAY_MS,
+    SECRET,
     Wanted,
     append_all,
     compact,
+    end_of,
     headers_of,
     keyed,
     roll,
@@ -28,8 +30,10 @@ from tests.log.log_kit import NOW_MS, everything, memory_disk, new_log, small_se
 
 from holdfast.log.compaction.batch_rewrite import has_horizon
 from holdfast.log.compaction.compaction_round import LastOfProducer
-from holdfast.log.compaction.seen_transactions import AbortedTransaction, SeenTransactions
+from holdfast.log.compaction.seen_transactions import SeenTransactions
+from holdfast.log.compaction.transaction_index import AbortedTransaction, write_transactions
 from holdfast.log.log import Log
+from holdfast.log.segment import TRANSACTION_INDEX_SUFFIX
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.batch import (
     BatchHeader,
@@ -180,6 +184,62 @@ def test_a_transaction_may_lie_in_several_groups() -> None:
         names = runtime.disk.list(log.directory)
         indexes = [name for name in names if name.endswith(".txnindex")]
         assert indexes == [f"{1:020d}.txnindex"], "that of the segment with the marker"
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_was_aborted_counts_for_nothing_wherever_its_marker_is(is_sealed: bool) -> None:
+    """Also in a segment that the round does not touch: a sealed one, or the active one."""
+
+    async def body(runtime: Runtime) -> None:
+        settings = SETTINGS.replace(
+            cleanup_policy=("compact",), min_compaction_lag_ms=is_sealed * DAY_MS
+        )
+        _, log = new_log(runtime, settings)
+        append_all(log, [keyed(("a", "good"), ("b", "good"))])
+        write(log, 1, ("a", "aborted"), ("b", None))
+        roll(log)
+        mark(log, 1, commit=False, timestamp=NOW_MS + DAY_MS)
+        path = log._segments.active.prefix + TRANSACTION_INDEX_SUFFIX
+        write_transactions(runtime.disk, path, [AbortedTransaction(1, 2, 4, 2)])
+        if is_sealed:
+            end(log)
+        log.high_watermark = log.end
+        await log.flush()
+        now_ms = NOW_MS + DAY_MS + 1000
+        dirty = log.compaction.dirty(now_ms)
+        assert (dirty.first, dirty.bound) == (0, 4)
+        compaction, _ = log.compaction.begin(dirty, now_ms, SECRET, 1 << 20)
+        log.compaction.done(end_of(compaction.steps()))
+        assert values_of(log)[:2] == [(0, "a", "good"), (1, "b", "good")]
+        assert [header.record_count for header in headers_of(everything(log))][:3] == [2, 0, 1]
+        index = runtime.disk.read(path)
+        assert list(iter_unpack(">hqqqq", index)) == [(0, 1, 2, 4, 2)]
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_transaction_whose_marker_is_not_committed_is_not_looked_at(commit: bool) -> None:
+    """The next leader may not have the marker: then the other one may come to stand there."""
+
+    async def body(runtime: Runtime) -> None:
+        settings = SETTINGS.replace(cleanup_policy=("compact",))
+        _, log = new_log(runtime, settings)
+        append_all(log, [keyed(("a", "good"))])
+        roll(log)
+        write(log, 1, ("a", "undecided"))
+        roll(log)
+        mark(log, 1, commit=commit)
+        await log.flush()
+        log.high_watermark = 2
+        assert log.compaction.dirty(NOW_MS).bound == 1
+        log.high_watermark = 3
+        assert log.compaction.dirty(NOW_MS).bound == 2
+        log.high_watermark = 2
+        log.truncate_to(2)
+        assert log.compaction.dirty(NOW_MS).bound == 1, "it is open again"
 
     virtual(body)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.log.errors import CorruptFileError
-from holdfast.log.producers import Producers, decode_snapshot, encode_snapshot
+from holdfast.log.producers import ENDED_KEPT, Producers, decode_snapshot, encode_snapshot
 from holdfast.wire.batch_header import CONTROL, TRANSACTIONAL, BatchHeader
 from holdfast.wire.errors import ErrorCode
 
@@ -142,3 +142,41 @@ def test_a_damaged_snapshot_is_refused() -> None:
             decode_snapshot(bytes(flipped), "file")
         with pytest.raises(CorruptFileError):
             decode_snapshot(data[:index], "file")
+
+
+def marker(base: int, *, epoch: int = 0) -> BatchHeader:
+    return header(base, -1, 1, epoch=epoch, attributes=CONTROL | TRANSACTIONAL)
+
+
+def test_a_transaction_is_undecided_until_its_marker_is_committed() -> None:
+    """Another leader may put the other marker there."""
+    producers = written(header(100, 0, 10, attributes=TRANSACTIONAL))
+    assert producers.first_undecided(110) == 100
+    producers.update(marker(110, epoch=1), 0)
+    producers.update(header(111, 0, 1, epoch=1, attributes=TRANSACTIONAL), 0)
+    producers.update(marker(112, epoch=2), 0)
+    assert [producers.first_undecided(each) for each in (110, 111, 112, 113)] == [
+        100, 111, 111, None,
+    ]  # fmt: skip
+
+
+def test_what_many_markers_have_ended_is_undecided_until_all_are_committed() -> None:
+    producers = Producers()
+    for number in range(2 * ENDED_KEPT):
+        producers.update(header(2 * number, number, 1, attributes=TRANSACTIONAL), 0)
+        producers.update(marker(2 * number + 1), 0)
+    end = 4 * ENDED_KEPT
+    assert producers.first_undecided(0) == 0
+    assert producers.first_undecided(2 * ENDED_KEPT) == 0, "too early, but not too late"
+    assert producers.first_undecided(2 * ENDED_KEPT + 2) == 2 * ENDED_KEPT + 2
+    assert producers.first_undecided(end - 1) == end - 2
+    assert producers.first_undecided(end) is None
+
+
+@pytest.mark.parametrize(("offset", "is_exact"), [(111, True), (110, False), (105, False)])
+def test_a_marker_that_is_cut_off_makes_the_log_be_asked(offset: int, is_exact: bool) -> None:
+    """What it has ended is open again, and its producer's epoch is the one before."""
+    producers = written(header(100, 0, 10, attributes=TRANSACTIONAL), marker(110, epoch=1))
+    assert producers.truncate(offset) == is_exact
+    producers.clear()
+    assert producers.truncate(0)

@@ -24,9 +24,11 @@ from tests.log.log_kit import (
 )
 
 from holdfast.config.topic import TopicSettings
+from holdfast.log.checkpoints import CLEANED
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.batch import batches
+from holdfast.wire.errors import ErrorCode
 
 HERE = f"{LOGS}/t-0"
 ONE_SEGMENT = small_settings(segment_bytes=1 << 20)
@@ -196,6 +198,32 @@ def test_flushed_segments_are_not_read_again() -> None:
     virtual(body)
 
 
+def test_an_epoch_begins_where_it_began_although_that_was_compacted() -> None:
+    """Else who has something else there is told that it is the same, and keeps it for good."""
+
+    async def scenario(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log, 2, epoch=0)
+        # Offsets 2 to 6 are gone, with all that epochs 1 and 2 wrote.
+        hole = make_batch(2, base_offset=7, leader_epoch=3)
+        assert log.append_as_follower(memoryview(bytearray(hole))) is ErrorCode.NONE
+        path = f"{HERE}/leader-epoch-checkpoint"
+        for told, entries in (
+            ("0\n4\n0 0\n1 2\n2 5\n3 6\n", [(0, 0), (1, 2), (2, 5), (3, 6)]),
+            ("0\n3\n0 0\n1 2\n3 7\n", [(0, 0), (1, 2), (3, 7)]),
+            # Of what was cut off before it was written anew.
+            ("0\n3\n0 0\n1 1\n4 6\n", [(0, 0), (3, 7)]),
+            ("0\n3\n0 0\n2 8\n3 9\n", [(0, 0), (3, 7)]),
+        ):
+            crash(directories)
+            runtime = after_crash(runtime)
+            runtime.disk.write_atomic(path, told.encode())
+            directories, log = reopened(runtime)
+            assert log._epochs.entries() == entries
+
+    virtual(scenario)
+
+
 def test_epochs_come_from_the_batches_when_the_file_is_behind_ahead_or_damaged() -> None:
     async def body(runtime: Runtime) -> None:
         directories, log = new_log(runtime, ONE_SEGMENT)
@@ -323,19 +351,64 @@ def test_leftovers_are_removed_and_a_swap_is_finished() -> None:
     virtual(body)
 
 
-def test_a_segment_that_is_missing_ends_the_log() -> None:
-    """A power cut took a segment's name but left the next one's."""
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_segment_that_is_missing_ends_the_log(policy: str) -> None:
+    """A power cut took a segment's name but left the next one's; compaction leaves no such hole."""
+    settings = small_settings(cleanup_policy=(policy,))
 
     async def body(runtime: Runtime) -> None:
-        directories, log = new_log(runtime)
+        directories, log = new_log(runtime, settings)
         for _ in range(60):
             append(log)
         gone = log._segments.bases[1]
         crash(directories)
         runtime = after_crash(runtime)
         runtime.disk.remove(f"{HERE}/{gone:020d}.log")
-        _, log = reopened(runtime)
+        _, log = reopened(runtime, settings)
         assert log.end == gone
+
+    virtual(body)
+
+
+@pytest.mark.parametrize(("checkpoint", "is_loss"), [(1, False), (0, True), (None, True)])
+def test_a_hole_that_a_cleaner_left_is_no_loss(checkpoint: int | None, is_loss: bool) -> None:
+    """Apache Kafka's leaves such; whoever loses an index of its directory loses nothing else."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        for _ in range(60):
+            append(log)
+        first = log._segments.all[0]
+        whole, following = everything(log), log._segments.bases[1]
+        await directories.close()
+        disk = runtime.disk
+        size = disk.size(first.log_path) // following  # of each batch
+        disk.open(first.log_path).truncate(size * (following - 1))
+        disk.remove(first.offsets.path)
+        if checkpoint is not None:
+            up_to = following if checkpoint else following - 1
+            disk.write_atomic(f"{LOGS}/{CLEANED}", f"0\n1\nt 0 {up_to}\n".encode())
+        _, log = reopened(runtime)
+        kept = [offset for offset in bases(whole) if offset != following - 1]
+        assert bases(everything(log)) == kept[: following - 1 if is_loss else None]
+
+    virtual(body)
+
+
+def test_a_hole_that_no_index_can_count_is_no_loss() -> None:
+    """A leader with a directory of Apache Kafka's has one: its follower begins a segment there."""
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        append(log)
+        batch = bytearray(make_batch())
+        batch[:8] = (1 << 32).to_bytes(8, "big")  # its CRC does not cover that,
+        batch[12:16] = bytes(4)  # nor its epoch
+        assert log.append_as_follower(memoryview(batch)) == 0
+        assert log._segments.bases == [0, 1 << 32]
+        crash(directories)
+        _, log = reopened(after_crash(runtime))
+        assert bases(everything(log)) == [0, 1 << 32]
 
     virtual(body)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.log.log_kit import (
     LOGS,
     NOW_MS,
+    after_crash,
     append,
     bases,
     everything,
@@ -147,6 +148,22 @@ def test_files_are_renamed_at_once_and_removed_later() -> None:
     virtual(body)
 
 
+def test_the_only_segment_goes_with_its_indexes() -> None:
+    """Seen to fail: the flush that its roll began wrote them behind it, and they stayed."""
+
+    async def body(runtime: Runtime) -> None:
+        settings = small_settings(retention_ms=1_000, file_delete_delay_ms=1_000)
+        directories, log = new_log(runtime, settings)
+        grown(log, 3)
+        assert log.retention(NOW_MS + 9_999, log.end) == 1
+        await asyncio.sleep(5)
+        names = runtime.disk.list(f"{LOGS}/t-0")
+        assert [each for each in names if each.startswith(f"{0:020d}.")] == []
+        await directories.close()
+
+    virtual(body)
+
+
 def test_the_directories_do_it_by_themselves() -> None:
     """Only up to each replica's high watermark, and never to the metadata log."""
 
@@ -164,6 +181,30 @@ def test_the_directories_do_it_by_themselves() -> None:
         text = runtime.disk.read(f"{LOGS}/replication-offset-checkpoint")
         assert b"t 0 7\n" in text
         assert b"t 0 9\n" in runtime.disk.read(f"{LOGS}/recovery-point-offset-checkpoint")
+        await directories.close()
+
+    virtual(body)
+
+
+def test_nothing_goes_before_its_topic_is_known() -> None:
+    """A start without a controller has the file's settings, and the topic may keep more."""
+
+    async def body(runtime: Runtime) -> None:
+        short = small_settings(segment_bytes=3 * SIZE, retention_ms=1_000)
+        directories, log = new_log(runtime, short.replace(retention_ms=-1))
+        grown(log)
+        await directories.close()
+        directories, log = reopened(after_crash(runtime), short)
+        log.high_watermark = log.end
+        directories.start()
+        await asyncio.sleep(1_000)
+        assert log.start == 0
+        log.configure(short.replace(retention_ms=-1))
+        await asyncio.sleep(1_000)
+        assert log.start == 0
+        log.configure(short)
+        await asyncio.sleep(1_000)
+        assert log.start == log.end
         await directories.close()
 
     virtual(body)

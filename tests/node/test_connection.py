@@ -45,7 +45,8 @@ PATIENCE_SECONDS = 15  # with one step of a test
 class Echo:
     """The handler under test: `e` echoes, `w` waits until told, `r` refuses, `n` has no answer.
 
-    `b` does its work later, also when its client has gone, and keeps so many bytes for that.
+    `b` does its work later, also when its client has gone, and keeps so many bytes for that. `d`
+    may do so, and has done it at once.
     """
 
     def __init__(self) -> None:
@@ -76,6 +77,10 @@ class Echo:
             deferred.outlives = True
             deferred.lost = lambda: self.ended.append(deferred)
             self.waiting.append((deferred, body))
+            return deferred
+        if kind == b"d":
+            deferred = Deferred(lambda _: framed(body), connection.deliver, is_before_effect=True)
+            deferred.answer(None)
             return deferred
         if kind == b"r":
             raise WireError("refused on purpose")
@@ -759,6 +764,20 @@ def test_a_muted_connection_handles_nothing_until_it_is_unmuted() -> None:
             assert await answer(reader) == "e2"
 
     asyncio.run(scenario())
+
+
+def test_what_was_done_at_once_holds_nothing_back() -> None:
+    """What is behind a request that waits is not looked at; this one has been answered already."""
+
+    async def main() -> None:
+        async with served() as (echo, _, connect):
+            reader, writer = await connect()
+            writer.write(frame("d1") + frame("d2") + frame("e3"))
+            for text in ("d1", "d2", "e3"):
+                assert await reader.readexactly(12) == frame(text)
+            assert len(echo.seen) == 3
+
+    asyncio.run(main())
 
 
 def test_a_throttled_connection_is_read_again_when_its_time_is_over() -> None:

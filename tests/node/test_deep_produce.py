@@ -30,6 +30,7 @@ from holdfast.wire.walker.record_walker import RECORDS_A_SLICE
 
 MANY = 4 * RECORDS_A_SLICE
 LONG = 60_000
+BY_NAME = 12  # the last version of Produce that names topics
 DEEP = {"record.validation": "deep", "max.message.bytes": "10000000"}
 
 
@@ -86,7 +87,7 @@ def test_nothing_overtakes_it(acks: int) -> None:
     async def story(cluster: SimulatedCluster) -> None:
         broker, connection = await begun(cluster)
         sent = [
-            connection.send(request(batch, acks=acks), timeout_ms=LONG)
+            connection.send(request(batch, acks=acks), timeout_ms=LONG, version=BY_NAME)
             for batch in (make_batch(), many(), make_batch(), many(is_sound=False), make_batch())
         ]
         await looked_at(broker)
@@ -112,7 +113,9 @@ def test_several_partitions_in_one_request() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         broker, connection = await begun(cluster, partitions=4)
         sent = connection.send(
-            request(make_batch(), many(), many(is_sound=False), make_batch()), timeout_ms=LONG
+            request(make_batch(), many(), many(is_sound=False), make_batch()),
+            timeout_ms=LONG,
+            version=BY_NAME,
         )
         await looked_at(broker)
         assert [end_of(cluster, n) for n in range(4)] == [1, 0, 0, 0]
@@ -139,7 +142,7 @@ def test_what_was_received_is_appended_although_its_client_has_left(acks: int) -
         cluster.crash(1)  # so that nothing is committed, for which acks=all would wait
         guests = len(broker._admission)
         for batch in (many(), make_batch(), many()):
-            sent = connection.send(request(batch, acks=acks), timeout_ms=LONG)
+            sent = connection.send(request(batch, acks=acks), timeout_ms=LONG, version=BY_NAME)
         await looked_at(broker)
         assert end_of(cluster) == 0
         assert connection._transport is not None
@@ -159,7 +162,7 @@ def test_a_leader_that_is_deposed_meanwhile_appends_nothing() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         broker, connection = await begun(cluster, replicas=(0, 1))
         partition = next(iter(broker.partitions.held.values()))
-        sent = connection.send(request(many()), timeout_ms=LONG)
+        sent = connection.send(request(many()), timeout_ms=LONG, version=BY_NAME)
         await looked_at(broker)
         partition.follow(1, partition.leader_epoch + 1)
         assert answers(await sent) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
@@ -176,7 +179,7 @@ def test_without_an_answer() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         broker, connection = await begun(cluster)
         for batch in (many(), make_batch(), many(is_sound=False)):
-            sent = connection.send(request(batch, acks=0), timeout_ms=LONG)
+            sent = connection.send(request(batch, acks=0), timeout_ms=LONG, version=BY_NAME)
         await looked_at(broker)
         assert end_of(cluster) == 0
         await asyncio.wait([sent])
@@ -192,7 +195,7 @@ def test_the_record_that_is_at_fault_is_named() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         _, connection = await begun(cluster)
         wild = bytes(build_batch([Record(timestamp=1), Record(timestamp=2**62)]))
-        response = await connection.send(request(wild), timeout_ms=LONG)
+        response = await connection.send(request(wild), timeout_ms=LONG, version=BY_NAME)
         (answer,) = response.responses[0].partition_responses
         assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
         (named,) = answer.record_errors

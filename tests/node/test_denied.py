@@ -35,6 +35,7 @@ from holdfast.wire.messages.init_producer_id import InitProducerIdRequest
 from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from holdfast.wire.schema import Struct
+from holdfast.wire.structs import ResourceType as ConfigResourceType
 
 SECRET, ABSENT = "secret", "absent"  # as long as each other
 TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -48,13 +49,16 @@ PLACES: dict[str, dict[str, ErrorCode]] = {
     "fetch": {"responses.partitions.error_code": TOPIC},
     "list_offsets": {"topics.partitions.error_code": TOPIC},
     "metadata": {"topics.error_code": TOPIC},
-    "offset_fetch": {
-        "error_code": GROUP,
-        "topics.partitions.error_code": GROUP,
-        "groups.error_code": GROUP,
-    },
+    "offset_commit": {"topics.partitions.error_code": GROUP},
+    # Version 1 has no other place for it; from 2 on no topic is named.
+    "offset_fetch-1": {"topics.partitions.error_code": GROUP},
+    "offset_fetch": {"error_code": GROUP, "groups.error_code": GROUP},
     "find_coordinator": {"error_code": GROUP, "coordinators.error_code": GROUP},
     "join_group": {"error_code": GROUP},
+    "heartbeat": {"error_code": GROUP},
+    "leave_group": {"error_code": GROUP},
+    "sync_group": {"error_code": GROUP},
+    "describe_groups": {"groups.error_code": GROUP},
     "api_versions": {},
     "create_topics": {"topics.error_code": TOPIC},
     "delete_topics": {"responses.error_code": TOPIC},
@@ -64,13 +68,16 @@ PLACES: dict[str, dict[str, ErrorCode]] = {
     "describe_configs": {"results.error_code": TOPIC},
     "alter_configs": {"responses.error_code": TOPIC},
     "create_partitions": {"results.error_code": TOPIC},
+    "delete_groups": {"results.error_code": GROUP},
     "elect_leaders": {
         "error_code": CLUSTER,
         "replica_election_results.partition_result.error_code": CLUSTER,
     },
     "incremental_alter_configs": {"responses.error_code": TOPIC},
-    "update_features": {"error_code": CLUSTER, "results.error_code": CLUSTER},
+    "offset_delete": {"error_code": GROUP},
+    "describe_producers": {"topics.partitions.error_code": TOPIC},
     "consumer_group_heartbeat": {"error_code": GROUP},
+    "consumer_group_describe": {"groups.error_code": GROUP},
     "describe_topic_partitions": {"topics.error_code": TOPIC},
 }
 
@@ -151,6 +158,8 @@ def _asking(api: Api, version: int, name: str, topic_id: bytes) -> Any:
         request.transactional_id = None
     if api.module == "api_versions" and version >= 3:
         request.client_software_name = request.client_software_version = "v1"
+    if api.module == "sync_group" and version >= 5:
+        request.protocol_type = request.protocol_name = "p"
     if api.module == "delete_topics" and version >= 6:
         request.topics[0].topic_id = bytes(16)  # by its name, that is
     if api.module == "metadata":
@@ -167,7 +176,7 @@ def _filled(cls: type[Any], version: int, name: str, topic_id: bytes) -> Any:
         if field.kind == "array" and isinstance(field.element, type):
             setattr(made, field.name, [_filled(field.element, version, name, topic_id)])
         elif field.kind == "array":
-            values = {"int32": 0, "uuid": topic_id, "string": name}
+            values = {"int8": 2, "int32": 0, "uuid": topic_id, "string": name}
             setattr(made, field.name, [values[field.element.name]])
         elif field.name in ("name", "topic", "topic_name", "key", "group_id", "resource_name"):
             setattr(made, field.name, name)
@@ -202,7 +211,8 @@ def test_each_api_refuses_who_may_do_nothing_at_its_own_place(
     answers: Answers, api: Api, version: int
 ) -> None:
     (response, data), (_, other) = answers[api.module, api.role.name, version]
-    expected = {} if api.need is None else PLACES.get(api.module, TOP)
+    places = PLACES.get(f"{api.module}-{version}", PLACES.get(api.module, TOP))
+    expected = {} if api.need is None else places
     response_type = response_class(api.key)
     assert dict(_codes(response)) == {
         place: code for place, code in expected.items() if _has(response_type, version, place)
@@ -214,7 +224,11 @@ def test_each_api_refuses_who_may_do_nothing_at_its_own_place(
 def test_every_api_has_a_row_with_what_it_takes_and_they_stand_in_order() -> None:
     assert [api.key for api in APIS] == sorted(api.key for api in APIS)
     assert {api.key for api in APIS} == BROKER.keys() | CONTROLLER.keys()
-    assert [api.module for api in APIS if api.need is None] == ["api_versions", "describe_cluster"]
+    assert [api.module for api in APIS if api.need is None] == [
+        "list_groups",
+        "api_versions",
+        "describe_cluster",
+    ]
     for api in APIS:
         assert api.role in ON_BROKER or api.role in ON_CONTROLLER or len(api.role) == 2
         internal = api.need is not None and api.need.operation is Operation.CLUSTER_ACTION
@@ -324,5 +338,19 @@ def test_nothing_is_made_for_who_may_not() -> None:
         world.ask(asked, 12, ON_BROKER)
         await client.create_topic("after")
         assert set(controller(cluster).image.topics) == {SECRET, "after"}
+
+    play(story)
+
+
+@pytest.mark.parametrize("key", [32, 33, 44])
+def test_a_groups_settings_take_a_right_over_the_group(key: int) -> None:
+    async def story(cluster: SimulatedCluster) -> None:
+        await cluster.client().create_topic(SECRET)
+        world = _World(cluster)
+        version = BROKER[key].versions[1]
+        request = _filled(request_class(key), version, "g", b"")
+        request.resources[0].resource_type = ConfigResourceType.GROUP
+        response, _ = world.ask(request, version, ON_BROKER if key == 32 else ON_CONTROLLER)
+        assert list(dict(_codes(response)).values()) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
 
     play(story)

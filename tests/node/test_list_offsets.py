@@ -37,7 +37,14 @@ from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.wire.batch import HEADER_SIZE
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import list_offsets as wire
-from holdfast.wire.well_known import EARLIEST, LATEST, MAX_TIMESTAMP
+from holdfast.wire.well_known import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 
 FOLLOWER = 1
 NEWEST = 11
@@ -65,7 +72,8 @@ def handled(
 ) -> wire.ListOffsetsResponse | Deferred:
     broker: Any = SimpleNamespace(
         partitions=SimpleNamespace(
-            leading=lambda _topic, _index, epoch: partition.as_leader(epoch)
+            leading=lambda _topic, _index, epoch: partition.as_leader(epoch),
+            find=lambda _topic, _index: partition,
         ),
         sliced_work=sliced or SlicedWork(asyncio.get_running_loop(), MemoryWorker(1)),
     )
@@ -133,6 +141,38 @@ def test_a_follower_and_who_asks_for_the_beginning_need_not_wait() -> None:
     def story(partition: Partition) -> None:
         assert ask(partition, LATEST, replica_id=FOLLOWER).offset == WRITTEN
         assert ask(partition, EARLIEST).offset == 0
+
+    played(story)
+
+
+def test_who_debugs_is_told_the_end_of_the_replica_that_is_here() -> None:
+    """Seen to fail: replica id -2 was a consumer, which a follower refuses."""
+
+    async def body(runtime: Runtime) -> None:
+        partition = just_elected(runtime)
+        assert ask(partition, LATEST, replica_id=list_offsets.DEBUGGING).offset == WRITTEN
+        partition.follow(FOLLOWER, 1)
+        partition.is_compared = True
+        refused = ask(partition, LATEST)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = ask(partition, LATEST, replica_id=list_offsets.DEBUGGING)
+        assert (answer.error_code, answer.offset) == (ErrorCode.NONE, WRITTEN)
+
+    virtual(body)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"),
+    [(EARLIEST_LOCAL, 0), (LATEST_TIERED, -1), (EARLIEST_PENDING_UPLOAD, -1)],
+)
+def test_nothing_is_in_a_tier_and_nothing_waits_for_one(timestamp: int, offset: int) -> None:
+    """Rules: fetch.md#special-timestamps. Seen to fail: -6 was the log's start."""
+
+    def story(partition: Partition) -> None:
+        answer = ask(partition, timestamp)
+        assert answer.error_code == ErrorCode.NONE
+        assert answer.offset == offset
+        assert answer.leader_epoch == (-1 if offset < 0 else partition.log.epoch_at(0))  # type: ignore[union-attr]
 
     played(story)
 

@@ -42,9 +42,9 @@ FOREVER_MS = 60_000
 FOLLOWER = 1
 
 
-def a_produce(_topic_id: bytes) -> Request:
+def a_produce(topic_id: bytes) -> Request:
     data = PartitionProduceData(index=0, records=make_batch())
-    topic = TopicProduceData(name="t", partition_data=[data])
+    topic = TopicProduceData(name="t", topic_id=topic_id, partition_data=[data])
     return ProduceRequest(acks=-1, timeout_ms=FOREVER_MS, topic_data=[topic])
 
 

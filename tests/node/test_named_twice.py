@@ -106,13 +106,13 @@ def test_a_resource_is_described_once() -> None:
     played(story)
 
 
-def test_an_offset_that_is_asked_for_twice_is_refused_each_time() -> None:
+def test_an_offset_that_is_asked_for_twice_is_refused_once() -> None:
     async def story(ask: Ask, _: bytes) -> None:
         partition = ListOffsetsPartition(timestamp=LATEST)
         for count, code in ((1, ErrorCode.NONE), (2, ErrorCode.INVALID_REQUEST)):
             topic = ListOffsetsTopic(name="t", partitions=[partition] * count)
             answer = await ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
-            assert [each.error_code for each in answer.topics[0].partitions] == [code] * count
+            assert [each.error_code for each in answer.topics[0].partitions] == [code]
 
     played(story)
 
@@ -123,7 +123,7 @@ def test_each_append_to_one_partition_is_answered_with_its_own_offset() -> None:
     A producer that keeps offsets beside its data would then find another's record there.
     """
 
-    async def story(ask: Ask, _topic_id: bytes) -> None:
+    async def story(ask: Ask, topic_id: bytes) -> None:
         batches = [make_batch(count) for count in (2, 3, 1)]
         answer = await ask(
             ProduceRequest(
@@ -131,7 +131,7 @@ def test_each_append_to_one_partition_is_answered_with_its_own_offset() -> None:
                 timeout_ms=10_000,
                 topic_data=[
                     TopicProduceData(
-                        name="t",
+                        topic_id=topic_id,
                         partition_data=[
                             PartitionProduceData(index=0, records=each) for each in batches
                         ],
@@ -159,7 +159,8 @@ def test_what_is_behind_a_batch_that_has_to_be_opened_waits_for_it() -> None:
             PartitionProduceData(index=index, records=make_batch(2, codec=codec))
             for index, codec in asked
         ]
-        topic = TopicProduceData(name="t", partition_data=parts)
+        topic_id = cluster.image.topics["t"].topic_id
+        topic = TopicProduceData(topic_id=topic_id, partition_data=parts)
         request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
         answer = await client.ask(request, node=leader)
         answers = [

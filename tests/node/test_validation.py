@@ -310,7 +310,9 @@ def sealed(
         *[(sealed(1 << bit), ErrorCode.INVALID_RECORD) for bit in range(7, 15)],
         (sealed(-0x8000), ErrorCode.INVALID_RECORD),
         (sealed(0, producer=1, epoch=0, sequence=0), ErrorCode.NONE),
-        (sealed(0, producer=1, epoch=-1, sequence=0), ErrorCode.INVALID_RECORD),
+        (sealed(0, producer=1, epoch=-1, sequence=0), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (sealed(0, producer=1, epoch=-5, sequence=0), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (sealed(0, producer=1, epoch=-1, sequence=-1), ErrorCode.INVALID_RECORD),
         (sealed(0, producer=1, epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
         (sealed(0, epoch=0, sequence=0), ErrorCode.NONE),  # as some clients always send it
     ],

@@ -13,11 +13,10 @@ import pytest
 
 from holdfast.testing.simulation.allowances import Election, Forgiveness, Reason, allowed
 from holdfast.testing.simulation.chain import Entry
-from holdfast.testing.simulation.replica_seen import Replica
+from holdfast.testing.simulation.replica_seen import Asked, Replica
 from holdfast.testing.simulation.truth import (
     DISK_FAULT,
     POWER_CUT,
-    Asked,
     PartitionTruth,
 )
 
@@ -213,6 +212,50 @@ def test_an_unclean_election_loses_and_is_forgiven_from_there_on_only() -> None:
     assert world.told == []
     world.truth.truncated(world.replicas[1], 0)
     assert world.told == ["what is committed is never cut off"]
+
+
+def test_what_an_unclean_leader_has_where_something_else_was_lost_is_committed() -> None:
+    """B was in nobody's promise; who has it is chosen when all that stood there instead is gone.
+
+    Seen to fail: it was taken for what is lost, so that the state of groups went on without it, and
+    nobody would have missed it.
+    """
+    world = World(1, 2, 3)
+    taken: list[Entry] = []
+    world.truth.commits = taken.append
+    world.elect(0, 1, (1, 2, 3))
+    world.write(A, 1, 2, 3)
+    world.commit(2, 1, 2, 3)
+    world.write(B, 1, 2)
+    world.elect(1, 3, (1, 2, 3))
+    world.write(OTHER_EPOCH_B, 3)
+    world.commit(3, 3)
+    world.elect(2, 2, (3,), unclean=True)
+    behind = Entry(3, 3, 2, 61)
+    world.write(behind, 2)
+    world.commit(3, 1)  # by who has not heard of anything: it does not count
+    world.commit(4, 2)
+    assert taken == [A, OTHER_EPOCH_B, B, behind]
+    assert world.truth.committed.entries == [A, B, behind]
+    world.truth.truncated(world.replicas[3], 2)
+    assert world.told == []
+    world.truth.truncated(world.replicas[2], 2)
+    assert world.told == ["what is committed is never cut off"]
+
+
+def test_who_hears_late_that_it_was_chosen_commits_nothing_in_a_place_that_is_lost() -> None:
+    world = World(1, 2, 3)
+    world.elect(0, 1, (1, 2, 3))
+    world.write(A, 1, 2, 3)
+    world.commit(2, 1, 2, 3)
+    world.write(B, 1, 2)
+    world.elect(1, 2, (1,), unclean=True)
+    world.elect(2, 3, (2,), unclean=True)
+    world.commit(3, 2)
+    world.write(Entry(2, 2, 2, 61), 3)
+    world.commit(3, 3)
+    assert world.told == []
+    assert world.truth.committed.entries == [A, Entry(2, 2, 2, 61)]
 
 
 def chosen_with_nothing(*, leads: bool) -> World:

@@ -18,6 +18,7 @@ from holdfast.wire.messages.describe_quorum import (
     RequestPartitionData,
     RequestTopicData,
 )
+from holdfast.wire.uuids import NULL_UUID
 from holdfast.wire.well_known import METADATA_TOPIC
 
 
@@ -50,13 +51,23 @@ def test_leader_voters_and_observers_as_they_are() -> None:
             assert found.high_watermark == image.offset + 1
             assert [voter.replica_id for voter in found.current_voters] == [CONTROLLER]
             assert found.current_voters[0].log_end_offset == image.offset + 1
+            # Its voters stand in the properties file, and that names no directories.
+            assert bytes(found.current_voters[0].replica_directory_id) == NULL_UUID
             assert [each.replica_id for each in found.observers] == cluster.brokers
+            for each in found.observers:
+                broker = cluster.nodes[each.replica_id].broker
+                assert broker is not None
+                (directory,) = broker.directories.directories
+                assert bytes(each.replica_directory_id) == directory.directory_id != NULL_UUID
             assert answer.nodes[0].node_id == CONTROLLER
             assert answer.nodes[0].listeners[0].port == CONTROLLER_PORT
         unknown = await connection.send(question("t"))
-        assert unknown.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refused = unknown.topics[0].partitions[0]
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert METADATA_TOPIC in refused.error_message
+        assert unknown.nodes == []
         nothing = await connection.send(DescribeQuorumRequest(topics=[]))
-        assert nothing.error_code == ErrorCode.INVALID_REQUEST
+        assert (nothing.error_code, nothing.topics) == (ErrorCode.NONE, [])
         connection.close()
 
     play(story)

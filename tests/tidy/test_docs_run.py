@@ -1,7 +1,7 @@
 """Goal: what the documents type works as it stands there. Method: it is typed.
 
 All of it is checked up to the point where a cluster would be asked; README's tour and the pages on
-topics and on `cat` are run on a cluster, in the order in which they stand.
+topics, on compacted ones and on `cat` are run on a cluster, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.scenario import load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs" / "how-to").glob("*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        *(ROOT / "docs" / "how-to").glob("*.md"),
+        *(ROOT / "docs" / "tutorial").glob("*.md"),
+    ]
+)
 BLOCK = re.compile(r"^```\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BOUND_S = 60
 # What asks a cluster that `--bootstrap-server`, `--data-dir` or the default names.
@@ -51,7 +57,7 @@ def typed(page: Path) -> list[str]:
 
 def words(line: str) -> list[str]:
     """The arguments of the last `holdfast` of a line."""
-    return shlex.split(line.rpartition("| ")[2])[1:]
+    return shlex.split(line.rpartition("| ")[2].partition(" > ")[0])[1:]
 
 
 def run(arguments: list[str]) -> tuple[int, str, str]:
@@ -87,7 +93,8 @@ def test_only_the_cluster_is_missing(
     monkeypatch.chdir(tmp_path)
     for file in ("offsets.json", "move.json", "topics.json"):
         (tmp_path / file).write_text(FILE)
-    (tmp_path / "plan.csv").write_text("t,0,3\n")
+    for file in ("plan.csv", "before.csv"):
+        (tmp_path / file).write_text("t,0,3\n")
     named = [re.sub(r"^10\.0\.0\.\d+:9092$", "127.0.0.1:1", word) for word in words(line)]
     status, _, errors = run(["cat", "-C", *named[1:]] if line.endswith("cat") else named)
     if "add-controller" in named:
@@ -121,8 +128,8 @@ def test_proofs_take_what_they_are_given(page: str, line: str) -> None:
 def test_the_tour_and_the_pages_on_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: whoever types README gets what it shows. Method: all of it, line by line.
 
-    The pages on topics and on `cat` are typed while README's cluster is up. Ports are free ones,
-    and what goes on until Ctrl-C is left out. 20 s.
+    The pages on topics, compacted ones, and on `cat` are typed while README's cluster is up. Ports
+    are free ones, and what goes on until Ctrl-C is left out. 20 s.
     """
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.setenv("PATH", programs)
@@ -137,9 +144,10 @@ def test_the_tour_and_the_pages_on_topics(tmp_path: Path, monkeypatch: pytest.Mo
         crash = tour.index("holdfast kill 0")
         shown = [type_in(line) for line in tour[:crash]]
         assert shown[0] == "Created topic payments.\n"
-        assert shown[-1] == "alice sent 10: partition 2, offset 0\n"
-        assert shown[-1] in (ROOT / "README.md").read_text()
-        for page in ("use-topics.md", "use-cat.md"):
+        assert shown[-2] == "alice sent 10: partition 2, offset 0\n"
+        assert shown[-1] == "10\n", "what a member of a group is given"
+        assert shown[-2] in (ROOT / "README.md").read_text()
+        for page in ("use-topics.md", "use-cat.md", "compacted-topics.md"):
             for line in typed(ROOT / "docs" / "how-to" / page):
                 if FOREVER not in line:
                     type_in(line)

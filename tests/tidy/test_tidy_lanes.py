@@ -55,6 +55,7 @@ pytestmark = pytest.mark.timeout(60)
 def test_{name}(number):
     pass
 """
+OTHER_LINE = SERIAL.replace("mark.serial", 'mark.serial("others")')
 WITH_PROCESSES = """
 import pytest
 pytestmark = pytest.mark.timeout(60)
@@ -87,6 +88,7 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
     (suite / "conftest.py").write_text(CONFTEST)
     for name in ("one", "two", "three"):
         (suite / f"test_{name}.py").write_text(SERIAL.format(name=name))
+    (suite / "test_other.py").write_text(OTHER_LINE.format(name="other"))
     for name in ("a", "b", "c", "d"):
         (suite / name).mkdir()
         (suite / name / f"test_{name}.py").write_text(WITH_PROCESSES.format(name=name))
@@ -101,7 +103,7 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
         timeout=100,
         check=False,
     )
-    assert "1 failed, 27 passed in" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 31 passed in" in done.stdout, done.stdout + done.stderr
     assert "test_that_says_nothing starts a process: mark it" in done.stdout
     assert "test_that_works took 0.3" in done.stdout, "and is not marked slow"
     assert "test_that_waits" not in done.stdout
@@ -116,13 +118,15 @@ def test_every_test_has_the_worker_of_its_lane(tmp_path: Path) -> None:
 
     base = os.nice(0)
     assert len(of("one", "two", "three")) == 1, "on several workers"
-    assert {nice for _, nice in of("one", "two", "three")} == {base}
+    assert len(of("other")) == 1, "on several workers"
+    assert cores() == 1 or not of("other") & of("one", "two", "three"), "one waits for the other"
+    assert {nice for _, nice in of("one", "two", "three", "other")} == {base}
     beyond = f"gw{cores()}"
     assert {(worker == beyond, int(bound)) for worker, _, bound in wrote.values()} == {
         (True, PATIENCE_S),
         (False, 60),
     }
-    assert beyond not in {worker for worker, _ in of("one", "two", "three", "process")}
+    assert beyond not in {worker for worker, _ in of("one", "two", "three", "other", "process")}
     assert {nice for worker, nice in of("slow") if worker == beyond} == {
         min(base + GIVE_WAY_MOST, 19)
     }

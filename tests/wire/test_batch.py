@@ -226,6 +226,10 @@ REFUSED = {
         changed(lambda b: put(b, 43, bytes(8))),
         ErrorCode.INVALID_RECORD,
     ),
+    "producer without epoch": (
+        changed(lambda b: put(b, 43, bytes(8) + b"\xff\xff" + bytes(4))),
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.wire.groups import group_partition as module
 from holdfast.wire.groups.group_partition import group_partition, java_hash
 
 CRAB = "\U0001f980"  # two units of UTF-16: d83e dd80
@@ -67,3 +68,11 @@ def test_partitions(group: str, count: int, expected: int) -> None:
 def test_a_negative_hash_counts_by_its_absolute_value() -> None:
     text = next(f"group-{at}" for at in range(1_000) if java_hash(f"group-{at}") < 0)
     assert group_partition(text, 50) == -java_hash(text) % 50
+
+
+def test_a_long_id_is_not_remembered() -> None:
+    """Goal: a client that names groups of 32 KB has none of them kept here."""
+    before = module._remembered.cache_info().currsize
+    group = "g" * 129
+    assert group_partition(group, 50) == abs(java_hash(group)) % 50
+    assert module._remembered.cache_info().currsize == before

@@ -55,6 +55,7 @@ NEITHER: set[Case] = set()
 """Messages that no oracle knows; KRaft's metadata records beside them (test_records)."""
 
 KAFKA_PYTHON_UNKNOWN = {
+    "ConsumerGroupDescribe",
     "Vote",
     "BeginQuorumEpoch",
     "EndQuorumEpoch",

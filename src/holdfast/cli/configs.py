@@ -1,4 +1,4 @@
-"""`holdfast configs`: kafka-configs' flags for topics and brokers, on any Kafka."""
+"""`holdfast configs`: kafka-configs' flags for topics, brokers and groups, on any Kafka."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ from holdfast.cli.shared_options import (
 )
 from holdfast.clients.administration import configs_of, perform_patiently, who_answers
 from holdfast.clients.blocking_driver import Driver
+from holdfast.clients.group_configs import configured_groups, present_groups
 from holdfast.clients.topic_descriptions import topic_names
 from holdfast.wire.administration import AdminError, ConfigEntry, Source, alter_configs
 from holdfast.wire.structs import ResourceType
 
-KINDS = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
+KINDS = {
+    "topics": ResourceType.TOPIC,
+    "brokers": ResourceType.BROKER,
+    "groups": ResourceType.GROUP,
+}
 GOES_WITH = {
     "--all": ["--describe"],
     "--add-config": ["--alter"],
@@ -41,11 +46,13 @@ _PAIR = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
 
 
 EntityType = Annotated[
-    str, typer.Option("--entity-type", metavar="topics|brokers", help="Whose settings.")
+    str, typer.Option("--entity-type", metavar="topics|brokers|groups", help="Whose settings.")
 ]
 EntityName = Annotated[
     str | None,
-    typer.Option("--entity-name", metavar="NAME", help="A topic's name, a broker's id."),
+    typer.Option(
+        "--entity-name", metavar="NAME", help="The name of a topic or group, a broker's id."
+    ),
 ]
 EntityDefault = Annotated[
     bool, typer.Option("--entity-default", help="What all brokers have that don't differ.")
@@ -79,7 +86,7 @@ def configs(
     delete_config: DeleteConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change the settings of topics and brokers of any Kafka, with kafka-configs' flags.
+    """Show or change settings of topics, brokers, groups of any Kafka, with kafka-configs' flags.
 
     Examples: `--alter --entity-type topics --entity-name t --add-config min.insync.replicas=2`,
     `--describe --entity-type brokers --entity-default`.
@@ -87,7 +94,7 @@ def configs(
     kind = KINDS.get(entity_type)
     if kind is None:
         raise CommandError(
-            f"--entity-type {entity_type}: topics or brokers is wanted here."
+            f"--entity-type {entity_type}: topics, brokers or groups is wanted here."
             f"{did_you_mean(entity_type, KINDS)}",
             code=EXIT_USAGE,
         )
@@ -157,7 +164,8 @@ def _name(kind: ResourceType, given: str | None, *, default: bool) -> str | None
     )
     refuse_if(
         default and kind is not ResourceType.BROKER,
-        "--entity-default goes with --entity-type brokers: topics take their defaults there.",
+        "--entity-default goes with --entity-type brokers: topics and groups take their defaults "
+        "there.",
     )
     refuse_if(
         given is not None and kind is ResourceType.BROKER and not given.isdecimal(),
@@ -197,8 +205,11 @@ def _describe(
     driver: Driver, kind: ResourceType, name: str | None, *, everything: bool, as_json: bool
 ) -> None:
     if name is not None:
-        _check_there(driver, kind, name)
+        if not (everything and kind is ResourceType.GROUP):  # what a group would have may be asked
+            _check_there(driver, kind, name)
         names = [name]
+    elif kind is ResourceType.GROUP:
+        names = sorted(present_groups(driver) | (configured_groups(driver) or set()))
     elif kind is ResourceType.TOPIC:
         names = list(topic_names(driver))
     else:
@@ -222,12 +233,20 @@ def _describe(
 
 
 def _check_there(driver: Driver, kind: ResourceType, name: str) -> None:
-    """CommandError: there is no such topic, or the broker isn't alive to be asked."""
+    """CommandError: there is no such topic or group, or the broker isn't alive to be asked."""
     if kind is ResourceType.TOPIC:
         topics = topic_names(driver)
         if name not in topics:
             advice = did_you_mean(name, topics)
             raise CommandError(f"--entity-name {name}: there is no such topic.{advice}")
+    elif kind is ResourceType.GROUP:
+        configured = configured_groups(driver)
+        if configured is None or name in configured or name in (there := present_groups(driver)):
+            return
+        advice = did_you_mean(name, sorted(configured | there))
+        raise CommandError(
+            f"--entity-name {name}: there is no such group, and nothing is set for one.{advice}"
+        )
     elif name != DEFAULT and int(name) not in (brokers := sorted(driver.nodes())):
         alive = listed([str(each) for each in brokers])
         raise CommandError(f"--entity-name {name}: it is not among the brokers alive, {alive}.")
@@ -237,6 +256,8 @@ def is_own(kind: ResourceType, name: str, entry: ConfigEntry) -> bool:
     """Say whether a value was set at run time for just this entity."""
     if kind is ResourceType.TOPIC:
         return entry.source == Source.DYNAMIC_TOPIC_CONFIG.name
+    if kind is ResourceType.GROUP:
+        return entry.source == Source.DYNAMIC_GROUP_CONFIG.name
     if name == DEFAULT:
         return entry.source == Source.DYNAMIC_DEFAULT_BROKER_CONFIG.name
     return entry.source == Source.DYNAMIC_BROKER_CONFIG.name

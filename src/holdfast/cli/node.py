@@ -72,7 +72,8 @@ def format_storage(
             "--feature",
             "-f",
             metavar="NAME=LEVEL",
-            help="Level that a new cluster begins with: eligible.leader.replicas.version=0 or 1. "
+            help="Level that a new cluster begins with: 0 or 1 of eligible.leader.replicas.version "
+            "and of group.version. "
             "The same for every controller.",
         ),
     ] = None,

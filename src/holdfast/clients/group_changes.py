@@ -10,12 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.clients.blocking_driver import Peer
-from holdfast.clients.group_apis import (
-    DeleteGroupsRequest,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
-    ask,
-)
 from holdfast.clients.group_coordinators import (
     Answers,
     Coordinators,
@@ -24,11 +18,14 @@ from holdfast.clients.group_coordinators import (
     refusal,
 )
 from holdfast.wire.administration import AdminError, TopicPartition
+from holdfast.wire.messages.delete_groups import DeleteGroupsRequest
 from holdfast.wire.messages.offset_commit import (
+    OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from holdfast.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
@@ -61,7 +58,7 @@ def commit_offsets(
 
     def put(peer: Peer, _groups: Sequence[str]) -> Answers[Outcomes]:
         version = min(peer.version_of(request), LAST_VERSION_BY_NAME)
-        answered = ask(peer, request, version=version).topics
+        answered = peer.send(request, version=version).topics
         return {group: _outcomes(group, "committing for", answered)}
 
     return _of_one(coordinators, group, put)
@@ -81,7 +78,7 @@ def delete_offsets(
     request = OffsetDeleteRequest(group_id=group, topics=list(topics.values()))
 
     def put(peer: Peer, _groups: Sequence[str]) -> Answers[Outcomes]:
-        response = ask(peer, request)
+        response = peer.send(request)
         if response.error_code:
             return {group: refusal("deleting offsets of", group, response.error_code)}
         return {group: _outcomes(group, "deleting offsets of", response.topics)}
@@ -97,7 +94,7 @@ def delete_groups(coordinators: Coordinators, groups: Sequence[str]) -> Answers[
             one.group_id: refusal("deleting", one.group_id, one.error_code)
             if one.error_code
             else None
-            for one in ask(peer, DeleteGroupsRequest(groups_names=list(some))).results
+            for one in peer.send(DeleteGroupsRequest(groups_names=list(some))).results
         }
 
     return coordinators.ask(groups, put)

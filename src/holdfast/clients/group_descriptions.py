@@ -13,12 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast.clients.blocking_driver import Driver, Peer, UnsupportedError
-from holdfast.clients.group_apis import (
-    ConsumerGroupDescribeRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-    ask,
-)
 from holdfast.clients.group_coordinators import (
     PATIENCE_S,
     Answers,
@@ -30,6 +24,9 @@ from holdfast.clients.group_coordinators import (
 from holdfast.wire.administration import AdminError, TopicPartition
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.groups.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from holdfast.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from holdfast.wire.messages.describe_groups import DescribeGroupsRequest
+from holdfast.wire.messages.list_groups import ListGroupsRequest
 from holdfast.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 CLASSIC: Final = "Classic"
@@ -142,6 +139,15 @@ def listed(
     return [found[name] for name in sorted(found) if found[name].protocol_type in OF_CONSUMERS]
 
 
+def group_names(driver: Driver, *, patience_s: float = PATIENCE_S) -> set[str]:
+    """Return the groups of all brokers, of whatever kind. AdminError: a broker refuses."""
+    return {
+        one.group_id
+        for node in sorted(driver.nodes())
+        for one in _of_broker(driver, node, (), (), patience_s)
+    }
+
+
 def _of_broker(
     driver: Driver, node: int, states: Collection[str], types: Collection[str], patience_s: float
 ) -> Sequence[Any]:
@@ -158,7 +164,7 @@ def _of_broker(
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     deadline = time.monotonic() + patience_s
     while True:
-        response = ask(peer, request)
+        response = peer.send(request)
         if not response.error_code:
             return response.groups  # type: ignore[no-any-return]
         error = AdminError(f"listing the groups of broker {node}", response.error_code)
@@ -191,7 +197,7 @@ def _may_be_classic(answer: Description | AdminError | None) -> bool:
 def _consumer(
     coordinators: Coordinators, peer: Peer, groups: Sequence[str]
 ) -> Answers[Description]:
-    response = ask(peer, ConsumerGroupDescribeRequest(group_ids=list(groups)))
+    response = peer.send(ConsumerGroupDescribeRequest(group_ids=list(groups)))
     found: Answers[Description] = {}
     for one in response.groups:
         if one.error_code:
@@ -230,7 +236,7 @@ def _by_topic(assignment: Any) -> Assignment:
 
 
 def _classic(coordinators: Coordinators, peer: Peer, groups: Sequence[str]) -> Answers[Description]:
-    response = ask(peer, DescribeGroupsRequest(groups=list(groups)))
+    response = peer.send(DescribeGroupsRequest(groups=list(groups)))
     found: Answers[Description] = {}
     for one in response.groups:
         name = one.group_id

@@ -29,6 +29,22 @@ DELETES_NOTHING: dict[int, str] = {
     29: "TOPIC_AUTHORIZATION_FAILED",
     44: "POLICY_VIOLATION",
 }
+# Answers to OffsetCommit that come from a decision before anything is appended (rules:
+# committed-offsets.md#who-may-commit). After any other it may have been, and be replicated later.
+COMMITS_NOTHING: dict[int, str] = {
+    3: "UNKNOWN_TOPIC_OR_PARTITION",
+    12: "OFFSET_METADATA_TOO_LARGE",
+    22: "ILLEGAL_GENERATION",
+    24: "INVALID_GROUP_ID",
+    25: "UNKNOWN_MEMBER_ID",
+    27: "REBALANCE_IN_PROGRESS",
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    30: "GROUP_AUTHORIZATION_FAILED",
+    69: "GROUP_ID_NOT_FOUND",
+    82: "FENCED_INSTANCE_ID",
+    110: "FENCED_MEMBER_EPOCH",
+    113: "STALE_MEMBER_EPOCH",
+}
 # librdkafka's own: the record never left its queue.
 CERTAIN_LOCAL = frozenset({"_QUEUE_FULL", "_PURGE_QUEUE", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"})
 

@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.wire.batch import HEADER_SIZE, MAGIC, BatchHeader, batches, crc_matches, read_header
+from holdfast.wire.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    batches,
+    crc_matches,
+    read_header,
+    read_records,
+)
 from holdfast.wire.errors import WireError
 
 SEGMENT_BYTES_MAX = 2 << 30
 LOG_STARTS = "log-start-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+SWAP = ".swap"  # a new segment that does not have its name yet
 HEADER_LINES = 2  # of a checkpoint: its version, how many lines follow
 
 
@@ -33,6 +42,18 @@ class StoredBatch:
     epoch: int
     digest: str
     size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """One record, as any reader would be given it. `timestamp` None: it is the broker's own."""
+
+    offset: int
+    epoch: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,38 @@ def stored_replica(directory: Path) -> StoredReplica:
     batches = list(stored_batches(directory))
     end = batches[-1].last_offset + 1 if batches else bases[-1]
     return StoredReplica(min(max(bases[0], checkpointed(directory, LOG_STARTS)), end), end, batches)
+
+
+def segments_of(directory: Path) -> list[str] | None:
+    """Return the names of a replica's segments. OSError.
+
+    None: a round of compaction is about to put a new one in the place of old ones.
+    """
+    names = sorted(path.name for path in directory.iterdir())
+    if any(name.endswith(SWAP) for name in names):
+        return None
+    return [name for name in names if name.endswith(".log")]
+
+
+def stored_records(directory: Path) -> Iterator[StoredRecord]:
+    """Every record in one partition's directory, in order. DamagedFileError, OSError."""
+    for path in sorted(directory.glob("*.log")):
+        data = memoryview(path.read_bytes())
+        for position, header in _headers(path, data):
+            if header.is_control:
+                continue
+            try:
+                for record in read_records(data[position : position + header.size]):
+                    yield StoredRecord(
+                        offset=record.offset,
+                        epoch=header.leader_epoch,
+                        key=record.key,
+                        value=record.value,
+                        headers=record.headers,
+                        timestamp=None if header.is_log_append_time else record.timestamp,
+                    )
+            except WireError as error:
+                raise DamagedFileError(f"{path}: {error}") from error
 
 
 class ReplicaTail:

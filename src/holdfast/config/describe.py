@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from holdfast.config.key import ConfigType, Key, Update
-from holdfast.config.registry import NODE, TOPIC
+from holdfast.config.group_keys import GROUP_SYNONYMS
+from holdfast.config.key import ConfigError, ConfigType, Key, Update
+from holdfast.config.registry import GROUP, NODE, TOPIC
 from holdfast.config.topic import NO_CONFIGS, inherited
 from holdfast.config.topic_keys import SYNONYMS
 
@@ -21,6 +22,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -88,6 +90,46 @@ def describe_topic(
     return entries
 
 
+def describe_group(
+    group: Mapping[str, str] = NO_CONFIGS,
+    *,
+    cluster: Mapping[str, str] = NO_CONFIGS,
+    broker: Mapping[str, str] = NO_CONFIGS,
+    static: Mapping[str, str] = NO_CONFIGS,
+    names: Collection[str] | None = None,
+) -> list[ConfigEntry]:
+    """Describe a group as one broker sees it: its own, then the broker's of the same meaning.
+
+    Values are shown as they are understood (without spaces, say), as by Apache Kafka. `names`
+    selects keys; None means all of them. A name that is no key of groups is left out.
+    """
+    entries = []
+    for name, key in GROUP.items():
+        if names is not None and name not in names:
+            continue
+        synonym = GROUP_SYNONYMS.get(name)
+        synonyms = []
+        if name in group:
+            synonyms.append(ConfigSynonym(name, group[name], ConfigSource.DYNAMIC_GROUP))
+        if synonym is None:
+            synonyms.append(ConfigSynonym(name, key.default, ConfigSource.DEFAULT))
+        else:
+            synonyms.extend(_of_broker(NODE[synonym], broker, cluster, static))
+        value = synonyms[0].value
+        shown = None if value is None else _as_understood(key, value)
+        synonyms[0] = synonyms[0]._replace(value=shown)
+        entries.append(_entry(key, shown, synonyms, read_only=False))
+    return entries
+
+
+def _as_understood(key: Key, text: str) -> str:
+    try:
+        value = key.parse(text)
+    except ConfigError:  # another controller than ours has let it through
+        return text
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def describe_broker(
     *,
     cluster: Mapping[str, str] = NO_CONFIGS,
@@ -97,20 +139,33 @@ def describe_broker(
 ) -> list[ConfigEntry]:
     """Describe one broker: its own dynamic configs, the cluster's, its properties file's."""
     entries = []
+    static = _under_both_names(static)
     for name, key in NODE.items():
         if names is not None and name not in names:
             continue
-        synonyms = [
-            ConfigSynonym(name, source[name], kind)
-            for source, kind in zip((broker, cluster, static), _BROKER_SOURCES, strict=True)
-            if name in source
-        ]
-        if key.default is not None:
-            synonyms.append(ConfigSynonym(name, key.default, ConfigSource.DEFAULT))
+        synonyms = _of_broker(key, broker, cluster, static)
         value = synonyms[0].value if synonyms else None
         read_only = key.update is Update.READ_ONLY
         entries.append(_entry(key, value, synonyms, read_only=read_only))
     return entries
+
+
+def _of_broker(key: Key, *sources: Mapping[str, str]) -> list[ConfigSynonym]:
+    """Return where a broker has a key from: its own dynamic configs, all brokers', its file."""
+    synonyms = [
+        ConfigSynonym(key.name, source[key.name], kind)
+        for source, kind in zip(sources, _BROKER_SOURCES, strict=True)
+        if key.name in source
+    ]
+    if key.default is not None:
+        synonyms.append(ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT))
+    return synonyms
+
+
+def _under_both_names(static: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a node's properties, with node.id and broker.id standing for each other."""
+    number = static.get("node.id", static.get("broker.id"))
+    return static if number is None else {"node.id": number, "broker.id": number, **static}
 
 
 def describe_cluster_default(

@@ -5,23 +5,28 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.config.figures import FIGURES
+from holdfast.config.group_documentation import GROUP_DOCUMENTS
 
 
 def document(name: str) -> str:
-    """Return what a topic or node key means, or a figure."""
-    return _TOPIC.get(name) or _NODE.get(name) or FIGURES.get(name) or ""
+    """Return what a key means, of a topic, a node or a group; or a figure."""
+    tables = (_TOPIC, _NODE, GROUP_DOCUMENTS, FIGURES)
+    return next((table[name] for table in tables if name in table), "")
 
 
 _TOPIC: Final = {
-    "cleanup.policy": "What happens to old segments: delete removes them by age and size.",
+    "cleanup.policy": (
+        "What happens to old segments: delete removes them by age and size, compact leaves the last"
+        " record of each key."
+    ),
     "compression.gzip.level": "Level at which a broker would compress with gzip.",
     "compression.lz4.level": "Level at which a broker would compress with lz4.",
     "compression.type": "Codec that batches are stored in; producer keeps what was sent.",
     "compression.zstd.level": "Level at which a broker would compress with zstd.",
     "delete.retention.ms": "How long a compacted topic keeps the marker of a deleted key.",
     "file.delete.delay.ms": "How long a removed segment's files stay before they are deleted.",
-    "flush.messages": "Records after which a log is forced to disk; replicas make data durable.",
-    "flush.ms": "Time after which a log is forced to disk; replicas make data durable.",
+    "flush.messages": "Records after which a log is forced to disk; no answer waits for that.",
+    "flush.ms": "Time after which a record is forced to disk; no answer waits for that.",
     "follower.replication.throttled.replicas": "Replicas whose fetching is throttled.",
     "index.interval.bytes": "Bytes of the log between two entries of its offset index.",
     "leader.replication.throttled.replicas": "Replicas whose serving of followers is throttled.",
@@ -93,10 +98,6 @@ _NODE: Final = {
     "holdfast.connection.partitions.max": "The most partitions that a connection's fetches await.",
     "holdfast.connection.requests.max": "The most requests of a connection without an answer yet.",
     "holdfast.request.bytes.max": "Bytes of requests that wait or are not whole yet, in a node.",
-    "group.initial.rebalance.delay.ms": "How long a new group waits for more members.",
-    "group.max.session.timeout.ms": "The longest session that a group's member may ask.",
-    "group.max.size": "The most members of a group.",
-    "group.min.session.timeout.ms": "The shortest session that a group's member may ask.",
     "initial.broker.registration.timeout.ms": "How long a starting broker tries to register.",
     "inter.broker.listener.name": "Listener that brokers use among themselves.",
     "leader.imbalance.check.interval.seconds": "Time between two checks for preferred leaders.",
@@ -105,6 +106,9 @@ _NODE: Final = {
     "log.cleaner.backoff.ms": "Pause of the compactor when there is nothing to do.",
     "log.cleaner.dedupe.buffer.size": "Memory of the compactor's map of keys.",
     "log.cleaner.enable": "Whether the compactor runs.",
+    "log.cleaner.io.buffer.load.factor": "How full the compactor's map of keys may become.",
+    "log.cleaner.io.buffer.size": "Memory of the compactor's reads and writes.",
+    "log.cleaner.io.max.bytes.per.second": "What the compactor may read and write in a second.",
     "log.cleaner.threads": "Threads of the compactor.",
     "log.dir": "The directory for logs where log.dirs is not set.",
     "log.dir.failure.timeout.ms": "How long a broker may fail to report a lost directory.",
@@ -135,13 +139,6 @@ _NODE: Final = {
     "num.partitions": "Partitions of a topic that doesn't say how many.",
     "num.recovery.threads.per.data.dir": "Threads for loading logs in Apache Kafka.",
     "num.replica.fetchers": "Threads for replication in Apache Kafka.",
-    "offset.metadata.max.bytes": "The longest note that a committed offset may carry.",
-    "offsets.commit.timeout.ms": "How long an offset commit waits for replicas.",
-    "offsets.retention.check.interval.ms": "Time between two searches for stale offsets.",
-    "offsets.retention.minutes": "How long an empty group's offsets are kept.",
-    "offsets.topic.num.partitions": "Partitions of the topic of committed offsets.",
-    "offsets.topic.replication.factor": "Replicas of the topic of committed offsets.",
-    "offsets.topic.segment.bytes": "Segment size of the topic of committed offsets.",
     "process.roles": "What the node is: broker, controller, or both.",
     "producer.id.expiration.check.interval.ms": "Time between two searches for idle producers.",
     "producer.id.expiration.ms": "Silence after which an idempotent producer is forgotten.",

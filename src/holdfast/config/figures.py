@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 PREFIX: Final = "holdfast."
+COMPACTION_ROUNDS: Final = "holdfast.compaction.rounds"
+LOGS_NOT_COMPACTED: Final = "holdfast.logs.not.compacted"
 LOG_DIRS_OFFLINE: Final = "holdfast.log.dirs.offline"
 LOOP_LAG_MS_MAX: Final = "holdfast.loop.lag.ms.max"
 ANSWER_BYTES: Final = "holdfast.answer.bytes"
@@ -21,6 +23,11 @@ REQUEST_BYTES: Final = "holdfast.request.bytes"
 REPLICAS_SET_ASIDE: Final = "holdfast.replicas.set.aside"
 
 FIGURES: Final = {
+    COMPACTION_ROUNDS: "How many rounds of compaction were done since the start.",
+    LOGS_NOT_COMPACTED: (
+        "The logs that have no more rounds of compaction until the next start, each with what is"
+        " damaged in it; empty when there are none. They grow, and serve as the others do."
+    ),
     ANSWER_BYTES: "Bytes of answers that are held for clients who have not taken them.",
     CONNECTIONS_INDEBTED: (
         "How many connections were closed since the start because they had not taken the most, when"
@@ -54,7 +61,11 @@ FIGURES: Final = {
     ),
 }
 
-TROUBLES: Final = (LOG_DIRS_OFFLINE, REPLICAS_SET_ASIDE)  # not empty: somebody has to look
+TROUBLES: Final = (
+    LOG_DIRS_OFFLINE,
+    LOGS_NOT_COMPACTED,
+    REPLICAS_SET_ASIDE,
+)  # not empty: somebody has to look
 
 
 def short_name(figure: str) -> str:

@@ -13,8 +13,10 @@ from typing import NamedTuple, TypeAlias
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 INT_MAX = 2**31 - 1
+INT_MAX_TEXT = str(INT_MAX)  # Kafka writes its unbounded integers as the largest one
 LONG_MAX = 2**63 - 1
 LONG_MAX_TEXT = str(LONG_MAX)
+NO_PLUGIN = "classes for the Java machine can't be loaded here"
 
 
 class ConfigError(Exception):
@@ -64,7 +66,8 @@ class Key(NamedTuple):
     numbers, `choices` bounds strings and the members of lists. `honoured` holds the values that
     this version can act upon when they are fewer than Kafka's, and `reason` says why the others
     are refused.
-    `members` is what each member of a list has to look like: a regular expression, and in words.
+    `members` is what a string, or each member of a list, has to look like: a regular expression,
+    and in words. With `any_case` choices are written in capitals or not, and are small as values.
     `effect` is False for a key that is read and reported but changes nothing here.
     """
 
@@ -79,6 +82,7 @@ class Key(NamedTuple):
     honoured: tuple[str, ...] = ()
     reason: str = ""
     members: tuple[str, str] | None = None
+    any_case: bool = False
 
     @property
     def attribute(self) -> str:
@@ -99,6 +103,8 @@ class Key(NamedTuple):
             return self._parse_boolean(stripped)
         if self.type in _INTEGER_BOUNDS or self.type is ConfigType.DOUBLE:
             return self._parse_number(stripped)
+        if self.any_case:
+            stripped = stripped.lower()
         self._check_choice(stripped)
         return stripped
 
@@ -139,8 +145,7 @@ class Key(NamedTuple):
         if members == [""]:
             return ()
         refuse_if("" in members, f"{self.name}={text}: has an empty member; remove the extra comma")
-        unique = tuple(dict.fromkeys(members))
-        refuse_if(len(unique) != len(members), f"{self.name}={text}: names a member twice")
+        unique = tuple(dict.fromkeys(members))  # what is named twice counts once, as in Kafka
         for member in unique:
             self._check_choice(member)
         return unique

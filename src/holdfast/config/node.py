@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from holdfast.config.group_rules import check_groups
 from holdfast.config.key import ConfigError, Value, refuse_if
 from holdfast.config.listeners import (
     Listener,
@@ -19,7 +20,7 @@ from holdfast.config.listeners import (
     parse_servers,
     parse_voters,
 )
-from holdfast.config.registry import NODE
+from holdfast.config.registry import NODE, why_too_small
 from holdfast.config.retired import has_no_effect, replacement
 from holdfast.config.settings import Settings
 from holdfast.config.topic import TopicSettings
@@ -72,6 +73,11 @@ class NodeSettings(Settings):
     num_partitions: int
     unclean_leader_election_enable: bool
 
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     log_initial_task_delay_ms: int
@@ -109,6 +115,37 @@ class NodeSettings(Settings):
     metadata_max_retention_bytes: int
     metadata_max_retention_ms: int
 
+    group_consumer_assignment_interval_ms: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_regex_refresh_interval_ms: int
+    group_consumer_session_timeout_ms: int
+    group_coordinator_rebalance_protocols: tuple[str, ...]
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
+    holdfast_group_bytes_max: int
+    holdfast_group_shard_groups_max: int
+    holdfast_group_shard_offsets_bytes_max: int
+    holdfast_groups_bytes_max: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+
     properties: Mapping[str, str]
 
     __slots__ = tuple(__annotations__)
@@ -130,6 +167,7 @@ class NodeSettings(Settings):
         attributes.update(resolved)
         settings = cls(**attributes, properties=dict(properties))
         _check_together(settings)
+        check_groups(values)
         TopicSettings.resolve(static=properties)
         return settings, warnings
 
@@ -374,6 +412,8 @@ def _check_together(settings: NodeSettings) -> None:
         below = getattr(settings, NODE[low].attribute)
         above = getattr(settings, NODE[high].attribute)
         refuse_if(below >= above, f"{low}={below}: must be below {high}={above}")
+    small = why_too_small(settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_threads)
+    refuse_if(small, small)
 
 
 def _strings(value: Value) -> tuple[str, ...]:

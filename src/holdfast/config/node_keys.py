@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.config.key import INT_MAX, LONG_MAX_TEXT, ConfigType, Key, Update
-from holdfast.config.topic_keys import (
-    NO_COMPACTION,
-    NO_FLUSH,
-    NO_PREALLOCATION,
+from holdfast.config.group_keys import NODE_GROUP_KEYS
+from holdfast.config.key import (
+    INT_MAX_TEXT,
+    LONG_MAX_TEXT,
+    NO_PLUGIN,
+    ConfigType,
+    Key,
+    Update,
 )
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _SHORT, _LONG, _DOUBLE = ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
 _LIST, _CLASS = ConfigType.LIST, ConfigType.CLASS
 _CLUSTER: Final = Update.CLUSTER_WIDE
-_INT_MAX_TEXT: Final = "2147483647"
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-_NO_PLUGIN: Final = "classes for the Java machine can't be loaded here"
 
 IDENTITY: Final = (
     Key("node.id", _INT, None, low=0),
@@ -60,8 +61,8 @@ NETWORK: Final = (
     Key("holdfast.connection.partitions.max", _INT, "200000", low=1),
     Key("holdfast.connection.requests.max", _INT, "1000", low=1),
     Key("holdfast.request.bytes.max", _LONG, "536870912", low=1048576),
-    Key("max.connections", _INT, _INT_MAX_TEXT, low=0, update=_CLUSTER),
-    Key("max.connections.per.ip", _INT, _INT_MAX_TEXT, low=0, update=_CLUSTER),
+    Key("max.connections", _INT, INT_MAX_TEXT, low=0, update=_CLUSTER),
+    Key("max.connections.per.ip", _INT, INT_MAX_TEXT, low=0, update=_CLUSTER),
     Key(
         "max.connections.per.ip.overrides",
         _LIST,
@@ -104,71 +105,30 @@ LOG: Final = (
         update=_CLUSTER,
     ),
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, update=_CLUSTER, effect=False),
-    Key("log.cleaner.backoff.ms", _LONG, "15000", low=0, update=_CLUSTER, effect=False),
-    Key("log.cleaner.dedupe.buffer.size", _LONG, "134217728", update=_CLUSTER, effect=False),
+    Key("log.cleaner.backoff.ms", _LONG, "15000", low=0, update=_CLUSTER),
+    Key("log.cleaner.dedupe.buffer.size", _LONG, "134217728", update=_CLUSTER),
+    Key("log.cleaner.delete.retention.ms", _LONG, "86400000", low=0, update=_CLUSTER),
+    Key("log.cleaner.enable", _BOOLEAN, "true"),
+    Key("log.cleaner.io.buffer.load.factor", _DOUBLE, "0.9", update=_CLUSTER, effect=False),
+    Key("log.cleaner.io.buffer.size", _INT, "524288", low=0, update=_CLUSTER, effect=False),
+    # As much as a double may be. What is below 1 would be a cleaner that stands still.
     Key(
-        "log.cleaner.delete.retention.ms",
-        _LONG,
-        "86400000",
-        low=0,
-        update=_CLUSTER,
-        effect=False,
-    ),
-    Key("log.cleaner.enable", _BOOLEAN, "true", effect=False),
-    Key(
-        "log.cleaner.max.compaction.lag.ms",
-        _LONG,
-        LONG_MAX_TEXT,
-        low=1,
-        update=_CLUSTER,
-        effect=False,
-    ),
-    Key(
-        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.io.max.bytes.per.second",
         _DOUBLE,
-        "0.5",
-        low=0,
-        high=1,
-        update=_CLUSTER,
-        effect=False,
-    ),
-    Key("log.cleaner.min.compaction.lag.ms", _LONG, "0", low=0, update=_CLUSTER, effect=False),
-    Key("log.cleaner.threads", _INT, "1", low=0, update=_CLUSTER, effect=False),
-    Key(
-        "log.cleanup.policy",
-        _LIST,
-        "delete",
-        choices=("compact", "delete"),
-        update=_CLUSTER,
-        honoured=("delete",),
-        reason=NO_COMPACTION,
-    ),
-    Key("log.dir.failure.timeout.ms", _LONG, "30000", low=1, effect=False),
-    Key(
-        "log.flush.interval.messages",
-        _LONG,
-        LONG_MAX_TEXT,
+        "1.7976931348623157E308",
         low=1,
         update=_CLUSTER,
-        honoured=(LONG_MAX_TEXT,),
-        reason=NO_FLUSH,
     ),
-    Key(
-        "log.flush.interval.ms",
-        _LONG,
-        None,
-        update=_CLUSTER,
-        honoured=(LONG_MAX_TEXT,),
-        reason=NO_FLUSH,
-    ),
+    Key("log.cleaner.max.compaction.lag.ms", _LONG, LONG_MAX_TEXT, low=1, update=_CLUSTER),
+    Key("log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", low=0, high=1, update=_CLUSTER),
+    Key("log.cleaner.min.compaction.lag.ms", _LONG, "0", low=0, update=_CLUSTER),
+    Key("log.cleaner.threads", _INT, "1", low=0, update=_CLUSTER),
+    Key("log.cleanup.policy", _LIST, "delete", choices=("compact", "delete"), update=_CLUSTER),
+    Key("log.dir.failure.timeout.ms", _LONG, "30000", low=1, effect=False),
+    Key("log.flush.interval.messages", _LONG, LONG_MAX_TEXT, low=1, update=_CLUSTER),
+    Key("log.flush.interval.ms", _LONG, None, low=0, update=_CLUSTER),
     Key("log.flush.offset.checkpoint.interval.ms", _INT, "60000", low=0),
-    Key(
-        "log.flush.scheduler.interval.ms",
-        _LONG,
-        LONG_MAX_TEXT,
-        honoured=(LONG_MAX_TEXT,),
-        reason=NO_FLUSH,
-    ),
+    Key("log.flush.scheduler.interval.ms", _LONG, LONG_MAX_TEXT, low=0),
     Key("log.flush.start.offset.checkpoint.interval.ms", _INT, "60000", low=0),
     Key("log.index.interval.bytes", _INT, "4096", low=0, update=_CLUSTER),
     Key("log.index.size.max.bytes", _INT, "10485760", low=4, update=_CLUSTER),
@@ -184,14 +144,7 @@ LOG: Final = (
         choices=("CreateTime", "LogAppendTime"),
         update=_CLUSTER,
     ),
-    Key(
-        "log.preallocate",
-        _BOOLEAN,
-        "false",
-        update=_CLUSTER,
-        honoured=("false",),
-        reason=NO_PREALLOCATION,
-    ),
+    Key("log.preallocate", _BOOLEAN, "false", update=_CLUSTER, effect=False),
     Key("log.retention.bytes", _LONG, "-1", update=_CLUSTER),
     Key("log.retention.check.interval.ms", _LONG, "300000", low=1),
     Key("log.retention.hours", _INT, "168", low=-1),
@@ -233,7 +186,7 @@ REPLICATION: Final = (
             "org.apache.kafka.common.replica.LeaderSelector",
             RACK_AWARE,
         ),
-        reason=_NO_PLUGIN,
+        reason=NO_PLUGIN,
     ),
     Key("replica.socket.receive.buffer.bytes", _INT, "65536", low=-1, effect=False),
     Key("replica.socket.timeout.ms", _INT, "30000"),
@@ -260,20 +213,8 @@ CONTROLLER: Final = (
     Key("metadata.max.retention.ms", _LONG, "604800000"),
 )
 
-# Read and reported, so that a file written for Apache Kafka works; groups and transactions will use
-# them.
-GROUPS_AND_TRANSACTIONS: Final = (
-    Key("group.initial.rebalance.delay.ms", _INT, "3000", effect=False),
-    Key("group.max.session.timeout.ms", _INT, "1800000", effect=False),
-    Key("group.max.size", _INT, _INT_MAX_TEXT, low=1, effect=False),
-    Key("group.min.session.timeout.ms", _INT, "6000", effect=False),
-    Key("offset.metadata.max.bytes", _INT, "4096", effect=False),
-    Key("offsets.commit.timeout.ms", _INT, "5000", low=1, effect=False),
-    Key("offsets.retention.check.interval.ms", _LONG, "600000", low=1, effect=False),
-    Key("offsets.retention.minutes", _INT, "10080", low=1, effect=False),
-    Key("offsets.topic.num.partitions", _INT, "50", low=1, effect=False),
-    Key("offsets.topic.replication.factor", _SHORT, "3", low=1, effect=False),
-    Key("offsets.topic.segment.bytes", _INT, "104857600", low=1, effect=False),
+# Read and reported, so that a file written for Apache Kafka works; transactions will use them.
+TRANSACTIONS: Final = (
     Key("transaction.max.timeout.ms", _INT, "900000", low=1, effect=False),
     Key(
         "transaction.partition.verification.enable",
@@ -291,7 +232,7 @@ GROUPS_AND_TRANSACTIONS: Final = (
 
 # Keys that would promise what is not there: only the value that asks for nothing is taken.
 PROMISES: Final = (
-    Key("alter.config.policy.class.name", _CLASS, None, honoured=("",), reason=_NO_PLUGIN),
+    Key("alter.config.policy.class.name", _CLASS, None, honoured=("",), reason=NO_PLUGIN),
     Key(
         "authorizer.class.name",
         _STRING,
@@ -299,8 +240,8 @@ PROMISES: Final = (
         honoured=("",),
         reason="access control is not built yet, every request is allowed",
     ),
-    Key("client.quota.callback.class", _CLASS, None, honoured=("",), reason=_NO_PLUGIN),
-    Key("create.topic.policy.class.name", _CLASS, None, honoured=("",), reason=_NO_PLUGIN),
+    Key("client.quota.callback.class", _CLASS, None, honoured=("",), reason=NO_PLUGIN),
+    Key("create.topic.policy.class.name", _CLASS, None, honoured=("",), reason=NO_PLUGIN),
     Key(
         "remote.log.storage.system.enable",
         _BOOLEAN,
@@ -310,8 +251,6 @@ PROMISES: Final = (
     ),
 )
 
-assert int(_INT_MAX_TEXT) == INT_MAX, "Kafka writes its unbounded integers as the largest one"
-
 NODE_KEYS: Final = (
     *IDENTITY,
     *NETWORK,
@@ -319,6 +258,7 @@ NODE_KEYS: Final = (
     *LOG,
     *REPLICATION,
     *CONTROLLER,
-    *GROUPS_AND_TRANSACTIONS,
+    *NODE_GROUP_KEYS,
+    *TRANSACTIONS,
     *PROMISES,
 )

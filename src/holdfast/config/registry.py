@@ -6,8 +6,10 @@ Kafka's answer (INVALID_CONFIG), not our failure.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
+from holdfast.config.group_keys import GROUP_KEYS, GROUP_SYNONYMS
 from holdfast.config.key import ConfigError, ConfigType, Key, Update
 from holdfast.config.node_keys import NODE_KEYS
 from holdfast.config.retired import RETIRED_NODE_KEYS, RETIRED_TOPIC_KEYS
@@ -15,8 +17,13 @@ from holdfast.config.topic_keys import SYNONYMS, TOPIC_KEYS
 
 TOPIC: Final[dict[str, Key]] = {key.name: key for key in TOPIC_KEYS}
 NODE: Final[dict[str, Key]] = {key.name: key for key in NODE_KEYS}
+GROUP: Final[dict[str, Key]] = {key.name: key for key in GROUP_KEYS}
 
 VALUE_BYTES_MAX: Final = 32_767  # of UTF-8, as in Kafka since 4.3: older requests carry no more
+_LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+_MAP_BYTES: Final = "log.cleaner.dedupe.buffer.size"
+_MAP_BYTES_MIN: Final = 1024 * 1024
+_THREADS: Final = "log.cleaner.threads"
 _TOO_LONG: Final = (
     "The configuration value cannot be added because it exceeds the maximum value size of "
     f"{VALUE_BYTES_MAX} bytes."
@@ -24,7 +31,9 @@ _TOO_LONG: Final = (
 
 assert len(TOPIC) == len(TOPIC_KEYS), "a topic key stands in the table twice"
 assert len(NODE) == len(NODE_KEYS), "a node key stands in the table twice"
+assert len(GROUP) == len(GROUP_KEYS), "a key of groups stands in the table twice"
 assert SYNONYMS.keys() <= TOPIC.keys(), "a synonym belongs to no topic key"
+assert set(GROUP_SYNONYMS.values()) <= NODE.keys(), "a group's default is no node's key"
 
 
 def validate_topic_config(name: str, value: str | None) -> str | None:
@@ -54,7 +63,7 @@ def validate_broker_config(name: str, value: str | None, *, per_broker: bool) ->
         retired = RETIRED_NODE_KEYS.get(name)
         if retired is not None:
             return f"Broker config {name} no longer exists: {retired}"
-        return f"Unknown broker config name: {name}"
+        return None  # it is kept, as by Apache Kafka, where a plug-in may know it
     if key.update is Update.READ_ONLY:
         return f"{name} can't be changed at run time: set it in the properties file and restart"
     if key.update is Update.PER_BROKER and not per_broker:
@@ -62,8 +71,62 @@ def validate_broker_config(name: str, value: str | None, *, per_broker: bool) ->
     return _refusal(key, value)
 
 
+def validate_group_config(name: str, value: str | None) -> str | None:
+    """Return why a group can't have this configuration, or None when it can (INVALID_CONFIG)."""
+    if _is_too_long(value):
+        return _TOO_LONG
+    key = GROUP.get(name)
+    return f"Unknown group config name: {name}" if key is None else _refusal(key, value)
+
+
+def refuse_topic_configs(configs: Mapping[str, str]) -> str | None:
+    """Return why a topic can't have these together, each being right by itself (INVALID_CONFIG).
+
+    What the topic has not itself has the key's own default.
+    """
+    least, largest = (_number(configs, name, TOPIC) for name in _LAGS)
+    if least > largest:
+        return f"conflict topic config setting {_LAGS[0]} ({least}) > {_LAGS[1]} ({largest})"
+    return None
+
+
+def refuse_broker_configs(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    """Return why brokers can't be given these together, each being right by itself.
+
+    Both are what is in force: what no source sets has the key's own default.
+    """
+    if all(before.get(name) == after.get(name) for name in (_MAP_BYTES, _THREADS)):
+        return None
+    now, wanted = (_number(configs, _THREADS, NODE) for configs in (before, after))
+    small = why_too_small(_number(after, _MAP_BYTES, NODE), wanted)
+    if small:
+        return small
+    if wanted == now:
+        return None
+    problem = ""
+    if wanted < 1:
+        problem = "should be at least 1"
+    elif wanted < now // 2:
+        problem = f"cannot be reduced to less than half the current value {now}"
+    elif wanted > now * 2 > 0:
+        problem = f"cannot be increased to more than double the current value {now}"
+    return f"Log cleaner threads {problem}" if problem else None
+
+
+def why_too_small(map_bytes: int, threads: int) -> str:
+    """Say why compaction can't have so much memory for its keys, "" if it can (as Kafka does)."""
+    if not threads or map_bytes // threads > _MAP_BYTES_MIN:
+        return ""
+    return f"{_MAP_BYTES} must be at least 1MB per cleaner thread."
+
+
+def unknown_broker_keys(names: Iterable[str]) -> list[str]:
+    """Return the keys of brokers that are kept and do nothing, for a warning."""
+    return [name for name in names if name not in NODE]
+
+
 def is_list(name: str) -> bool:
-    """Whether APPEND and SUBTRACT make sense for this key."""
+    """Whether APPEND and SUBTRACT make sense for this key; no key of a group is a list."""
     key = TOPIC.get(name) or NODE.get(name)
     return key is not None and key.type is ConfigType.LIST
 
@@ -85,6 +148,11 @@ def node_default(name: str) -> str:
     """Return a node key's own default, as text; "" where there is none, or no such key."""
     key = NODE.get(name)
     return (key.default or "") if key is not None else ""
+
+
+def _number(configs: Mapping[str, str], name: str, keys: Mapping[str, Key]) -> Any:
+    text = configs.get(name)
+    return keys[name].parse_default() if text is None else keys[name].parse(text)
 
 
 def _is_too_long(value: str | None) -> bool:

@@ -29,14 +29,20 @@ class TopicSettings(Settings):
 
     cleanup_policy: tuple[str, ...]
     compression_type: str
+    delete_retention_ms: int
     file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
     follower_replication_throttled_replicas: Mapping[str, None]
     index_interval_bytes: int
     leader_replication_throttled_replicas: Mapping[str, None]
+    max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
     message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
     min_insync_replicas: int
     record_validation: str
     retention_bytes: int

@@ -13,24 +13,14 @@ from holdfast.config.key import LONG_MAX_TEXT, ConfigType, Key
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
-NO_COMPACTION: Final = "log compaction is not built yet"
 NO_TIERS: Final = "tiered storage is not built"
-NO_FLUSH: Final = "a write is not held back for the disk; durability comes from replicas"
-NO_PREALLOCATION: Final = "files grow as they are written, nothing is preallocated"
 THROTTLED: Final = (
     r"\*|[0-9]+:[0-9]+",
     "the literal '*' or a list of replicas: partition:broker,partition:broker,...",
 )
 
 TOPIC_KEYS: Final = (
-    Key(
-        "cleanup.policy",
-        _LIST,
-        "delete",
-        choices=("compact", "delete"),
-        honoured=("delete",),
-        reason=NO_COMPACTION,
-    ),
+    Key("cleanup.policy", _LIST, "delete", choices=("compact", "delete")),
     Key("compression.gzip.level", _INT, "-1", low=-1, high=9, effect=False),
     Key("compression.lz4.level", _INT, "9", low=1, high=17, effect=False),
     Key(
@@ -40,10 +30,10 @@ TOPIC_KEYS: Final = (
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
     Key("compression.zstd.level", _INT, "3", low=-131072, high=22, effect=False),
-    Key("delete.retention.ms", _LONG, "86400000", low=0, effect=False),
+    Key("delete.retention.ms", _LONG, "86400000", low=0),
     Key("file.delete.delay.ms", _LONG, "60000", low=0),
-    Key("flush.messages", _LONG, LONG_MAX_TEXT, low=1, honoured=(LONG_MAX_TEXT,), reason=NO_FLUSH),
-    Key("flush.ms", _LONG, LONG_MAX_TEXT, low=0, honoured=(LONG_MAX_TEXT,), reason=NO_FLUSH),
+    Key("flush.messages", _LONG, LONG_MAX_TEXT, low=1),
+    Key("flush.ms", _LONG, LONG_MAX_TEXT, low=0),
     Key(
         "follower.replication.throttled.replicas",
         _LIST,
@@ -54,7 +44,7 @@ TOPIC_KEYS: Final = (
     Key("leader.replication.throttled.replicas", _LIST, "", members=THROTTLED),
     Key("local.retention.bytes", _LONG, "-2", low=-2, effect=False),
     Key("local.retention.ms", _LONG, "-2", low=-2, effect=False),
-    Key("max.compaction.lag.ms", _LONG, LONG_MAX_TEXT, low=1, effect=False),
+    Key("max.compaction.lag.ms", _LONG, LONG_MAX_TEXT, low=1),
     Key("max.message.bytes", _INT, "1048588", low=0),
     Key("message.timestamp.after.max.ms", _LONG, "3600000", low=0),
     Key("message.timestamp.before.max.ms", _LONG, LONG_MAX_TEXT, low=0),
@@ -64,16 +54,10 @@ TOPIC_KEYS: Final = (
         "CreateTime",
         choices=("CreateTime", "LogAppendTime"),
     ),
-    Key("min.cleanable.dirty.ratio", _DOUBLE, "0.5", low=0, high=1, effect=False),
-    Key("min.compaction.lag.ms", _LONG, "0", low=0, effect=False),
+    Key("min.cleanable.dirty.ratio", _DOUBLE, "0.5", low=0, high=1),
+    Key("min.compaction.lag.ms", _LONG, "0", low=0),
     Key("min.insync.replicas", _INT, "1", low=1),
-    Key(
-        "preallocate",
-        _BOOLEAN,
-        "false",
-        honoured=("false",),
-        reason=NO_PREALLOCATION,
-    ),
+    Key("preallocate", _BOOLEAN, "false", effect=False),  # files grow as they are written
     # Ours, and no key of Apache Kafka's, which validates as "deep" does.
     Key("record.validation", _STRING, "header", choices=("deep", "header")),
     Key("remote.log.copy.disable", _BOOLEAN, "false", effect=False),

@@ -12,8 +12,9 @@ from typing import Final, Generic, TypeVar
 NEVER_MS: Final = 2**63 - 1
 """A deadline that does not come."""
 
-# Places in the heap beyond two for each deadline, before those that mean nothing are thrown out.
+# Places in the heap beyond two for each deadline, before those that mean nothing are thrown out,
 _SPARE: Final = 16
+_STEP: Final = 8  # so many with each deadline that is set or cancelled: thousands at once take long
 
 K = TypeVar("K")
 
@@ -21,12 +22,15 @@ K = TypeVar("K")
 class Deadlines(Generic[K]):
     """At most one deadline for each key. Equal times come in the order in which they were set."""
 
-    __slots__ = ("_count", "_due_ms", "_heap", "_queued_ms")
+    __slots__ = ("_count", "_due_ms", "_heap", "_old", "_places")
 
     def __init__(self) -> None:
         self._due_ms: dict[K, int] = {}
-        self._queued_ms: dict[K, int] = {}  # where the key stands in the heap: never behind its due
+        # Where each key stands in the heap: never behind its due. Other places mean nothing.
+        self._places: dict[K, tuple[int, int, K]] = {}
         self._heap: list[tuple[int, int, K]] = []
+        # Another heap, which is looked through from its end: what counts of it goes into the first.
+        self._old: list[tuple[int, int, K]] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -37,10 +41,11 @@ class Deadlines(Generic[K]):
 
     def set(self, key: K, at_ms: int) -> None:
         """Let the key be due at this time, and at no other."""
-        queued_ms = self._queued_ms.get(key)
+        place = self._places.get(key)
         self._due_ms[key] = at_ms
-        if queued_ms is None or at_ms < queued_ms:
-            self._push(key, at_ms)
+        if place is None or at_ms < place[0]:
+            self._put(key, at_ms)
+            self._tidy()
 
     def bring_forward(self, key: K, at_ms: int) -> None:
         """Let the key be due at this time, unless it is earlier anyway."""
@@ -50,44 +55,66 @@ class Deadlines(Generic[K]):
 
     def cancel(self, key: K) -> None:
         if self._due_ms.pop(key, None) is not None:
-            del self._queued_ms[key]
+            del self._places[key]
             self._tidy()
 
     @property
     def next_ms(self) -> int:
         """The earliest deadline, or `NEVER_MS`."""
-        while self._heap:
-            at_ms, _, key = self._heap[0]
-            if self._queued_ms.get(key) != at_ms:  # it was cancelled, or has an earlier place
-                heapq.heappop(self._heap)
-            elif self._due_ms[key] > at_ms:  # it was put off
-                heapq.heappop(self._heap)
-                self._push(key, self._due_ms[key])
-            else:
-                return at_ms
-        return NEVER_MS
+        return min(*self._firsts())[0]
+
+    @property
+    def wake_ms(self) -> int:
+        """No later than the earliest deadline, and cheap; `NEVER_MS` if there is none.
+
+        It is the old time of one that was put off, until somebody comes then, `take`s none, and
+        looks again.
+        """
+        if not self._due_ms:
+            return NEVER_MS
+        heap, old = self._heap, self._old
+        if not old:
+            return heap[0][0]
+        return min(heap[0][0], old[0][0]) if heap else old[0][0]
 
     def take(self, now_ms: int) -> K | None:
         """Take out the key that is due first; None when none is due by now."""
-        if self.next_ms > now_ms or not self._heap:
+        first, old = self._firsts()
+        if not self._due_ms or min(first, old)[0] > now_ms:
             return None
-        _, _, key = heapq.heappop(self._heap)
-        del self._due_ms[key], self._queued_ms[key]
+        _, _, key = heapq.heappop(self._heap if first < old else self._old)
+        del self._due_ms[key], self._places[key]
         return key
 
-    def _push(self, key: K, at_ms: int) -> None:
-        self._queued_ms[key] = at_ms
+    def _firsts(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return when the first of each heap is due, and its number."""
+        old = self._first(self._old)  # before the other one, into which it may put some
+        return self._first(self._heap), old
+
+    def _first(self, heap: list[tuple[int, int, K]]) -> tuple[int, int]:
+        """Return the same of one heap; what counts for nothing is thrown out before."""
+        while heap:
+            place = heap[0]
+            at_ms, number, key = place
+            if self._places.get(key) is not place:  # it was cancelled, or has another place
+                heapq.heappop(heap)
+            elif self._due_ms[key] > at_ms:  # it was put off
+                heapq.heappop(heap)
+                self._put(key, self._due_ms[key])
+            else:
+                return at_ms, number
+        return NEVER_MS, 0
+
+    def _put(self, key: K, at_ms: int) -> None:
         self._count += 1
-        heapq.heappush(self._heap, (at_ms, self._count, key))
-        self._tidy()
+        place = self._places[key] = (at_ms, self._count, key)
+        heapq.heappush(self._heap, place)
 
     def _tidy(self) -> None:
-        """Throw out the places that mean nothing when they are more than the others."""
-        if len(self._heap) <= 2 * len(self._due_ms) + _SPARE:
-            return
-        kept: dict[K, tuple[int, int, K]] = {}
-        for place in self._heap:
-            if self._queued_ms.get(place[2]) == place[0]:
-                kept[place[2]] = place
-        self._heap = list(kept.values())
-        heapq.heapify(self._heap)
+        """Throw out the places that mean nothing when they are more than the others, by steps."""
+        if not self._old and len(self._heap) > 2 * len(self._due_ms) + _SPARE:
+            self._old, self._heap = self._heap, []
+        for _ in range(min(_STEP, len(self._old))):
+            place = self._old.pop()  # of a heap without its end a heap is left
+            if self._places.get(place[2]) is place:
+                heapq.heappush(self._heap, place)

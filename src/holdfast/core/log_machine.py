@@ -18,10 +18,13 @@ from typing import Any, NamedTuple, TypeAlias
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.schema import Struct
 
+RecordPart: TypeAlias = Struct | tuple[Any, ...]
+"""A record's key or its value: what a table declares, or a named tuple where there are many."""
+
 KeyedRecord: TypeAlias = tuple[Struct, Struct | None]
 """A record's key and its value. A value of None is a tombstone: what the key names is gone."""
 
-Replay: TypeAlias = Callable[[Struct, Struct | None], None]
+Replay: TypeAlias = Callable[[Any, Any], None]
 
 
 class Answer(NamedTuple):
@@ -41,7 +44,7 @@ class Decision:
     __slots__ = ("_answers", "_once_applied", "_once_refused", "may_share_batch", "records")
 
     def __init__(self, *, may_share_batch: bool = False) -> None:
-        self.records: list[KeyedRecord] = []
+        self.records: list[tuple[Any, Any]] = []  # each a `RecordPart`; a value may be None
         # Whether it holds for the same state whatever others like it say: several of them may be
         # decided first, appended as one batch, and applied (or refused) one after the other.
         self.may_share_batch = may_share_batch
@@ -49,7 +52,7 @@ class Decision:
         self._once_applied: list[Callable[[], None]] = []
         self._once_refused: list[Callable[[ErrorCode], None]] | None = []
 
-    def append(self, key: Struct, value: Struct | None) -> None:
+    def append(self, key: RecordPart, value: RecordPart | None) -> None:
         assert self._once_refused is not None, "a decision that is done takes no more records"
         self.records.append((key, value))
 

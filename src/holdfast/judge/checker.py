@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from holdfast.judge.deliveries import Columns
 from holdfast.judge.findings import FINDINGS_MAX
+from holdfast.judge.groups.checker import GroupChecker
+from holdfast.judge.groups.history import GroupEvent
+from holdfast.judge.groups.verdict import GroupJudgement
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -17,6 +20,7 @@ from holdfast.judge.history import (
     PartitionEvent,
     Refused,
     ReplicaBatch,
+    ReplicaRecord,
     Send,
     Unknown,
     in_runs,
@@ -39,6 +43,7 @@ class Evidence:
     timeline: Timeline
     points: tuple[Point, ...]
     point_ms: float  # width of one point
+    groups: GroupJudgement = field(default_factory=GroupJudgement)  # without any: it holds nothing
 
 
 class Checker:
@@ -51,6 +56,7 @@ class Checker:
         self._timeline = Timeline()
         self._series = Series()
         self._availability = AvailabilityFold()
+        self._groups = GroupChecker(findings_max)
         self._events = 0
 
     def feed(self, run: Sequence[Event]) -> None:
@@ -61,6 +67,7 @@ class Checker:
         self._timeline.reach(run[0])
         latest_ms = max([event.at_ms for event in run])
         self._timeline.end_ms = max(self._timeline.end_ms, latest_ms)
+        self._groups.feed(run)
         if BUSY.issuperset(map(type, run)):
             self._feed_busy(run)
             return
@@ -76,6 +83,11 @@ class Checker:
             # `isinstance` takes half a microsecond, and there are many of these.
             if type(event) is ReplicaBatch:
                 self._fold(event).hold(event)
+                return
+            if type(event) is ReplicaRecord:
+                self._fold(event).hold_record(event)
+                return
+            if isinstance(event, GroupEvent):
                 return
             if isinstance(event, PartitionEvent):
                 self._fold(event).note(event)
@@ -156,6 +168,7 @@ class Checker:
             timeline=self._timeline,
             points=tuple(self._series.points()),
             point_ms=self._series.width_ms,
+            groups=self._groups.finish(),
         )
 
 

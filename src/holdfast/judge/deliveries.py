@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import gt, lt
 from typing import NamedTuple
 
-from holdfast.judge.history import Delivered, Position, ReadEnd
+from holdfast.judge.history import Delivered, Position, ReadEnd, ReplicaRecord
 from holdfast.judge.sends import ABSENT, HistoryTooLargeError, Sends
 
 Record = tuple[str | None, str, str | None, int | None]  # id, digest, key, timestamp
@@ -31,7 +31,7 @@ class Records:
         self._codes: dict[Record, int] = {}
         self._strangers: list[Record] = []
 
-    def code(self, delivered: Delivered, known: int) -> int:
+    def code(self, delivered: Delivered | ReplicaRecord, known: int) -> int:
         """Return its code when so many sends are known; those that follow were not sent yet."""
         # The busiest line of all: without a call where nothing is wrong.
         row = self._rows.get(delivered.id, -1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf, nextafter
 
 from holdfast.judge.history import (
+    Compaction,
     DeleteRecords,
     DeletionRefused,
     Event,
@@ -23,7 +24,7 @@ from holdfast.judge.sends import Sends
 from holdfast.judge.sizes import BATCH_OVERHEAD, Sizes
 from holdfast.judge.verdict import Excuse
 
-Allowed = tuple[Excuse, Retention | DeleteRecords]
+Allowed = tuple[Excuse, Retention | DeleteRecords | Compaction]
 
 
 @dataclass(slots=True)

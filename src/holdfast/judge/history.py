@@ -67,6 +67,17 @@ class Retention(PartitionEvent, kw_only=True, frozen=True, tag="retention"):
     retention_bytes: Offset | None = None
 
 
+class Compaction(PartitionEvent, kw_only=True, frozen=True, tag="compaction"):
+    """From now on a record may be gone once a later one of its key is committed.
+
+    Written by whoever configures it: before a topic gets that policy, and, with `is_on` false,
+    after one without it is in force everywhere. Of deleted keys it says nothing: the last record of
+    a key stays.
+    """
+
+    is_on: bool = True
+
+
 class DeleteRecords(PartitionEvent, kw_only=True, frozen=True, tag="delete_records"):
     """Somebody is about to ask for all before `offset` to be deleted, by name.
 
@@ -175,6 +186,21 @@ class ReplicaBatch(PartitionEvent, kw_only=True, frozen=True, tag="replica_batch
     size: int = 0  # of those bytes; 0: an old history, which excuses nothing by size
 
 
+class ReplicaRecord(PartitionEvent, kw_only=True, frozen=True, tag="replica_record"):
+    """One record as it stands in one replica's files, of a partition that replicas compact.
+
+    Its fields are those of a delivery: a replica's word is held against what readers were given.
+    """
+
+    node: int
+    offset: Offset
+    epoch: int
+    id: str | None = None
+    digest: str
+    key: str | None = None
+    timestamp: int | None = None
+
+
 class Fault(Event, kw_only=True, frozen=True, tag="fault"):
     """Done to a node: KILL, TERM, STOP, CONT, start, DISK; or done by it: exit after TERM.
 
@@ -209,9 +235,9 @@ class Note(Event, kw_only=True, frozen=True, tag="note"):
 
 
 _AnyEvent = (
-    Expected | Retention | DeleteRecords | DeletionRefused | Send | Acknowledged | Refused
-    | Unknown | Delivered | Position | ReadEnd | Replica | ReplicaBatch | Fault | LeaderChange
-    | IsrChange | Note
+    Expected | Retention | Compaction | DeleteRecords | DeletionRefused | Send | Acknowledged
+    | Refused | Unknown | Delivered | Position | ReadEnd | Replica | ReplicaBatch | ReplicaRecord
+    | Fault | LeaderChange | IsrChange | Note
 )  # fmt: skip
 _CLASSES: tuple[type[Event], ...] = _AnyEvent.__args__
 KINDS: dict[str, type[Event]] = {}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 
+from holdfast.judge.compaction import Survivors
 from holdfast.judge.deliveries import Records, WholeRead
 from holdfast.judge.expiry import Allowed, Cover
-from holdfast.judge.findings import Findings
 from holdfast.judge.given_again import GivenAgain
-from holdfast.judge.history import Delivered
+from holdfast.judge.history import Compaction, Delivered
 from holdfast.judge.sends import ABSENT, Fate, Sends
-from holdfast.judge.verdict import Anomaly, Expiry
+from holdfast.judge.verdict import Anomaly, Excuse, Expiry, LogFindings
 
 SHOWN_MAX = 5  # copies of one record, in evidence
 
@@ -20,7 +22,7 @@ class LogRules:
     """What became of everything that was sent. For one whole read."""
 
     def __init__(
-        self, sends: Sends, records: Records, findings: Findings, whole: WholeRead, cover: Cover
+        self, sends: Sends, records: Records, findings: LogFindings, whole: WholeRead, cover: Cover
     ) -> None:
         self._sends = sends
         self._records = records
@@ -30,6 +32,10 @@ class LogRules:
         self._cover = cover
         self._expired: Counter[Allowed] = Counter()
         self._excused = array("i")  # rows of what is gone and may have expired
+        self._replaced = array("i")  # rows of what is gone, and has a later one of its key
+        # What allows that, and where each key stands last in this log; None: nothing does.
+        self.compaction: Compaction | None = None
+        self.survivors: Survivors | None = None
         self._first_standing: dict[int, int] | None = None
         self.late = 0  # acknowledged when the read had begun, and so perhaps behind it
         self.open = 0  # gone, and nobody can say whether that was allowed
@@ -78,9 +84,16 @@ class LogRules:
                 self._judge_missing(row, offset)
             elif offset >= 0 and stands_at[place] != offset:
                 self._judge_elsewhere(row, offset)
-        told = (row for row in self._excused if offsets[row] >= 0)
+        told: Iterable[int] = (row for row in self._excused if offsets[row] >= 0)
+        if self._replaced:  # what stands may have been given the place of what is gone
+            standing = (
+                row
+                for row, fate in enumerate(self._sends.fates)
+                if fate == Fate.ACKNOWLEDGED and offsets[row] >= 0 and places[row] >= 0
+            )
+            told = chain(told, self._replaced, standing)
         given_again = GivenAgain(self._sends, told)
-        for row in self._excused:
+        for row in chain(self._excused, self._replaced):
             self._judge_excused(row, given_again)
 
     def _judge_missing(self, row: int, offset: int) -> None:
@@ -95,6 +108,9 @@ class LogRules:
             if allowed or self._cover.leaves_open(stood_at):
                 self._excused.append(row)
                 return
+        elif self._is_replaced(row, offset):
+            self._replaced.append(row)
+            return
         if not self._findings.count(Anomaly.LOST):
             return
         at = "" if offset < 0 else f" at offset {offset}"
@@ -104,7 +120,19 @@ class LogRules:
         text = f"{sends.name(row)} was acknowledged{at}{holder}; it is not in the log"
         if 0 <= offset < event.begin:
             text += f", which begins at {event.begin}, and nothing allows that"
+        elif self.compaction is not None:
+            text += f", nor is a later record of {sends.send(row).key}"
         self._findings.tell(Anomaly.LOST, text, *sends.events(row), instead)
+
+    def _is_replaced(self, row: int, offset: int) -> bool:
+        """Whether compaction has taken it: nothing stands there, and later one of its key does."""
+        return (
+            self.compaction is not None
+            and self.survivors is not None
+            and offset >= 0
+            and self._log.find(offset) < 0
+            and self.survivors.replace(row, offset)
+        )
 
     def _stood_at(self, row: int) -> int:
         """Return where a record stood before the log's beginning, or right before that."""
@@ -129,7 +157,10 @@ class LogRules:
                 text += ": the log can't have kept both"
                 self._findings.tell(Anomaly.LOST, text, *sends.events(row), *sends.events(other))
             return
-        allowed = self._cover.allows(row, self._stood_at(row))
+        stood_at = self._stood_at(row)
+        allowed = self._cover.allows(row, stood_at)
+        if self.compaction is not None and stood_at >= self._whole.event.begin:
+            allowed = Excuse.REPLACED, self.compaction
         if allowed is None:
             self.open += 1
         else:

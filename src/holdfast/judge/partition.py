@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from holdfast.judge.compacted_replicas import CompactedReplicas
+from holdfast.judge.compaction import NEVER_MS, Compactions, Survivors
 from holdfast.judge.deliveries import Columns, Log, Reader, Records, WholeRead
 from holdfast.judge.expiry import Cover, Expiries
-from holdfast.judge.findings import FINDINGS_MAX, Findings
+from holdfast.judge.findings import FINDINGS_MAX
 from holdfast.judge.history import (
+    Compaction,
     DeleteRecords,
     DeletionRefused,
     Delivered,
@@ -22,6 +25,7 @@ from holdfast.judge.history import (
     ReadEnd,
     Replica,
     ReplicaBatch,
+    ReplicaRecord,
     Retention,
     Send,
 )
@@ -32,7 +36,7 @@ from holdfast.judge.replicas import ReplicaFiles
 from holdfast.judge.sends import Fate, Outcome, Sends
 from holdfast.judge.series import AvailabilityFold, Step
 from holdfast.judge.sizes import Sizes
-from holdfast.judge.verdict import Anomaly, Counts, PartitionJudgement
+from holdfast.judge.verdict import Anomaly, Counts, PartitionJudgement, log_findings
 
 RECORDS_MAX = 20_000_000
 STEPS_MAX = 2048  # that wait to be counted together
@@ -57,11 +61,12 @@ class PartitionFold:
         self._readers: dict[str, Reader] = {}
         self._replicas: dict[int, ReplicaFiles] = {}
         self._expiries = Expiries(self._sends)
+        self._compactions = Compactions()
         self._leaders: dict[str, LeaderChange] = {}  # of the highest epoch, by who saw it
         self._first_named: dict[int, LeaderChange] = {}  # of each epoch that has a leader
         self._availability = AvailabilityFold()
         self._steps: list[Step] = []
-        self._findings = Findings(topic, partition, findings_max)
+        self._findings = log_findings(topic, partition, findings_max)
         self._undecided: list[str] = []
 
     # -- events, as they come ------------------------------------------------------------------
@@ -110,6 +115,9 @@ class PartitionFold:
     def hold(self, batch: ReplicaBatch) -> None:
         self._replica(batch.node).add(batch)
 
+    def hold_record(self, record: ReplicaRecord) -> None:
+        self._replica(record.node).add_record(record, self._records.code(record, len(self._sends)))
+
     def note(self, event: PartitionEvent) -> None:
         """Take in what is rare. That there is any event says that the partition must be judged."""
         if isinstance(event, Position):
@@ -120,6 +128,8 @@ class PartitionFold:
             self._replica(event.node).note(event)
         elif isinstance(event, Retention | DeleteRecords | DeletionRefused):
             self._expiries.add(event)
+        elif isinstance(event, Compaction):
+            self._compactions.add(event)
         elif isinstance(event, LeaderChange):
             self._lead(event)
 
@@ -171,17 +181,25 @@ class PartitionFold:
             return self._expiries.cover(gone, begin, replicas, sizes)
 
         cover = None if whole is None else cover_at(whole.event, whole.event.begin)
-        reading = ReaderRules(self._sends, self._records, self._findings, readers, whole)
+        survivors = self._survivors(whole)
+        reading = ReaderRules(self._sends, self._records, self._findings, readers, whole, survivors)
         reading.judge(cover, lambda told: cover_at(told, told.offset))
         files = ReplicaRules(
             self._sends, self._records, self._findings, self._expiries, whole, sizes
         )
+        if self._compactions.until_ms != NEVER_MS:
+            files.compacted = CompactedReplicas(
+                self._sends, self._records, self._findings, self._compactions.until_ms
+            )
+            files.compacted.judge(replicas, whole, survivors)
         files.judge(replicas)
         log = None
         if whole is None or cover is None:
             self._undecided.append("it was not read to its end")
         else:
             log = LogRules(self._sends, self._records, self._findings, whole, cover)
+            log.compaction = self._compactions.allowed_by(whole.event)
+            log.survivors = survivors
             log.judge()
             self._say_late(log.late, "acknowledged")
             self._say_open(log.open, "records that were acknowledged are gone")
@@ -203,6 +221,13 @@ class PartitionFold:
             expiries=() if log is None else log.expiries,
             undecided=tuple(self._undecided),
         )
+
+    def _survivors(self, whole: WholeRead | None) -> Survivors:
+        """Return where each key stands last in what the last whole read was given."""
+        stands: Iterable[tuple[int, int]] = ()
+        if whole is not None:
+            stands = zip(whole.log.offsets, whole.log.codes, strict=True)
+        return Survivors(self._sends, stands, self._compactions.until_ms)
 
     def _resolve_late_sends(self, readers: list[Reader]) -> None:
         """Find records whose send is behind a delivery: at that, two clocks may disagree."""

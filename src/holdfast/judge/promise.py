@@ -6,7 +6,9 @@ The text is written for the person who starts a run; the set is what the verdict
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic
 
+from holdfast.judge.findings import AnomalyT
 from holdfast.judge.verdict import Anomaly
 
 # However weak the settings, these never happen in a log that works.
@@ -16,9 +18,16 @@ ALWAYS_FORBIDDEN = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class AnyPromise(Generic[AnomalyT]):
+    """What is promised, for people and as what must not be seen."""
+
     text: str
-    forbids: frozenset[Anomaly]
+    forbids: frozenset[AnomalyT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise(AnyPromise[Anomaly]):
+    """What is promised of a log."""
 
 
 def promise_for(

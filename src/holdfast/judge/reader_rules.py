@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Callable, Sequence
 from operator import lt
 
+from holdfast.judge.compaction import Survivors
 from holdfast.judge.deliveries import Log, Reader, Records, WholeRead, is_dense
 from holdfast.judge.expiry import Cover
-from holdfast.judge.findings import Findings
 from holdfast.judge.history import Position
 from holdfast.judge.sends import ABSENT, Fate, Sends
-from holdfast.judge.verdict import Anomaly
+from holdfast.judge.verdict import Anomaly, LogFindings
 
 PIECE = 4096  # deliveries that are compared at once
 
@@ -23,10 +23,13 @@ class ReaderRules:
         self,
         sends: Sends,
         records: Records,
-        findings: Findings,
+        findings: LogFindings,
         readers: Sequence[Reader],
         whole: WholeRead | None,
+        survivors: Survivors,
     ) -> None:
+        """`survivors`: where each key stands last in the whole read, if its log is compacted."""
+        self._survivors = survivors
         self._sends = sends
         self._records = records
         self._findings = findings
@@ -162,7 +165,8 @@ class ReaderRules:
         for index in self._strays[reader.process] if whole else range(len(reader)):
             offset = reader.offsets[index]
             if whole is not None and whole.event.begin <= offset < whole.event.end:
-                self._vanished(reader, index, told)
+                if not self._is_replaced(reader, index):
+                    self._vanished(reader, index, told)
                 continue
             if whole is not None and reader is whole.reader and whole.first <= index < whole.last:
                 continue  # its own, on its way to the end that it had asked for
@@ -175,6 +179,11 @@ class ReaderRules:
             latest[offset] = index
         for index in latest.values():
             self._judge_outside(reader, index, cover, told)
+
+    def _is_replaced(self, reader: Reader, index: int) -> bool:
+        """Whether compaction has taken it: nothing stands there, and later one of its key does."""
+        offset = reader.offsets[index]
+        return self._log.find(offset) < 0 and self._survivors.replace(reader.codes[index], offset)
 
     def _judge_outside(
         self, reader: Reader, index: int, cover: Cover | None, told: set[tuple[int, int]]

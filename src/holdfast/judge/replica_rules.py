@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from holdfast.judge.compacted_replicas import CompactedReplicas
 from holdfast.judge.deliveries import Records, WholeRead
 from holdfast.judge.expiry import Cover, Expiries
-from holdfast.judge.findings import Findings
 from holdfast.judge.history import Event
 from holdfast.judge.replicas import Difference, ReplicaFiles
 from holdfast.judge.sends import Fate, Sends
 from holdfast.judge.sizes import Sizes
-from holdfast.judge.verdict import Anomaly
+from holdfast.judge.verdict import Anomaly, LogFindings
 
 
 class ReplicaRules:
@@ -21,7 +21,7 @@ class ReplicaRules:
         self,
         sends: Sends,
         records: Records,
-        findings: Findings,
+        findings: LogFindings,
         expiries: Expiries,
         whole: WholeRead | None,
         sizes: Sizes,
@@ -33,6 +33,7 @@ class ReplicaRules:
         self._whole = whole
         self._sizes = sizes
         self.open = 0  # replicas of which nobody can say whether they may begin so late
+        self.compacted: CompactedReplicas | None = None  # where each compacts on its own
         self.unread = ""  # what stands behind all that was read, in words
 
     def judge(self, replicas: Sequence[ReplicaFiles]) -> None:
@@ -43,11 +44,12 @@ class ReplicaRules:
         # All that any other may have, this one has.
         model = min(replicas, key=lambda replica: (replica.begin, replica.node))
         for replica in replicas:
-            is_same = replica is model or self._judge_bytes(model, replica)
+            is_same = replica is model or self.compacted or self._judge_bytes(model, replica)
             if is_same:
                 self._judge_end(model, replica)
             self._judge_begin(model, replica)
-        self._judge_holes(model, replicas)
+        if not self.compacted:  # each hole was held against what others have
+            self._judge_holes(model, replicas)
         self._find_unread(model)
 
     def _judge_alone(self, replica: ReplicaFiles) -> None:
@@ -66,7 +68,7 @@ class ReplicaRules:
                 )
                 self._findings.tell(Anomaly.DIVERGED, text, left, right)
 
-        held = replica.unheld()
+        held = replica.unheld(is_compacted=self.compacted is not None)
         if held is not None and self._findings.count(Anomaly.DIVERGED):
             text = (
                 f"replica {replica.node} says that it holds [{replica.begin}, {replica.end}), "
@@ -130,7 +132,9 @@ class ReplicaRules:
             return
         gone: Event = replica.extent if replica.extent is not None else replica.event(0)
         cover = self._expiries.cover(gone, replica.begin, [replica], self._sizes)
-        may_lack = self._may_lack(cover, begin, replica.begin)
+        may_lack = self._is_all_replaced(replica, begin) or self._may_lack(
+            cover, begin, replica.begin
+        )
         if may_lack is None:
             self.open += 1
         elif not may_lack and self._findings.count(Anomaly.DIVERGED):
@@ -139,6 +143,17 @@ class ReplicaRules:
                 "and nothing allows that"
             )
             self._findings.tell(Anomaly.DIVERGED, text, model.extent, replica.extent)
+
+    def _is_all_replaced(self, replica: ReplicaFiles, begin: int) -> bool:
+        """Whether a replica has a later record of its key for all that is known before it begins.
+
+        So begins a copy that was made of a leader whose first records were gone.
+        """
+        if self.compacted is None:
+            return False
+        survivors = self.compacted.survivors(replica)
+        known = self._known(begin, replica.begin)
+        return all(survivors.replace(row, offset) for row, offset in known)
 
     def _may_lack(self, cover: Cover, low: int, high: int) -> bool | None:
         """Whether all of [low, high) may have expired; None: nobody can say."""

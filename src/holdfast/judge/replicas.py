@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.judge.history import Replica, ReplicaBatch
+from holdfast.judge.deliveries import Records
+from holdfast.judge.history import Replica, ReplicaBatch, ReplicaRecord
 from holdfast.judge.sends import HistoryTooLargeError
 
 BATCHES_MAX = 20_000_000  # of one replica
@@ -41,6 +42,12 @@ class ReplicaFiles:
         self._at_ms = array("d")
         self._walls = array("q")
         self._process = ""
+        # Records, where each replica compacts on its own.
+        self.record_offsets = array("q")
+        self.record_codes = array("i")
+        self.record_epochs = array("q")
+        self._record_at_ms = array("d")
+        self._record_walls = array("q")
 
     def note(self, extent: Replica) -> None:
         """Begin anew: whoever looks again sees all of it again."""
@@ -58,6 +65,34 @@ class ReplicaFiles:
         self._at_ms.append(batch.at_ms)
         self._walls.append(batch.wall_ms)
         self._process = batch.process
+
+    def add_record(self, record: ReplicaRecord, code: int) -> None:
+        if len(self.record_offsets) >= BATCHES_MAX:
+            raise HistoryTooLargeError(f"replica {self.node} has more than {BATCHES_MAX} records")
+        self.record_offsets.append(record.offset)
+        self.record_codes.append(code)
+        self.record_epochs.append(record.epoch)
+        self._record_at_ms.append(record.at_ms)
+        self._record_walls.append(record.wall_ms)
+        self._process = record.process
+
+    def record(self, index: int, records: Records) -> ReplicaRecord:
+        """Make the event again."""
+        name, digest, key, timestamp = records.of(self.record_codes[index])
+        return ReplicaRecord(
+            at_ms=self._record_at_ms[index],
+            wall_ms=self._record_walls[index],
+            process=self._process,
+            topic=self._topic,
+            partition=self._partition,
+            node=self.node,
+            offset=self.record_offsets[index],
+            epoch=self.record_epochs[index],
+            id=name,
+            digest=digest,
+            key=key,
+            timestamp=timestamp,
+        )
 
     @property
     def begin(self) -> int:
@@ -109,14 +144,18 @@ class ReplicaFiles:
                 yield Difference(there, None, other.event(right))
                 right += 1
 
-    def unheld(self) -> str | None:
-        """Say what the batches hold where that is not what the extent says; None: it is."""
+    def unheld(self, *, is_compacted: bool = False) -> str | None:
+        """Say what the batches hold where that is not what the extent says; None: it is.
+
+        `is_compacted`: what stood first may be gone.
+        """
         if self.extent is None:
             return None
         if not self.offsets:
             return "nothing" if self.begin < self.end else None
         first, end = self.offsets[0], self.last_offsets[-1] + 1
-        if end == self.end and (first <= self.begin or self.begin == self.end):
+        begins = first <= self.begin or is_compacted
+        if end == self.end and (begins or self.begin == self.end):
             return None
         return f"[{first}, {end})"
 

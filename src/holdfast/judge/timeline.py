@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from holdfast.judge.groups.history import ConsumerFault
 from holdfast.judge.history import (
     Event,
     Fault,
@@ -46,6 +47,7 @@ class Timeline:
     end_ms: float = 0.0
     begin_wall_ms: int = 0
     faults: list[Fault] = field(default_factory=list)
+    consumer_faults: list[ConsumerFault] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     leaders: dict[TopicPartition, list[LeaderChange]] = field(default_factory=dict)
     isrs: dict[TopicPartition, list[IsrChange]] = field(default_factory=dict)
@@ -69,6 +71,8 @@ class Timeline:
             self.isrs.setdefault((event.topic, event.partition), []).append(event)
         elif isinstance(event, Note):
             self.notes.append(event)
+        elif isinstance(event, ConsumerFault):
+            self.consumer_faults.append(event)
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
@@ -136,4 +140,5 @@ class Timeline:
             for each in table.values()
             for change in each[1:]  # the first is the state at the beginning
         ]
-        return sorted([*self.faults, *self.notes, *changes], key=lambda event: event.at_ms)
+        told = [*self.faults, *self.consumer_faults, *self.notes, *changes]
+        return sorted(told, key=lambda event: event.at_ms)

@@ -6,11 +6,13 @@ whether a finding breaks anything, is in `promise`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar, TypeAlias
 
-from holdfast.judge.history import DeleteRecords, Event, Retention
+from holdfast.judge.findings import AnyFinding, Findings, Judged
+from holdfast.judge.history import Compaction, DeleteRecords, Event, Retention
 
 
 class Anomaly(StrEnum):
@@ -50,22 +52,29 @@ class Observed(StrEnum):
 
 
 class Excuse(StrEnum):
-    """What may take a log's beginning. Each needs an event that allows it."""
+    """What may take a record out of a log. Each needs an event that allows it."""
 
     TIME = "retention.ms"
     SIZE = "retention.bytes"
     DELETED = "DeleteRecords"
+    REPLACED = "cleanup.policy=compact"  # by a later record of its key, which stands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One anomaly with the events that prove it."""
+class Finding(AnyFinding[Anomaly]):
+    """One anomaly of a log, with the events that prove it."""
 
-    anomaly: Anomaly
-    topic: str
-    partition: int
-    text: str
-    events: tuple[Event, ...]
+
+LogFindings: TypeAlias = Findings[Anomaly, Finding]
+
+
+def log_findings(topic: str, partition: int, findings_max: int) -> LogFindings:
+    """Return where findings of this partition are kept."""
+
+    def make(anomaly: Anomaly, text: str, events: tuple[Event, ...]) -> Finding:
+        return Finding(anomaly=anomaly, topic=topic, partition=partition, text=text, events=events)
+
+    return Findings(make, findings_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +83,12 @@ class Expiry:
 
     excuse: Excuse
     count: int
-    event: Retention | DeleteRecords
+    event: Retention | DeleteRecords | Compaction
 
     @property
     def text(self) -> str:
+        if isinstance(self.event, Compaction):
+            return self.excuse.value
         if isinstance(self.event, DeleteRecords):
             return f"{self.excuse.value} before offset {self.event.offset:,}"
         limit = self.event.retention_ms if self.excuse is Excuse.TIME else None
@@ -96,7 +107,7 @@ class Counts:
     unknown_in_log: int = 0  # of `unknown` and `unanswered`
     in_log: int = 0  # records in the last whole read
     delivered: int = 0  # to readers other than that one
-    expired: int = 0  # acknowledged, gone with the log's beginning, and an event allows it
+    expired: int = 0  # acknowledged, gone from the log, and an event allows it
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -144,9 +155,10 @@ class PartitionJudgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(Judged[Anomaly, Finding]):
     """The verdict on a whole history, partition by partition."""
 
+    ANOMALIES: ClassVar = Anomaly
     partitions: tuple[PartitionJudgement, ...]
     availability: Availability
     events: int
@@ -155,13 +167,6 @@ class Judgement:
     @property
     def counts(self) -> Counts:
         return sum((partition.counts for partition in self.partitions), Counts())
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The gravest first: in the order of the enumeration, then of the partitions."""
-        graveness = {anomaly: place for place, anomaly in enumerate(Anomaly)}
-        found = (finding for each in self.partitions for finding in each.findings)
-        return tuple(sorted(found, key=lambda finding: graveness[finding.anomaly]))
 
     @property
     def undecided(self) -> tuple[str, ...]:
@@ -197,14 +202,6 @@ class Judgement:
         total = sum(reasons.values())
         words = ", ".join(f"{count:,} by {text}" for text, count in reasons.items())
         return f"{total:,} expired as allowed ({words})"
-
-    def count(self, anomaly: Anomaly) -> int:
-        return sum(partition.anomalies.get(anomaly, 0) for partition in self.partitions)
-
-    def broken(self, forbidden: Iterable[Anomaly]) -> tuple[Anomaly, ...]:
-        """Those of `forbidden` that were seen, in the order of the enumeration."""
-        wanted = frozenset(forbidden)
-        return tuple(each for each in Anomaly if each in wanted and self.count(each))
 
     @property
     def observed(self) -> Observed:

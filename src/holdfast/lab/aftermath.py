@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.judge.groups.verdict import GroupAnomaly, GroupJudgement
 from holdfast.judge.history import Acknowledged, Event, Fault, Refused, Send, Unknown
 from holdfast.judge.timeline import HURTS
 from holdfast.judge.verdict import Anomaly, Judgement
@@ -35,6 +36,27 @@ def expired_check(expected: Mapping[str, int], judgement: Judgement) -> Check:
         seen=text(judgement.expired),
         kept=judgement.expired == expected,
     )
+
+
+def group_checks(expected: Mapping[str, tuple[int, int]], groups: GroupJudgement) -> list[Check]:
+    """Hold counts and anomalies of all groups against what must be seen: from least to most."""
+    checks = []
+    for name, (least, most) in expected.items():
+        seen = (
+            groups.count(GroupAnomaly(name))
+            if name in {each.value for each in GroupAnomaly}
+            else getattr(groups.counts, name)
+        )
+        wanted = f"exactly {least:,}" if least == most else f"{least:,} to {most:,}"
+        checks.append(
+            Check(
+                name=f"records of groups: {name.replace('_', ' ')}",
+                expected=wanted,
+                seen=f"{seen:,}",
+                kept=least <= seen <= most,
+            )
+        )
+    return checks
 
 
 class Errors:

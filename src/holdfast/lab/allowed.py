@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from holdfast.clients.workload.recorder import Recorder
 from holdfast.config.key import ConfigError
 from holdfast.config.topic import TopicSettings
-from holdfast.judge.history import DeleteRecords, DeletionRefused, Expected, Retention
+from holdfast.judge.history import (
+    Compaction,
+    DeleteRecords,
+    DeletionRefused,
+    Expected,
+    Retention,
+)
 from holdfast.lab.parameters import LabError
 
 
@@ -22,6 +28,7 @@ class Allowed:
         self._recorder = recorder
         self._node_config = node_config
         self._topics: dict[str, tuple[int, dict[str, str]]] = {}  # partitions, configs
+        self._compacted: dict[str, None] = {}  # topics that are, or ever were
 
     def expect(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Say that a topic is about to be made so, and is to be judged. LabError: it can't be."""
@@ -40,7 +47,9 @@ class Allowed:
         after = {**before, **configs}
         self._topics[topic] = (partitions, after)
         self._write(topic, before, after)
-        return self._limits(topic, before, after) != self._limits(topic, after)
+        return self._limits(topic, before, after) != self._limits(topic, after) or (
+            self._is_compacted(topic, before) and not self._is_compacted(topic, after)
+        )
 
     def settled(self, topic: str) -> None:
         """Say that every broker has a topic's configs: what only those before allowed is over."""
@@ -56,6 +65,13 @@ class Allowed:
         self._recorder.record(DeletionRefused, topic=topic, partition=partition, offset=offset)
         self._recorder.flush()
 
+    def compacts(self, topic: str) -> bool:
+        """Whether each replica of a topic may lack records that later ones have replaced."""
+        return topic in self._compacted
+
+    def _is_compacted(self, topic: str, configs: Mapping[str, str]) -> bool:
+        return "compact" in self._resolved(topic, configs).cleanup_policy
+
     def has_create_time(self, topic: str) -> bool:
         """Whether a topic's records keep the timestamps that their producers gave them."""
         _, configs = self._topics.get(topic, (0, {}))
@@ -63,6 +79,9 @@ class Allowed:
 
     def _write(self, topic: str, *policies: Mapping[str, str]) -> None:
         """Write for each partition what any of these configs lets go."""
+        is_on = any(self._is_compacted(topic, configs) for configs in policies)
+        if is_on:
+            self._compacted[topic] = None
         retention_ms, retention_bytes = self._limits(topic, *policies)
         for partition in range(self._topics[topic][0]):
             self._recorder.record(
@@ -72,6 +91,8 @@ class Allowed:
                 retention_ms=retention_ms,
                 retention_bytes=retention_bytes,
             )
+            if topic in self._compacted:
+                self._recorder.record(Compaction, topic=topic, partition=partition, is_on=is_on)
         self._recorder.flush()
 
     def _limits(self, topic: str, *policies: Mapping[str, str]) -> tuple[int | None, int | None]:

@@ -52,6 +52,7 @@ class Recorded:
     tables: tuple[Table, ...] = ()
     lost_expected: int | None = None
     expired_expected: Mapping[str, int] | None = None
+    groups_expected: Mapping[str, tuple[int, int]] | None = None
     broke_off: str | None = None
 
 
@@ -104,6 +105,7 @@ class Journal:
         tables: Iterable[Table] = (),
         lost_expected: int | None = None,
         expired_expected: Mapping[str, int] | None = None,
+        groups_expected: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         """Write how the run ended, and seal what it leaves; every history is closed by now."""
         files = [manifest, *history_files(self._directory / HISTORY)]
@@ -114,6 +116,7 @@ class Journal:
                     "broke_off": broke_off,
                     "lost_expected": lost_expected,
                     "expired_expected": expired_expected,
+                    "groups_expected": groups_expected,
                     "tables": [asdict(table) for table in tables],
                     "sealed": {path.name: _digest(path) for path in files},
                 }
@@ -161,6 +164,9 @@ def read_journal(directory: Path, manifest: Path) -> Recorded:
             lost_expected=msgspec.convert(end["lost_expected"], int | None),
             # None also where the run was before there was one
             expired_expected=msgspec.convert(end.get("expired_expected"), dict[str, int] | None),
+            groups_expected=msgspec.convert(
+                end.get("groups_expected"), dict[str, tuple[int, int]] | None
+            ),
             broke_off=msgspec.convert(end["broke_off"], str | None),
         )
     except OSError as error:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.judge.checker import Evidence
+from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.journal import Exit
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.report import Check, PartReport, ReportData, Table
+from holdfast.lab.report.groups import group_sentence, observed_text
 from holdfast.lab.report.standstill import Standstill
 from holdfast.lab.scenario import Part, Scenario
 
@@ -29,6 +31,7 @@ class PartResult:
     checks: tuple[Check, ...]
     tables: tuple[Table, ...]
     broken: tuple[Anomaly, ...]  # of what the scenario's promise forbids
+    broken_groups: tuple[GroupAnomaly, ...] = ()  # of what it forbids groups
     history: Path
     still: tuple[Standstill, ...] = ()  # where partitions with a leader stood still
     broke_off: str | None = None  # why its steps did not come to their end
@@ -40,26 +43,60 @@ class PartResult:
 
         A control has a promise of its own, the weaker one of its settings, and keeps that.
         """
-        judgement = self.evidence.judgement
-        if self.broke_off is not None or not judgement.decided:
+        if self.broke_off is not None or not self.decided:
             return False
         failed = [check.name for check in self.checks if not check.kept]
         if self.part.breaks_check is not None:
             foretold = all(self.part.breaks_check in name for name in failed)
-            return bool(failed) and foretold and not self.broken
+            return bool(failed) and foretold and not self.anything_broken
         if failed:
             return False
+        if self.part.breaks_group is not None:
+            return not self.broken and self._breaks_group(self.part.breaks_group)
         if self.part.breaks_with is None:
-            return not self.broken
+            return not self.anything_broken
         weaker = self.parameters.promise.forbids - {self.part.breaks_with}
         if self.part.breaks_with is Anomaly.LOST:
             weaker -= {Anomaly.VANISHED}  # what is lost may have been read before
-        return self.part.breaks_with in self.broken and not judgement.broken(weaker)
+        is_weaker_kept = not self.evidence.judgement.broken(weaker) and not self.broken_groups
+        return self.part.breaks_with in self.broken and is_weaker_kept
+
+    def _breaks_group(self, foretold: GroupAnomaly) -> bool:
+        """Whether groups break the promise as was foretold, and keep their own, weaker one."""
+        promise = self.parameters.group_promise
+        weaker = frozenset[GroupAnomaly]() if promise is None else promise.forbids - {foretold}
+        return foretold in self.broken_groups and not self.evidence.groups.broken(weaker)
+
+    @property
+    def decided(self) -> bool:
+        """Whether all is known, of the log and of groups."""
+        return not self.undecided
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        return self.evidence.judgement.undecided + self.evidence.groups.undecided
+
+    @property
+    def anything_broken(self) -> tuple[str, ...]:
+        """What was seen of all that the scenario's promise forbids, by name."""
+        groups = (f"{each.value}, by a group" for each in self.broken_groups)
+        return (*(each.value for each in self.broken), *groups)
+
+    @property
+    def failed_by(self) -> str:
+        """Return by what a control fails, in a few words: its anomalies, or its first check."""
+        judgement, groups = self.evidence.judgement, self.evidence.groups
+        of_log = [f"{judgement.count(each):,} {each.value}" for each in self.broken]
+        of_groups = [
+            f"{groups.count(each):,} {each.value} by groups" for each in self.broken_groups
+        ]
+        failed = [f"not so: {check.name}" for check in self.checks if not check.kept]
+        return ", ".join(of_log + of_groups + failed[:1])
 
     @property
     def seen_broken(self) -> bool:
         """Whether a part to prove has broken its promise for certain, to its end or not."""
-        return bool(self.broken) or not all(check.kept for check in self.checks)
+        return bool(self.anything_broken) or not all(check.kept for check in self.checks)
 
     def sentence(self) -> str:
         judgement = self.evidence.judgement
@@ -75,12 +112,14 @@ class PartResult:
             words += f" ({counts.unknown_in_log:,} of them in the log)"
         if judgement.expired_text:
             words += f"; {judgement.expired_text}"
+        if self.evidence.groups.partitions:
+            words += f"; {group_sentence(self.evidence.groups)}"
         if failed:
             words += f"; {failed} of {len(self.checks)} checks not as they must be"
         if self.broke_off is not None:
             words += ". It broke off, and this is what was seen until then"
-        why = f" ({'; '.join(judgement.undecided[:REASONS_MAX])})" if judgement.undecided else ""
-        return f"{words}. Observed: {judgement.observed.value}{why}."
+        why = f" ({'; '.join(self.undecided[:REASONS_MAX])})" if self.undecided else ""
+        return f"{words}. Observed: {observed_text(self.evidence)}{why}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +142,7 @@ class Outcome:
             "exit": int(self.exit),
             "verdict": self.verdict,
             "error": self.error,
-            "promise": self.parameters.promise.text,
+            "promise": self.parameters.promise_text,
             "settings": self.parameters.shown(),
             "report": str(self.report) if self.report else None,
             "directory": str(self.directory),
@@ -115,6 +154,7 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
     judgement = result.evidence.judgement
     counts = judgement.counts
     gaps = [each.availability.gap_ms_longest for each in judgement.partitions]
+    groups = result.evidence.groups
     return {
         "part": result.part.name,
         "control": result.part.is_control,
@@ -124,6 +164,14 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
         "counts": {name: getattr(counts, name) for name in counts.__slots__},
         "anomalies": {each.value: judgement.count(each) for each in Anomaly},
         "broken": [each.value for each in result.broken],
+        "groups": {
+            "counts": {name: getattr(groups.counts, name) for name in groups.counts.__slots__},
+            "anomalies": {each.value: groups.count(each) for each in GroupAnomaly},
+            "broken": [each.value for each in result.broken_groups],
+            "observed": groups.observed.value,
+        }
+        if groups.partitions
+        else None,
         "share_acknowledged": round(judgement.availability.share, 6),
         "gap_ms_longest": round(max(gaps, default=0.0), 1),
         "latency_ms_p99": round(judgement.availability.latency_ms_p99, 2),
@@ -141,17 +189,18 @@ def _part_as_json(result: PartResult) -> dict[str, Any]:
 
 def report_of(outcome: Outcome, command: str) -> ReportData:
     """Return what the report of a proof says: of all its parts, controls included."""
-    promise = outcome.parameters.promise
+    promise, groups = outcome.parameters.promise, outcome.parameters.group_promise
     return ReportData(
         title=outcome.scenario.name,
         summary=outcome.scenario.summary,
         text=outcome.scenario.text,
         kept=outcome.exit.kept,
         verdict=outcome.verdict,
-        promise=promise.text,
+        promise=outcome.parameters.promise_text,
         command=command,
         parts=[_part_report(result) for result in outcome.results],
         forbidden=frozenset(each.value for each in promise.forbids),
+        forbidden_groups=frozenset() if groups is None else groups.forbids,
     )
 
 
@@ -160,8 +209,10 @@ def _part_report(result: PartResult) -> PartReport:
         title=result.part.title,
         headline=result.sentence(),
         kept=_kept(result),
-        control=_control(result),
+        control=control_text(result.part),
         as_it_must=result.as_it_must,
+        text=result.part.because,
+        counted=frozenset(each.value for each in result.part.counted),
         evidence=result.evidence,
         still=result.still,
         checks=result.checks,
@@ -175,19 +226,22 @@ def _kept(result: PartResult) -> bool | None:
 
     In a control checks fail as they must, and only the promise itself counts.
     """
-    if result.broken or (not result.part.is_control and result.seen_broken):
+    if result.anything_broken or (not result.part.is_control and result.seen_broken):
         return False
-    decided = result.broke_off is None and result.evidence.judgement.decided
-    return True if decided else None
+    return True if result.broke_off is None and result.decided else None
 
 
-def _control(result: PartResult) -> str:
+def control_text(part: Part) -> str:
     """Return what a control must show; nothing of a part to prove."""
-    part = result.part
     if part.breaks_with is not None:
         return (
             "The same promise, held against settings that can't keep it. It must be broken, with "
             f"{part.breaks_with.value} events, or the run proves nothing."
+        )
+    if part.breaks_group is not None:
+        return (
+            "The same promise, held against members that can't keep it. It must be broken, with "
+            f"records {part.breaks_group.value} by a group, or the run proves nothing."
         )
     if part.breaks_check is not None:
         return (

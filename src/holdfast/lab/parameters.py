@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from holdfast.cluster.layout import ClusterError
 from holdfast.cluster.plan import LOCAL_PROFILE, Shape
+from holdfast.judge.groups.verdict import Commits, GroupPromise, group_promise_for
 from holdfast.judge.promise import Promise, promise_for
 from holdfast.wire.well_known import ELIGIBLE_LEADER_REPLICAS
 
@@ -28,6 +29,20 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
         "controller.quorum.election.timeout.ms": "1000",
         "controller.quorum.election.backoff.max.ms": "1000",
     },
+}
+
+# Of groups, where a run has some: Kafka's shortest session, and a group that begins at once.
+# Kafka's own session is 45 s, and heartbeats of the consumer protocol are 5 s apart.
+GROUP_SESSION = "group.consumer.session.timeout.ms"
+GROUP_PROFILES: Mapping[str, Mapping[str, str]] = {
+    "lab": {
+        "group.initial.rebalance.delay.ms": "0",
+        GROUP_SESSION: "6000",
+        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+    },
+    "kafka": {GROUP_SESSION: "45000"},
 }
 
 
@@ -62,6 +77,7 @@ class Parameters:
     profile: str = "lab"
     unclean: bool = False
     retries: int | None = None  # None: the client's own; 0 where refusals must be certain
+    commits: Commits | None = None  # when members of groups commit; None: there are no groups
     config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -104,8 +120,12 @@ class Parameters:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """LabError, TypeError: these are no parameters."""
-        racks = values.get("racks")
-        return cls(**{**values, "racks": None if racks is None else tuple(racks)})
+        racks, commits = values.get("racks"), values.get("commits")
+        found = {
+            "racks": None if racks is None else tuple(racks),
+            "commits": None if commits is None else Commits(commits),
+        }
+        return cls(**{**values, **found})
 
     @property
     def idempotent(self) -> bool:
@@ -118,7 +138,8 @@ class Parameters:
 
     @property
     def node_config(self) -> dict[str, str]:
-        return {**PROFILES[self.profile], **self.config}
+        groups = {} if self.commits is None else GROUP_PROFILES[self.profile]
+        return {**PROFILES[self.profile], **groups, **self.config}
 
     @property
     def features(self) -> dict[str, int]:
@@ -128,6 +149,11 @@ class Parameters:
     def session_s(self) -> float:
         """How long a dead broker is thought alive."""
         return int(self.node_config["broker.session.timeout.ms"]) / 1000
+
+    @property
+    def group_session_ms(self) -> int:
+        """How long a dead member is thought alive; classic members ask for it by themselves."""
+        return int(self.node_config[GROUP_SESSION])
 
     @property
     def noticed_s(self) -> float:
@@ -149,6 +175,17 @@ class Parameters:
             retries=int(self.idempotent),  # without it the lab's producers never send twice
             unclean=self.unclean,
         )
+
+    @property
+    def group_promise(self) -> GroupPromise | None:
+        """What groups are promised, beside what their log is; None: there are none."""
+        return None if self.commits is None else group_promise_for(self.commits)
+
+    @property
+    def promise_text(self) -> str:
+        """All that is promised, for people."""
+        groups = self.group_promise
+        return self.promise.text if groups is None else f"{self.promise.text} {groups.text}"
 
     def assignment(self) -> dict[int, tuple[int, ...]]:
         """Replicas in rings: with three brokers 1:0:2, 2:1:0, 0:2:1."""
@@ -181,5 +218,6 @@ class Parameters:
             "unclean.leader.election.enable": str(self.unclean).lower(),
             ELIGIBLE_LEADER_REPLICAS: str(self.features[ELIGIBLE_LEADER_REPLICAS]),
             "events a second": f"{self.rate:g}",
+            **({} if self.commits is None else {"members commit": self.commits.value}),
             **self.node_config,
         }

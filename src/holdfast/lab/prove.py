@@ -16,7 +16,13 @@ from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.history import HistoryError
 from holdfast.judge.verdict import Anomaly
-from holdfast.lab.aftermath import Errors, Recoveries, expired_check, lost_check
+from holdfast.lab.aftermath import (
+    Errors,
+    Recoveries,
+    expired_check,
+    group_checks,
+    lost_check,
+)
 from holdfast.lab.evidence import evidence_of, history_files
 from holdfast.lab.journal import (
     HISTORY,
@@ -29,7 +35,7 @@ from holdfast.lab.journal import (
     read_manifest,
     write_manifest,
 )
-from holdfast.lab.outcome import Outcome, PartResult, report_of
+from holdfast.lab.outcome import Outcome, PartResult, control_text, report_of
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.report.page import write_report
 from holdfast.lab.report.standstill import Standstills
@@ -42,6 +48,7 @@ from holdfast.wire.administration import AdminError
 # What a run can end with, through no fault of the cluster's promise.
 PROBLEMS = (LabError, ClusterError, DriverError, AdminError, HistoryError, FolderError, OSError)
 KIND = "proof"
+SAID_MAX = 3  # findings of a part
 
 
 def prove(
@@ -55,7 +62,7 @@ def prove(
 ) -> Outcome:
     """Run a scenario into an empty directory. Never raises what a run can end with."""
     say(f"{scenario.name}: {scenario.summary}")
-    say(f"Promise: {parameters.promise.text}")
+    say(f"Promise: {parameters.promise_text}")
     results: list[PartResult] = []
     error = None
     try:
@@ -116,6 +123,13 @@ def _run_part(
     say("")
     say(f"{part.title}  [acks={parameters.acks}, RF {parameters.replication_factor}, "
         f"min ISR {parameters.min_isr}]")  # fmt: skip
+    if part.is_control:
+        say(f"   {control_text(part)}")
+    if part.because:
+        say(f"   Here: {part.because}")
+    own = parameters.group_promise
+    if own is not None and own != base.group_promise:
+        say(f"   Here: {own.text}")
     broke_off = None
     with Run(parameters, directory, say) as run:
         run.foretold = part.breaks_check
@@ -133,11 +147,14 @@ def _run_part(
         run.tables,
         run.lost_expected,
         run.expired_expected,
+        run.groups_expected,
     )
     result = judge_part(part, base, directory)
     say(f"   {result.sentence()}")
-    for finding in result.evidence.judgement.findings[:3]:
+    for finding in result.evidence.judgement.findings[:SAID_MAX]:
         say(f"   {finding.anomaly.value}: {finding.text}")
+    for told in result.evidence.groups.findings[:SAID_MAX]:
+        say(f"   {told.group}: {told.anomaly.value}: {told.text}")
     return result
 
 
@@ -145,21 +162,30 @@ def judge_part(part: Part, base: Parameters, directory: Path) -> PartResult:
     """Judge what a part's run has left in its folder. PROBLEMS: it can't be read."""
     recorded = read_journal(directory, directory.parent / MANIFEST)
     recoveries, standstills, errors = Recoveries(), Standstills(), Errors()
+    parameters = part.parameters(base)
     evidence = evidence_of(
-        history_files(directory / HISTORY), recoveries.feed, standstills.feed, errors.feed
+        history_files(directory / HISTORY),
+        recoveries.feed,
+        standstills.feed,
+        errors.feed,
+        with_groups=parameters.group_promise is not None,
     )
     checks = list(recorded.checks)
     if recorded.lost_expected is not None and recorded.broke_off is None:
         checks.append(lost_check(recorded.lost_expected, evidence.judgement))
     if recorded.expired_expected is not None and recorded.broke_off is None:
         checks.append(expired_check(recorded.expired_expected, evidence.judgement))
+    if recorded.groups_expected is not None and recorded.broke_off is None:
+        checks += group_checks(recorded.groups_expected, evidence.groups)
+    group_promise = base.group_promise
     return PartResult(
         part=part,
-        parameters=part.parameters(base),
+        parameters=parameters,
         evidence=evidence,
         checks=tuple(checks),
         tables=tuple(each for each in (*recorded.tables, recoveries.table()) if each is not None),
-        broken=evidence.judgement.broken(base.promise.forbids),
+        broken=evidence.judgement.broken(base.promise.forbids - part.counted),
+        broken_groups=evidence.groups.broken(group_promise.forbids if group_promise else ()),
         history=directory / HISTORY,
         still=standstills.finish(evidence.timeline.end_ms),
         broke_off=recorded.broke_off,
@@ -211,12 +237,12 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
     for result in proofs:
         # What was seen broken stays broken, whatever became of the run behind it.
         if result.seen_broken:
-            names = ", ".join(each.value for each in result.broken) or "not all was as it must be"
+            names = ", ".join(result.anything_broken) or result.failed_by
             return Exit.BROKEN, f"Broken ({result.part.title}: {names}). {result.sentence()}"
     if error is not None or not proofs:
         return Exit.NOT_MADE, f"The run could not be made: {error or 'it has no part to prove'}"
     for result in proofs:
-        if not result.evidence.judgement.decided:
+        if not result.decided:
             return Exit.NOT_MADE, (
                 f"Not decided, so nobody can say what is lost ({result.part.title}). "
                 f"{result.sentence()}"
@@ -237,9 +263,18 @@ def _verdict(results: Sequence[PartResult], error: str | None) -> tuple[Exit, st
                 f"The control did not fail as it must, so this run proves nothing "
                 f"({result.part.title}). {result.sentence()}"
             )
-    words = " ".join(result.sentence() for result in proofs)
+    words = " ".join(
+        f"{each.part.title}: {each.sentence()}" if len(proofs) > 1 else each.sentence()
+        for each in proofs
+    )
     if controls:
-        words += " The control failed, as it must."
+        told = "; ".join(f"{each.part.title}: {each.failed_by}" for each in controls)
+        said = (
+            "The control failed, as it must"
+            if len(controls) == 1
+            else "Each control failed, as it must"
+        )
+        words += f" {said} ({told})."
     return Exit.KEPT, f"Kept. {words}"
 
 

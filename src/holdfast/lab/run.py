@@ -15,9 +15,8 @@ from typing import Any, Self, TypeVar
 
 from holdfast.clients.administration import all_have
 from holdfast.clients.blocking_driver import Driver, DriverError
-from holdfast.clients.outcomes import DELETES_NOTHING
 from holdfast.clients.workload.raw_producer import RawProducer
-from holdfast.clients.workload.recorder import Recorder
+from holdfast.clients.workload.recorder import EventT, Recorder
 from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
@@ -36,6 +35,7 @@ from holdfast.wire.errors import ErrorCode
 from holdfast.wire.structs import ResourceType
 
 T = TypeVar("T")
+WorkerT = TypeVar("WorkerT", bound=Worker)
 
 WORKLOAD = "holdfast.clients.workload"
 POLL_S = 0.02
@@ -72,6 +72,8 @@ class Run:
         # What the verdict is held against: exactly so many events; None: the promise decides.
         self.lost_expected: int | None = None
         self.expired_expected: Mapping[str, int] | None = None  # by what allows it
+        # Of groups: counts and anomalies by name, from least to most.
+        self.groups_expected: Mapping[str, tuple[int, int]] | None = None
         self.after_exit: dict[int, View | None] = {}  # the first look after a node's clean exit
         # Who must hold what at the end, by topic: whoever makes or moves replicas says so.
         self.placement: dict[str, dict[int, tuple[int, ...]]] = {}
@@ -85,16 +87,7 @@ class Run:
         try:
             self.history.mkdir(parents=True)
             self.journal = Journal(directory)
-            self.cluster = LocalCluster.create(
-                directory / "cluster",
-                brokers=parameters.brokers,
-                controllers=parameters.controllers,
-                combined=parameters.combined,
-                racks=parameters.racks,
-                features=parameters.features,
-                port=0,
-                config=parameters.node_config,
-            )
+            self.cluster = self.make_cluster(directory / "cluster")
             self._recorder = Recorder(self.history / "lab.jsonl", "lab")
             self.allowed = Allowed(self._recorder, parameters.node_config)
             self.guard = Guard()
@@ -104,6 +97,20 @@ class Run:
         self.begin_s = time.monotonic()
         self.driver = Driver(self.cluster.bootstrap_servers, "lab", timeout_s=5.0)
         self._observer: Observer | None = None  # until there is a topic to watch
+
+    def make_cluster(self, directory: Path) -> LocalCluster:
+        """Make the cluster's files. OSError, ClusterError."""
+        parameters = self.parameters
+        return LocalCluster.create(
+            directory,
+            brokers=parameters.brokers,
+            controllers=parameters.controllers,
+            combined=parameters.combined,
+            racks=parameters.racks,
+            features=parameters.features,
+            port=0,
+            config=parameters.node_config,
+        )
 
     def __enter__(self) -> Self:
         try:
@@ -142,27 +149,32 @@ class Run:
     # -- what is said --------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        self._recorder.record(Note, text=text)
+        self.record(Note, text=text)
+        self.say(text)
+
+    def record(self, kind: type[EventT], **values: Any) -> EventT:
+        """Write an event of the lab's own into the history, on disk when this returns."""
+        event = self._recorder.record(kind, **values)
         self._recorder.flush()
-        self._print(text)
+        return event
 
     def damage(self, node: int, detail: str) -> None:
         """Record what was done to a dead node's disks; `lab.steps.dead_disks` does it."""
         self._record_fault(DISK, node, detail)
 
     def _record_fault(self, action: str, node: int, detail: str = "") -> None:
-        event = self._recorder.record(Fault, action=action, node=node, detail=detail)
-        self._recorder.flush()
-        self._print(describe(event))
+        event = self.record(Fault, action=action, node=node, detail=detail)
+        self.say(describe(event))
 
-    def _print(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Tell who watches the run."""
         self._say(f"{time.monotonic() - self.begin_s:8.2f} s  {text}")
 
     def _changed(self, change: LeaderChange | IsrChange) -> None:
         key = (change.KIND, change.partition)
         previous, self._previous[key] = self._previous.get(key), change
         if previous is not None:
-            self._print(describe(change, previous))
+            self.say(describe(change, previous))
         for watcher in self.watchers:
             watcher(change)
 
@@ -176,7 +188,7 @@ class Run:
         if not kept:
             foretold = self.foretold is not None and self.foretold in name
             word = "fails, as it must" if foretold else "NOT AS IT MUST BE"
-            self._print(f"{word}: {name}: expected {expected}; seen {seen}")
+            self.say(f"{word}: {name}: expected {expected}; seen {seen}")
         return kept
 
     # -- topic and workloads -------------------------------------------------------------------
@@ -277,12 +289,12 @@ class Run:
         }
         if not parameters.idempotent:
             values |= {"no_idempotence": True, "retries": 0}
-        return self._start(name, module, values | flags)
+        return self.start_client(name, module, values | flags, Worker)
 
     def start_raw(self, name: str = "raw", **flags: object) -> Worker:
         """Start a producer without back-offs: it shows when the cluster serves again."""
         values = {"acks": self.parameters.acks, "rate": 50, **flags}
-        return self._start(name, f"{WORKLOAD}.raw_producer", values)
+        return self.start_client(name, f"{WORKLOAD}.raw_producer", values, Worker)
 
     def start_readers(self, **flags: Any) -> Worker:
         """Start a reader, and one that notes the high watermark of every answer; the first."""
@@ -300,7 +312,7 @@ class Run:
         """Start a reader. That a broker stamps records by itself is believed only if it must."""
         if self.allowed.has_create_time(str(flags.get("topic", self.topic))):
             flags["create_time"] = True
-        return self._start(name, module, flags)
+        return self.start_client(name, module, flags, Worker)
 
     def raw_client(
         self,
@@ -343,7 +355,9 @@ class Run:
         self.soon(enough, WORK_S)
         return acknowledged
 
-    def _start(self, name: str, module: str, flags: Mapping[str, object]) -> Worker:
+    def start_client(
+        self, name: str, module: str, flags: Mapping[str, object], make: type[WorkerT]
+    ) -> WorkerT:
         """Start a client of the run's topic; `flags` change or add to what each one is told."""
         told = {
             "bootstrap_server": self.cluster.bootstrap_servers,
@@ -356,9 +370,13 @@ class Run:
             flag = f"--{key.replace('_', '-')}"
             for each in value if isinstance(value, list) else [value]:
                 arguments += [flag] if each is True else [flag, str(each)]
-        worker = Worker(name, module, arguments, self.history, self.guard.environment)
+        worker = make(name, module, arguments, self.history, self.guard.environment)
         self.watch(worker)
         return worker
+
+    def end_with_clients(self, end: Callable[[], object]) -> None:
+        """Call this when the run's clients end."""
+        self._clients.callback(end)
 
     def watch(self, process: Process) -> None:
         """Make a process part of the run: its early end is a mishap, and it ends with the run."""
@@ -451,22 +469,6 @@ class Run:
             return False
         self.allowed.settled(self.topic)
         return True
-
-    def delete_records(self, offsets: Mapping[int, int]) -> None:
-        """Delete everything before these offsets of partitions, and say so first."""
-        named = ", ".join(f"P{p} before {offset}" for p, offset in offsets.items())
-        self.note(f"records are deleted by name: {named}")
-        for partition, offset in offsets.items():
-            self.allowed.delete(self.topic, partition, offset)
-            try:
-                self.driver.perform(
-                    admin.delete_records(self.topic, partition, offset),
-                    node=self.driver.leader(self.topic, partition),
-                )
-            except (admin.AdminError, DriverError) as error:
-                if isinstance(error, admin.AdminError) and error.code in DELETES_NOTHING:
-                    self.allowed.refused(self.topic, partition, offset)
-                raise LabError(f"the records can't be deleted: {error}") from error
 
     def ask(self, asked: admin.AdminRequest[T], otherwise: str) -> T:
         """Ask the cluster once for something administrative. LabError: it does not do it."""

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.verdict import Anomaly
 from holdfast.lab.parameters import LabError, Parameters, refuse_if
 
@@ -26,12 +27,16 @@ class Part:
 
     Behind its steps every run is concluded in the same way (`lab.steps.closing`).
 
-    Two things make it a control. `breaks_with`: the promise of the *scenario's* parameters is held
-    against it, and this anomaly must be among what breaks it. `breaks_check`: the promise is kept,
-    and what its steps expect is not: checks whose names hold these words must fail, and no others.
+    Three things make it a control. `breaks_with`, `breaks_group`: the promise of the *scenario's*
+    parameters is held against it, and this anomaly, of the log or of a group, must be among what
+    breaks it. `breaks_check`: the promise is kept, and what its steps expect is not: checks whose
+    names hold these words must fail, and no others.
 
     `met`: a workload of this name must have been answered with this error. A part in whose history
     that does not stand has not tried what it is about, and proves nothing.
+
+    `counted`: of what the promise forbids, what clients do here by themselves, whatever the cluster
+    does. It breaks nothing, and `because` says why.
     """
 
     name: str  # a folder's name
@@ -39,12 +44,19 @@ class Part:
     steps: Callable[[Run], None]
     change: Mapping[str, Any] = field(default_factory=dict)
     breaks_with: Anomaly | None = None
+    breaks_group: GroupAnomaly | None = None
     breaks_check: str | None = None
     met: tuple[str, str] | None = None
+    counted: frozenset[Anomaly] = frozenset()
+    because: str = ""
+
+    def __post_init__(self) -> None:
+        assert bool(self.counted) == bool(self.because), "what is only counted has a reason"
 
     @property
     def is_control(self) -> bool:
-        return self.breaks_with is not None or self.breaks_check is not None
+        kinds = (self.breaks_with, self.breaks_group, self.breaks_check)
+        return any(each is not None for each in kinds)
 
     def parameters(self, base: Parameters) -> Parameters:
         return replace(base, **self.change)
@@ -115,16 +127,35 @@ SCENARIOS: Mapping[str, str] = {
     "add-broker": "add_broker",
     "raise-replication-factor": "raise_replication_factor",
     "retention": "retention",
+    "compacted-topic": "compacted_topic",
+    "commit-rules": "commit_rules",
+    "rolling-clients": "rolling_clients",
+    "consumer-replaced": "consumer_replaced",
+    "standby-group": "standby_group",
+    "clients-cut-off": "clients_cut_off",
+    "rebalance-price": "rebalance_price",
+    "coordinator-lost": "coordinator_lost",
 }
 
 # Schedules that are sent event by event: no producer with a rate, no steady stretch.
 _EXACT = {"last-replica-standing", "min-isr-law", "unclean-election", "write-anomaly"}
+# What they count are members of groups, each by its own number.
+_GROUPS = {
+    "clients-cut-off",
+    "commit-rules",
+    "consumer-replaced",
+    "coordinator-lost",
+    "rebalance-price",
+    "rolling-clients",
+    "standby-group",
+}
 # Parameters that some scenarios' steps have no use for: there a flag would be ignored.
 IDLE: Mapping[str, frozenset[str]] = {
-    "kills": frozenset(SCENARIOS) - {"leader-election", "controller-election"},
-    "count": frozenset({"add-broker", "nearest-replica"}),
+    "kills": frozenset(SCENARIOS)
+    - {"compacted-topic", "consumer-replaced", "controller-election", "leader-election"},
+    "count": frozenset(_GROUPS | {"add-broker", "compacted-topic", "nearest-replica"}),
     "rate": frozenset(_EXACT),
-    "duration_s": frozenset(_EXACT | {"retention"}),
+    "duration_s": frozenset(_EXACT | {"rebalance-price", "retention"}),
 }
 
 

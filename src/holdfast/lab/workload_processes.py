@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, ClassVar
 
 from holdfast.clients.workload.command import GAVE_UP
+from holdfast.judge.groups.history import decode_any
 from holdfast.judge.history import (
     Acknowledged,
     Delivered,
@@ -24,7 +25,6 @@ from holdfast.judge.history import (
     PartitionEvent,
     Refused,
     Unknown,
-    decode_event,
 )
 from holdfast.lab.guard import python_path
 from holdfast.lab.parameters import LabError
@@ -68,11 +68,12 @@ class HistoryTail:
         self.errors: Counter[tuple[str, int]] = Counter()  # (error, partition)
         self.acknowledged_ms: dict[int, float] = {}  # latest, by partition
         self.delivered_ms: dict[int, float] = {}
+        self.ends: dict[int, int] = {}  # behind the highest offset acknowledged, by partition
 
     def poll(self) -> HistoryTail:
         """Take in what was written since; returns itself."""
         for line in self._lines.new():
-            self._take(decode_event(line))
+            self._take(decode_any(line))
         return self
 
     def _take(self, event: Event) -> None:
@@ -82,6 +83,9 @@ class HistoryTail:
         self.counts[event.KIND, event.partition] += 1
         if isinstance(event, Acknowledged):
             self.acknowledged_ms[event.partition] = event.at_ms
+            if event.offset is not None:
+                end = max(event.offset + 1, self.ends.get(event.partition, 0))
+                self.ends[event.partition] = end
         elif isinstance(event, Delivered):
             self.delivered_ms[event.partition] = event.at_ms
         elif isinstance(event, Refused | Unknown):
@@ -143,6 +147,11 @@ class Process:
             kind = GaveUpError if self._process.poll() == GAVE_UP else LabError
             raise kind(f"the process {self.name} ended early: {self.last_words()}")
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, to it alone; nothing when it has ended."""
+        if self.running:
+            self._process.send_signal(number)
+
     def may_end(self) -> None:
         """From now on its end is no mishap: it has no more to do than what it was given."""
         self._ending = True
@@ -150,8 +159,7 @@ class Process:
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Ask it to finish what is in flight, and wait until it has ended. LabError: it failed."""
         self._ending = True
-        if self.running:
-            self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         self.wait(timeout_s)
 
     def wait(self, timeout_s: float = STOP_S) -> None:
@@ -186,6 +194,8 @@ class Process:
 class Worker(Process):
     """One workload process: a verifiable client."""
 
+    TAIL: ClassVar[type[HistoryTail]] = HistoryTail
+
     def __init__(
         self,
         name: str,
@@ -196,6 +206,6 @@ class Worker(Process):
     ) -> None:
         """Start it; its history is DIRECTORY/NAME.jsonl, what it prints DIRECTORY/NAME.log."""
         self.history = directory / f"{name}.jsonl"
-        self.tail = HistoryTail(self.history)
+        self.tail = self.TAIL(self.history)
         told = ["--history", str(self.history), "--process", name, *arguments]
         super().__init__(name, module, told, directory / f"{name}.log", environment)

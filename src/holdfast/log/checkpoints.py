@@ -18,6 +18,7 @@ from holdfast.wire.uuids import NULL_UUID, parse_uuid, uuid_text
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START: Final = "log-start-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

@@ -18,6 +18,7 @@ from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
 from holdfast.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANED,
     HIGH_WATERMARK,
     LOG_START,
     PARTITION_METADATA,
@@ -30,6 +31,7 @@ from holdfast.log.checkpoints import (
     verify_meta_properties,
     write_clean_shutdown,
 )
+from holdfast.log.compaction.cleaner import Cleaner
 from holdfast.log.copies import Copies
 from holdfast.log.directory import (
     DELETED_DIRECTORY_SUFFIX,
@@ -41,6 +43,7 @@ from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log, Place
 from holdfast.log.recovery import Loaded, Recovery, Remembered
 from holdfast.log.topic_ids import TopicIds
+from holdfast.runtime.periodic import Periodic
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.well_known import METADATA_TOPIC
@@ -50,7 +53,6 @@ __all__ = ["LogDirectories", "LogDirectory"]
 LOCK_FILE: Final = ".lock"
 PRODUCER_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms's default
 _SYNC_PAUSE_S: Final = 0.5  # between two syncs of new names of one directory
-_SLICE_LOGS: Final = 20  # replicas that retention looks at before others get the loop
 _IGNORED_SUFFIXES: Final = ("-future", STRAY_DIRECTORY_SUFFIX)
 
 logger = logging.getLogger(__name__)
@@ -93,15 +95,18 @@ class LogDirectories:
         self._make_log = make_log
         self._logs: dict[tuple[str, int], Log] = {}
         self._broker_epochs: list[int] = []  # of each directory's last clean shutdown
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._periodic = Periodic()
+        self._timers = self._periodic.timers
         self._creations: set[str] = set()  # directories whose new names are not durable yet
         self._topic_ids = TopicIds(runtime.disk)
         self._copies = Copies(runtime, self.directories)
+        self.cleaner = Cleaner(runtime, settings, self._retain)
         self._closed = False
 
     def configure(self, settings: NodeSettings) -> None:
         """Take over settings that may change while the node runs; the others are as they were."""
         self._settings = settings
+        self.cleaner.configure(settings)
 
     def watch_offline(self, watcher: Callable[[LogDirectory], None]) -> None:
         """Call `watcher` with each directory whose disk fails from now on, between handlers."""
@@ -118,6 +123,7 @@ class LogDirectories:
         """
         for directory in self.directories:
             directory.on_offline = self._went_offline
+            directory.log_changed = self.cleaner.changed
             with _offline_if_it_fails(directory):
                 self._verify(directory)
         self._copies.set_older_aside()
@@ -187,6 +193,7 @@ class LogDirectories:
         recovery_points = self._read_offsets(path, RECOVERY_POINT)
         starts = self._read_offsets(path, LOG_START)
         high_watermarks = self._read_offsets(path, HIGH_WATERMARK)
+        cleaned = self._read_offsets(path, CLEANED)
         renamed = directory.remove_deleted()
         for name in disk.list(path):
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
@@ -201,9 +208,10 @@ class LogDirectories:
                 recovery_point=recovery_points.get(key, 0),
                 start=starts.get(key, 0),
                 high_watermark=high_watermarks.get(key, 0),
+                cleaned_to=cleaned.get(key),
             )
             self._load_replica(directory, name, key, remembered)
-        if directory.contradicts(recovery_points, starts, high_watermarks):
+        if directory.contradicts(recovery_points, starts, high_watermarks, cleaned):
             directory.with_room(lambda _: directory.write_first())  # before anything is written
         if renamed:
             directory.sync_names()  # or a replica made anew may meet the old one
@@ -361,6 +369,7 @@ class LogDirectories:
         place = Place(path, topic, partition, topic_id)
         log = self._make_log(directory, place, settings, loaded, is_new=True)
         self._enter(log)
+        log.configure(settings)
         self._topic_ids.made(directory.path, path, topic_id)
         self._sync_soon(directory)
         return log
@@ -427,6 +436,7 @@ class LogDirectories:
         self._copies.removed((topic, partition))
         self._topic_ids.gone(log.home.path, log.directory, log.topic_id)
         log.abandon()
+        self.cleaner.gone(log)
         log.home.take_out((topic, partition))
         return log
 
@@ -452,74 +462,58 @@ class LogDirectories:
     def start(self) -> None:
         """Begin the periodic work."""
         intervals = self._settings
-        self._every(
+        self._periodic.every(
             "high watermarks",
             intervals.replica_high_watermark_checkpoint_interval_ms,
             lambda: self._checkpoint(HIGH_WATERMARK),
         )
-        self._every(
+        self._periodic.every(
             "recovery points",
             intervals.log_flush_offset_checkpoint_interval_ms,
             lambda: self._checkpoint(RECOVERY_POINT),
         )
-        self._every(
+        self._periodic.every(
             "log starts",
             intervals.log_flush_start_offset_checkpoint_interval_ms,
             lambda: self._checkpoint(LOG_START),
         )
-        self._every(
+        self._periodic.every(
             "retention",
             intervals.log_retention_check_interval_ms,
             lambda: self._in_slices("retention slice", self._retain),
             first_ms=intervals.log_initial_task_delay_ms,
         )
-        self._every(
+        self._periodic.every(
             "producers",
             PRODUCER_CHECK_INTERVAL_MS,
             lambda: self._in_slices("producers slice", self._expire),
         )
         for log in self.logs:
             log.flush_sealed()
-
-    def _every(
-        self, name: str, interval_ms: int, work: Callable[[], None], *, first_ms: int | None = None
-    ) -> None:
-        """Call `work` every so often until `close`. A name has one timer."""
-        loop = asyncio.get_running_loop()
-
-        def run() -> None:
-            self._timers[name] = loop.call_later(interval_ms / 1000, run)
-            work()
-
-        delay_ms = interval_ms if first_ms is None else first_ms
-        self._timers[name] = loop.call_later(delay_ms / 1000, run)
+        self.cleaner.start()
 
     def _checkpoint(self, name: str) -> None:
         for directory in self.directories:
             directory.checkpoint(name)
 
     def _in_slices(self, name: str, work: Callable[[Log], None]) -> None:
-        """Do `work` for every log, a few at a time, so that the loop never stands still."""
-        loop = asyncio.get_running_loop()
-        if name in self._timers:
-            return  # the last round is not over
+        """Do `work` for every log that is there by then."""
 
-        def go_on(logs: Sequence[Log], first: int) -> None:
-            for log in logs[first : first + _SLICE_LOGS]:
-                if self._logs.get((log.topic, log.partition)) is log and not log.offline:
-                    try:
-                        work(log)
-                    except StorageError as error:
-                        logger.warning("%s: %s", name, error)
-            if first + _SLICE_LOGS < len(logs):
-                self._timers[name] = loop.call_later(0, go_on, logs, first + _SLICE_LOGS)
-            else:
-                self._timers.pop(name, None)
+        def tried(log: Log) -> None:
+            if self._logs.get((log.topic, log.partition)) is log and not log.offline:
+                try:
+                    work(log)
+                except StorageError as error:
+                    logger.warning("%s: %s", name, error)
 
-        go_on(list(self._logs.values()), 0)
+        self._periodic.in_slices(name, list(self._logs.values()), tried)
 
     def _retain(self, log: Log) -> None:
-        if log.topic != METADATA_TOPIC:  # without a snapshot nothing of it may go
+        # Without a snapshot nothing of the metadata log may go. Nothing of one whose topic is not
+        # known yet: it may keep for ever what the file's settings let go. And a round of compaction
+        # would have to begin anew: as in Apache Kafka, nothing goes meanwhile.
+        is_kept = log.topic == METADATA_TOPIC or not log.is_configured
+        if not is_kept and not log.compaction.is_under_way:
             log.retention(self._runtime.clock.wall_ms(), log.high_watermark)
 
     def _expire(self, log: Log) -> None:
@@ -530,6 +524,7 @@ class LogDirectories:
     # --- the end ---
 
     def _went_offline(self, directory: LogDirectory) -> None:
+        self.cleaner.directory_failed(directory)
         if not self._closed:
             for watcher in self._watchers:
                 watcher(directory)
@@ -537,9 +532,8 @@ class LogDirectories:
     async def close(self, *, broker_epoch: int = -1) -> None:
         """Close every replica, write the checkpoints and the clean-shutdown marker, unlock."""
         self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._periodic.stop()
+        await self.cleaner.close()
         for directory in self.directories:
             directory.begin_end()
         unwritten = await self._close_logs()
@@ -574,8 +568,7 @@ class LogDirectories:
     async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
         disk, path = self._runtime.disk, directory.path
         directory.supersede()
-        names = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START)
-        contents = {name: directory.content(name) for name in names}
+        contents = directory.contents()
 
         def write() -> None:
             directory.sync_at_end()  # before anything says how far it is durable

@@ -2,6 +2,8 @@
 
 Owns what must happen once when its disk fails. Knows of replicas only their offsets, which its
 checkpoints hold.
+
+Rules: compaction.md#the-cleaner-checkpoint.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.log.checkpoints import (
+    CLEANED,
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
@@ -25,6 +28,7 @@ from holdfast.log.files import FileCache
 from holdfast.log.offline import FULL, what_helps, why_offline
 from holdfast.log.start_keeper import StartKeeper
 from holdfast.runtime.ports import DirectoryLock, Runtime, T, WorkerFullError
+from holdfast.runtime.timed_turns import TimedTurns
 from holdfast.wire.uuids import NULL_UUID
 
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
@@ -33,6 +37,7 @@ _NAME_MAX: Final = 255
 _NEXT_SUFFIX: Final = ".next"
 _SYNCED_EACH_MAX: Final = 200  # replicas whose files are synced one by one at the end
 _ROOM_BYTES: Final = 16 * 1024 * 1024  # with less a disk is as good as full
+_FLUSHES_BEGUN: Final = 20  # in one turn of the loop
 _OUTDATED_MAX: Final = 1000  # replicas that are gone and may stand in checkpoints
 
 logger = logging.getLogger(__name__)
@@ -44,6 +49,7 @@ class Replica(Protocol):
     topic: str
     partition: int
     high_watermark: int
+    cleaned_to: int | None
 
     @property
     def start(self) -> int: ...
@@ -54,6 +60,8 @@ class Replica(Protocol):
     @property
     def recovery_point(self) -> int: ...
 
+    def flush_in_background(self) -> None: ...
+
 
 # What each checkpoint says of a replica; None: nothing.
 _TOLD: Final[Mapping[str, Callable[[Replica], int | None]]] = {
@@ -61,10 +69,17 @@ _TOLD: Final[Mapping[str, Callable[[Replica], int | None]]] = {
     # Only where it is not that of the first segment, as Kafka does.
     LOG_START: lambda replica: replica.start if replica.start > replica.first_segment else None,
     HIGH_WATERMARK: attrgetter("high_watermark"),
+    # Below it no key has an older record left. One that is too low costs a round; one that is too
+    # high keeps an old record beside a later one, and brings it back once that is deleted.
+    CLEANED: attrgetter("cleaned_to"),
 }
 
 # Replicas, and what a checkpoint says of each.
 _Captured: TypeAlias = tuple[list[tuple[str, int]], list[int | None]]
+
+
+def _flush(replica: Replica) -> None:
+    replica.flush_in_background()
 
 
 def _encode(captured: _Captured) -> bytes:
@@ -89,6 +104,10 @@ class LogDirectory:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.lock: DirectoryLock | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
+        # Called with a replica of which something has changed that matters to compaction.
+        self.log_changed: Callable[[Any], None] = lambda _log: None
+        # Replicas of which there is so much, or so old, that is not durable.
+        self.due_flushes: Final = TimedTurns(_flush, in_a_turn=_FLUSHES_BEGUN)
         self._removals: set[asyncio.TimerHandle] = set()
         self._written: dict[str, _Captured] = {}  # what checkpoints say, to leave out repetitions
         # Checkpoints that a job is writing, each with the generation in which it began.
@@ -124,6 +143,7 @@ class LogDirectory:
                 what_helps(error),
             )
             self.files.close()
+            self.due_flushes.clear()
             self._is_full = error.errno in FULL
             if not self._is_full:  # a removal needs no room, and makes some for the next start
                 self._cancel_removals()
@@ -151,9 +171,14 @@ class LogDirectory:
 
     # --- checkpoints ---
 
-    def content(self, name: str) -> bytes:
-        """Return what a checkpoint has to say of all replicas now."""
-        return _encode(self._capture(name))
+    def contents(self) -> dict[str, bytes]:
+        """Return what each checkpoint has to say of all replicas now, by its name."""
+        captured = {name: self._capture(name) for name in _TOLD}
+        return {
+            name: _encode(told)
+            for name, told in captured.items()
+            if not self._is_needless(name, told)
+        }
 
     def _capture(self, name: str) -> _Captured:
         """Take down what a checkpoint would say: its text, ten times as slow, is a job's work."""
@@ -251,11 +276,22 @@ class LogDirectory:
     def _write(self, names: Sequence[str]) -> None:
         for name in names:
             captured = self._capture(name)
-            if self._written.get(name) != captured:
+            if self._written.get(name) != captured and not self._is_needless(name, captured):
                 self.runtime.disk.write_atomic(f"{self.path}/{name}", _encode(captured))
                 self._written[name] = captured
 
-    def contradicts(self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets) -> bool:
+    def _is_needless(self, name: str, captured: _Captured) -> bool:
+        """Whether a checkpoint says nothing and is not there: where nothing is ever compacted."""
+        return (
+            name == CLEANED
+            and name not in self._written
+            and all(offset is None for offset in captured[1])
+            and not self.runtime.disk.exists(f"{self.path}/{name}")
+        )
+
+    def contradicts(
+        self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets, cleaned: Offsets
+    ) -> bool:
         """Whether these checkpoints say more than is true of the replicas that are there."""
         replicas = self.replicas
 
@@ -269,6 +305,7 @@ class LogDirectory:
             past(recovery_points, lambda replica: replica.recovery_point)
             or past(starts, lambda replica: replica.start)
             or past(watermarks, lambda replica: replica.high_watermark)
+            or past(cleaned, _cleaned_to)
         )
 
     def take_out(self, key: tuple[str, int]) -> None:
@@ -413,6 +450,7 @@ class LogDirectory:
     def close(self) -> None:
         """Let go of everything. The lock goes last."""
         self._cancel_removals()
+        self.due_flushes.clear()
         self.files.close()
         if self.lock is not None:
             self.lock.release()
@@ -437,6 +475,10 @@ class LogDirectory:
         else:
             raise error
         return False
+
+
+def _cleaned_to(replica: Replica) -> int:
+    return -1 if replica.cleaned_to is None else replica.cleaned_to
 
 
 def remove_all(runtime: Runtime, paths: Iterable[str]) -> None:

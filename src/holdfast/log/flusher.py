@@ -92,12 +92,26 @@ class Flusher:
         self._running: FlushPlan | None = None
         self._limit = recovery_point  # the running job may not claim more
         self._wanted = False  # a flush of sealed segments is wanted after the running one
+        self._all_wanted = False  # so is one of everything, for which nobody waits
         self._waiting: list[asyncio.Future[None]] = []  # these want a whole flush
         self._closed = False
 
     def sealed(self) -> None:
         """Flush sealed segments in the background."""
         self._wanted = True
+        if self._running is None:
+            self._start()
+
+    @property
+    def planned(self) -> int:
+        """Everything below is durable, or will be once the job that runs is done."""
+        if self._running is None:
+            return self.recovery_point
+        return max(self.recovery_point, min(self._running.up_to, self._limit))
+
+    def everything(self) -> None:
+        """Flush everything in the background, with what is appended until that begins."""
+        self._all_wanted = True
         if self._running is None:
             self._start()
 
@@ -124,7 +138,7 @@ class Flusher:
 
     def _start(self) -> None:
         waiting, self._waiting = self._waiting, []
-        whole, self._wanted = bool(waiting), False
+        whole, self._wanted, self._all_wanted = bool(waiting) or self._all_wanted, False, False
         if not self._home.online:
             self._answer(waiting, StorageError(self._home.path, self._home.failure))
             return
@@ -183,7 +197,7 @@ class Flusher:
         self.recovery_point = max(self.recovery_point, min(plan.up_to, self._limit))
         self._done(plan)
         self._answer(waiting, None)
-        if self._wanted or self._waiting:
+        if self._wanted or self._all_wanted or self._waiting:
             self._start()
 
     def _deleted(self) -> StorageError:

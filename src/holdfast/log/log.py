@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from typing import Final, NamedTuple
 
+from holdfast.config.key import LONG_MAX
 from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
 from holdfast.log import search
 from holdfast.log.checkpoints import LOG_START, PARTITION_METADATA
+from holdfast.log.compaction.log_compaction import LogCompaction
 from holdfast.log.directory import LogDirectory
 from holdfast.log.epochs import EpochEnd
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.flusher import Flusher, FlushPlan
-from holdfast.log.index import RELATIVE_MAX
-from holdfast.log.producers import ACCEPTED, ProducerCheck
+from holdfast.log.producers import ACCEPTED, Producer, ProducerCheck
 from holdfast.log.recovery import (
     Loaded,
     replay_producers,
@@ -31,7 +32,7 @@ from holdfast.log.recovery import (
 from holdfast.log.retention import Extent, why_due
 from holdfast.log.search import FoundRecord
 from holdfast.log.segment import Segment
-from holdfast.log.segments import Segments
+from holdfast.log.segments import Segments, runs
 from holdfast.log.snapshots import Snapshots
 from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.wire.batch_header import (
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 _EPOCH_POSITION: Final = 12
 _ENOUGH_BYTES: Final = 1 << 31
+_FLUSH_AGAIN_MS: Final = 1000  # for which the worker had no room
 _CURSORS_KEPT: Final = 32  # as many readers go on where they stopped without a search
 
 
@@ -92,13 +94,14 @@ class Log:
         self.partition = place.partition
         self.topic_id = place.topic_id
         self.directory = directory
-        self.settings = settings  # replace it to change the configuration
+        self.settings = settings  # `configure` changes it
+        self.is_configured = False  # True: these are the topic's; else a start knew no better
         self.high_watermark = loaded.high_watermark  # the owner moves it; checkpointed here
         # If True, a segment's end or a cut is made durable before anything is written behind it.
         # A power cut then leaves a log that ends at its first bad batch. The metadata log sets it.
         self.in_order = False
         # Called when retention has moved the start, or it became durable: its readers are told.
-        self.start_moved: Callable[[], None] = _nothing
+        self.start_moved: Callable[[], None] = lambda: None
         self.home = home
         self._clock = home.runtime.clock
         self._segments = Segments(
@@ -106,11 +109,13 @@ class Log:
         )
         self.start = loaded.start  # log start offset: the first one that may be read
         self.kept_start = loaded.start  # so far no crash takes the start back
+        self.cleaned_to = loaded.cleaned_to  # compaction has come so far; None: nobody knows
         self.end = loaded.end  # log end offset (LEO): what the next record gets
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = Snapshots(directory, loaded.snapshots)
         self._cursors: dict[int, tuple[Segment, int]] = {}
+        self.compaction = LogCompaction(self, self._segments, self._producers, self._cursors.clear)
         # True until partition.metadata is durable, and with it our own directory's name.
         self._is_new = is_new
         self._name_number = home.add_name() if is_new else 0
@@ -155,6 +160,17 @@ class Log:
         """Whether a power cut may take its topic's id, or its directory's name."""
         return self._is_new
 
+    def configure(self, settings: TopicSettings) -> None:
+        """Take over the settings of the topic, as its metadata has them."""
+        self.settings = settings
+        self.home.due_flushes.forget(self)
+        self._count_unflushed()
+        self.is_configured = True
+        if "compact" not in settings.cleanup_policy:
+            with suppress(StorageError):  # the directory is offline, and its owner is told
+                self.compaction.end()
+        self.home.log_changed(self)
+
     # --- appending ---
 
     def append_as_leader(self, batch: memoryview, epoch: int) -> int:
@@ -184,6 +200,8 @@ class Log:
         self.end = last + 1
         if header.producer_id >= 0:
             self._producers.update(header, self._clock.wall_ms())
+        if self.settings.flush_messages < LONG_MAX or self.settings.flush_ms < LONG_MAX:
+            self._count_unflushed()
         return base
 
     def append_batches_as_leader(self, batches_view: memoryview, epoch: int) -> int:
@@ -233,29 +251,12 @@ class Log:
         except WireError:
             return ErrorCode.CORRUPT_MESSAGE
         position = 0
-        for run in self._runs(headers):
+        for run in runs(headers, self.settings.segment_bytes):
             length = sum(header.size for header in run)
             self._append_run(records[position : position + length], run)
             position += length
         assert position == size
         return ErrorCode.NONE
-
-    def _runs(self, headers: list[BatchHeader]) -> list[list[BatchHeader]]:
-        """Split what was fetched so that each run fits into one segment."""
-        size_max = self.settings.segment_bytes
-        runs: list[list[BatchHeader]] = []
-        left = 0
-        for header in headers:
-            if (
-                not runs
-                or header.size > left
-                or header.last_offset - runs[-1][0].base_offset > RELATIVE_MAX
-            ):
-                runs.append([])
-                left = size_max
-            runs[-1].append(header)
-            left -= header.size
-        return runs
 
     def _append_run(self, view: memoryview, headers: list[BatchHeader]) -> None:
         """Write batches that have their offsets and epochs, all into one segment."""
@@ -276,6 +277,8 @@ class Log:
             if header.producer_id >= 0:
                 self._producers.update(header, now_ms)
         self.end = last + 1
+        if self.settings.flush_messages < LONG_MAX or self.settings.flush_ms < LONG_MAX:
+            self._count_unflushed()
 
     def check_producer(self, batch: memoryview) -> ProducerCheck:
         """Judge a client's batch against what its producer wrote before. Changes nothing."""
@@ -285,6 +288,10 @@ class Log:
         if producer_id < 0:
             return ACCEPTED
         return self._producers.check(producer_id, epoch, first, last_delta)
+
+    def remembered_producers(self) -> list[tuple[int, Producer]]:
+        """Return each producer that is known here, by its id."""
+        return self._producers.items()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for so long; return how many."""
@@ -341,6 +348,7 @@ class Log:
         self._snapshots.forget(lambda offset: offset not in bases)  # those of clean shutdowns
         self._snapshots.take(self.end, self._producers.snapshot())
         self._flusher.sealed()
+        self.home.log_changed(self)
 
     # --- reading ---
 
@@ -459,13 +467,33 @@ class Log:
         return search.find(look, wanted, inflated_max, effort)
 
     def find_max_timestamp(self, effort: Effort) -> Steps[FoundRecord | None]:
-        """Look for the first record that carries the log's largest timestamp."""
+        """Look for the first record that carries the log's largest timestamp.
+
+        The batch that claims it may have lost its records to compaction: then it is another's.
+        """
         self._check()
         with self.home.guarded():
             largest = search.largest_claim(self._segments.all)
         if largest < 0:
             return None
-        return (yield from self.find_timestamp(largest, effort, is_largest=True))
+        found = yield from self.find_timestamp(largest, effort, is_largest=True)
+        if found is not None:
+            return found
+        filled = yield from search.largest_filled(self._open_segments, self._scan(effort), effort)
+        if not 0 <= filled < largest:  # nobody can read what claims it
+            return None
+        return (yield from self.find_timestamp(filled, effort, is_largest=True))
+
+    def _open_segments(self) -> Sequence[Segment]:
+        return () if self._closed else self._segments.all
+
+    def _scan(self, effort: Effort) -> Callable[[Segment, int], search.Scanned]:
+        def scan(segment: Segment, position: int) -> search.Scanned:
+            self._check()
+            with self.home.guarded():
+                return search.scan_filled(segment, position, effort)
+
+        return scan
 
     # --- epochs ---
 
@@ -508,21 +536,29 @@ class Log:
             self._truncate(offset)
 
     def _truncate(self, offset: int) -> None:
+        if offset < self._segments.active.base:
+            self.compaction.end()
+        if self.cleaned_to is not None and self.cleaned_to > offset:
+            self.cleaned_to = offset
+            self.home.write_now()  # what is written there next was never looked at
         self._cursors.clear()
         offset = self._segments.truncate(offset, self.settings)
         self.end = offset
-        kept = self.start, self.high_watermark
+        kept = self.start, self.high_watermark, self.cleaned_to
         self.start = min(self.start, offset)
         self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
+        if self.cleaned_to is not None:
+            self.cleaned_to = min(self.cleaned_to, offset)  # of a batch that went whole, perhaps
         self._epochs.truncate_from_end(offset)
         self._snapshots.forget(lambda snapshot: snapshot > offset)
         # The shorter file is not durable yet: what was cut off may come back.
         unflushed = self._flusher.truncated(min(offset, self._segments.active.base))
-        if unflushed or kept != (self.start, self.high_watermark):
+        if unflushed or kept != (self.start, self.high_watermark, self.cleaned_to):
             self.home.write_now()
         if self.in_order:
             self._segments.sync_active()
+        self.home.log_changed(self)
         # Last, for it reads what stays, which may be damaged: the cut itself is done.
         if not self._producers.truncate(offset):
             replay_producers(
@@ -541,7 +577,9 @@ class Log:
         the old files and the new one. Then the files go, and that is durable before this returns.
         """
         self._check()
+        self.compaction.end()
         self._cursors.clear()
+        self.cleaned_to = None
         self.start = min(self.start, offset)
         self.kept_start = min(self.kept_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -556,6 +594,7 @@ class Log:
         self._producers.clear()
         self._snapshots.forget(lambda _: True)
         self._flusher.sealed()  # a job under way may put files back that are of no use any more
+        self.home.log_changed(self)
 
     def _forget_epochs_file(self) -> None:
         """Remove the epochs file: recovery would believe it in a log without records."""
@@ -625,6 +664,7 @@ class Log:
                     upper_bound=upper_bound,
                     now_ms=now_ms,
                 ):
+                    self.compaction.end()
                     if len(self._segments.all) == 1:
                         self._roll()
                     segment = self._segments.drop_first(self.settings)
@@ -649,6 +689,7 @@ class Log:
         self.high_watermark = max(self.high_watermark, self.start)
         self._cursors.clear()
         self._snapshots.forget(lambda snapshot: snapshot < first)
+        self.home.log_changed(self)
 
     # --- flushing ---
 
@@ -660,6 +701,22 @@ class Log:
         self._check()
         return self._flusher.whole()
 
+    def _count_unflushed(self) -> None:
+        """Have records forced to disk once they are enough, or old enough; nothing waits for it.
+
+        Rules: log.md#forced-to-disk.
+        """
+        count, settings = self.end - self._flusher.planned, self.settings
+        if count >= settings.flush_messages:
+            self.home.due_flushes.now(self)
+        elif count > 0 and settings.flush_ms < LONG_MAX:
+            self.home.due_flushes.add(self, settings.flush_ms)
+
+    def flush_in_background(self) -> None:
+        """Begin to flush what is appended, if that has not begun."""
+        if not self._closed and self.end > self._flusher.planned:
+            self._flusher.everything()
+
     def flush_sealed(self) -> None:
         """Flush in the background what recovery left: all but the active segment."""
         self._check()
@@ -669,6 +726,8 @@ class Log:
     def close(self) -> asyncio.Future[None]:
         """Write indexes, producer snapshot and epochs, sync everything; nothing works after."""
         self._check()
+        self.home.due_flushes.forget(self)
+        self.compaction.end()
         self._closed = True
         with self.home.guarded():
             self._segments.active.seal()
@@ -678,7 +737,10 @@ class Log:
 
     def abandon(self) -> None:
         """Stop using the files: the replica is deleted. Nothing works after."""
+        with suppress(StorageError):  # that directory is offline, and a start puts it right
+            self.compaction.end(is_gone=True)
         self._closed = True
+        self.home.due_flushes.forget(self)
         self._flusher.abandon()
         self._segments.forget_files()
 
@@ -720,7 +782,7 @@ class Log:
 
     def _flushed(self, plan: FlushPlan) -> None:
         """Take note of a flush that was done."""
-        self._segments.flushed(plan)
+        self._segments.flushed(plan, closed=self._closed)
         self._snapshots.flushed(plan)
         if f"{self.directory}/{PARTITION_METADATA}" in plan.logs:
             self._is_new = False
@@ -732,7 +794,5 @@ class Log:
         self._segments.undo(plan)
         self._snapshots.undo(plan)
         self._epochs.dirty = self._epochs.dirty or plan.epochs is not None
-
-
-def _nothing() -> None:
-    """Nobody is told."""
+        if self.settings.flush_messages < LONG_MAX or self.settings.flush_ms < LONG_MAX:
+            self.home.due_flushes.add(self, _FLUSH_AGAIN_MS)

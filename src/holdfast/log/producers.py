@@ -8,6 +8,7 @@ Rules: producers.md#sequences, producers.md#duplicates, producers.md#producer-st
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from struct import Struct as Layout
 from struct import error as StructError  # noqa: N812 - the library's name says too little
@@ -19,6 +20,7 @@ from holdfast.wire.checksum import crc32c
 from holdfast.wire.errors import ErrorCode
 
 BATCHES_KEPT: Final = 5  # a client has at most as many in flight, so older ones are never retried
+ENDED_KEPT: Final = 64  # transactions whose markers may not be committed yet
 _NONE: Final = -1
 _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEAD: Final = Layout(">hIi")  # version, CRC of what follows it, count of entries
@@ -75,16 +77,36 @@ class Producer:
 class Producers:
     """Every producer that this partition remembers."""
 
-    __slots__ = ("_producers",)
+    __slots__ = ("_ended", "_last_marker", "_producers")
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
+        # Transactions that have ended, each by its first offset and its marker's, in the order of
+        # the markers: until a marker is committed another one may come to stand there.
+        self._ended: deque[tuple[int, int]] = deque()
+        self._last_marker = _NONE  # its offset
 
     def __len__(self) -> int:
         return len(self._producers)
 
+    def first_undecided(self, high_watermark: int) -> int | None:
+        """Return where the oldest transaction began whose end is not committed; None: all are.
+
+        The high watermark never goes back, but for a truncation.
+        """
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            ended.popleft()
+        begun = [each.transaction for each in self._producers.values()]
+        begun += [first for first, _ in ended]
+        return min((offset for offset in begun if offset != _NONE), default=None)
+
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
+
+    def items(self) -> list[tuple[int, Producer]]:
+        """Return all of them by their ids, in the order in which they came."""
+        return list(self._producers.items())
 
     def check(self, producer_id: int, epoch: int, first: int, last_delta: int) -> ProducerCheck:
         """Judge a client's batch by its header's numbers. Changes nothing."""
@@ -109,6 +131,7 @@ class Producers:
         """Take in a batch that is in the log. `header` has its final offsets."""
         assert header.producer_id >= 0, "a batch without a producer changes nothing here"
         producer = self._producers.get(header.producer_id)
+        begun = _NONE if producer is None else producer.transaction
         if producer is None:
             producer = Producer(header.producer_epoch, header.base_offset)
             self._producers[header.producer_id] = producer
@@ -120,6 +143,7 @@ class Producers:
         producer.seen_ms = now_ms
         if header.is_control:
             producer.transaction = _NONE
+            self._note_end(begun, header.last_offset)
             return
         if header.is_transactional and producer.transaction == _NONE:
             producer.transaction = header.base_offset
@@ -134,13 +158,26 @@ class Producers:
                 )
             )
 
+    def _note_end(self, first: int, marker: int) -> None:
+        """Take note of a marker, which has ended the transaction that began at `first`, if any."""
+        self._last_marker = marker
+        if first == _NONE:
+            return
+        ended = self._ended
+        ended.append((first, marker))
+        if len(ended) > ENDED_KEPT:  # the oldest two count as one, until both are committed
+            oldest, _ = ended.popleft()
+            second, last = ended.popleft()
+            ended.appendleft((min(oldest, second), last))
+
     def truncate(self, offset: int) -> bool:
         """Forget batches from `offset` on. False: not all could be restored, so replay the log.
 
         It can be restored as long as one batch before `offset` is still remembered, or if the
-        producer is known to have begun there; otherwise older batches fell out of the window.
+        producer is known to have begun there; otherwise older batches fell out of the window. What
+        a marker has ended is open again without it, and its epoch may have been another.
         """
-        exact = True
+        exact = self._last_marker < offset
         for producer_id, producer in list(self._producers.items()):
             batches = producer.batches
             cut = bool(batches) and batches[-1].last_offset >= offset
@@ -156,6 +193,8 @@ class Producers:
 
     def clear(self) -> None:
         self._producers.clear()
+        self._ended.clear()
+        self._last_marker = _NONE
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget who has been silent for `expiration_ms`, open transactions excepted."""
@@ -189,7 +228,7 @@ class Producers:
 
     def restore(self, entries: Iterable[SnapshotEntry], now_ms: int) -> None:
         """Replace the state by a snapshot's. Silence is counted from `now_ms`."""
-        self._producers.clear()
+        self.clear()
         for producer_id, epoch, sequence, last, delta, timestamp, coordinator, begun in entries:
             producer = Producer(epoch, _NONE)
             if last >= 0:

@@ -15,11 +15,14 @@ from typing import Final
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log import epochs as epoch_files
-from holdfast.log.epochs import EpochCache, parse_epochs
+from holdfast.log.compaction.half_done_swaps import finish_swaps
+from holdfast.log.epochs import UNDEFINED, EpochCache, parse_epochs
 from holdfast.log.errors import CorruptFileError
 from holdfast.log.files import FileCache
+from holdfast.log.index import RELATIVE_MAX
 from holdfast.log.producers import Producers, decode_snapshot
 from holdfast.log.segment import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     READ_STEP_BYTES,
@@ -42,9 +45,6 @@ from holdfast.wire.batch_header import (
 from holdfast.wire.checksum import crc32c
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
-DELETED_SUFFIX: Final = ".deleted"
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 _TEMPORARY_SUFFIX: Final = ".tmp"
 _REPLAY_STEP_BYTES: Final = 65536
 
@@ -59,6 +59,7 @@ class Remembered:
     recovery_point: int = 0
     start: int = 0
     high_watermark: int = 0
+    cleaned_to: int | None = None  # compaction's checkpoint
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class Loaded:
     end: int
     recovery_point: int
     high_watermark: int
+    cleaned_to: int | None  # so far compaction has come; None: nowhere, or nobody knows
     clean: bool  # closed properly, and nothing had to be repaired
 
 
@@ -105,7 +107,7 @@ class Recovery:
 
     def run(self) -> Loaded:
         """Return the replica, repaired as far as need be. OSError: the disk failed."""
-        names = self._tidy(list(self._disk.list(self._directory)))
+        names = self._tidy()
         remembered = self._remembered
         bases = sorted(_offset_of(name) for name in names if _is_of(name, LOG_SUFFIX))
         segments, scanned, end = self._open_all(bases)
@@ -124,6 +126,9 @@ class Recovery:
         snapshots = self._trusted_snapshots(names, segments[0].base, end)
         producers = Producers()
         replay_producers(self._runtime, self._directory, segments, snapshots, producers, end)
+        cleaned_to = remembered.cleaned_to
+        if cleaned_to is not None and cleaned_to > end:
+            cleaned_to = None  # what is written there from now on was never looked at
         return Loaded(
             segments=segments,
             epochs=epochs,
@@ -133,6 +138,7 @@ class Recovery:
             end=end,
             recovery_point=min(self._flushed, end),
             high_watermark=min(max(remembered.high_watermark, start), end),
+            cleaned_to=cleaned_to,
             clean=remembered.clean and not self._repaired,
         )
 
@@ -147,21 +153,26 @@ class Recovery:
             end=0,
             recovery_point=0,
             high_watermark=0,
+            cleaned_to=None,
             clean=True,
         )
 
     # --- segments ---
 
     def _open_all(self, bases: Sequence[int]) -> tuple[list[Segment], list[Segment], int]:
-        """Return the segments, those of them that were read whole, and the end offset."""
+        """Return the segments, those of them that were read whole, and the end offset.
+
+        Our rounds leave holes between batches, none between segments: one there is a loss. Only
+        what no index can count is left out by who follows, and what Apache Kafka's cleaner has gone
+        over has such holes.
+        """
         remembered = self._remembered
-        holes_are_normal = "compact" in self._settings.cleanup_policy
         segments: list[Segment] = []
         scanned: list[Segment] = []
         end = -1  # of the segment before, -1 when it was not looked at
         for index, base in enumerate(bases):
             following = bases[index + 1] if index + 1 < len(bases) else None
-            if end > base or (0 <= end < base and not holes_are_normal):
+            if end > base or (0 <= end < base and self._is_lost_between(end, base)):
                 self._note(f"segment {base} does not go on from offset {end}: dropped")
                 self._remove_segments(bases[index:])
                 break
@@ -183,6 +194,11 @@ class Recovery:
             else:
                 segments.append(segment)
         return segments, scanned, end
+
+    def _is_lost_between(self, end: int, base: int) -> bool:
+        """Whether something was in the hole between two segments that nobody has taken out."""
+        cleaned_to = self._remembered.cleaned_to
+        return base <= end + RELATIVE_MAX and (cleaned_to is None or base > cleaned_to)
 
     def _open_trusted(self, base: int, following: int | None) -> tuple[Segment | None, int]:
         """Open a segment whose files were closed or flushed properly; None: they were not.
@@ -273,13 +289,20 @@ class Recovery:
         if epochs is None:
             epochs = EpochCache()
             scanned = segments
-        # What contradicts a batch goes, later entries too: those behind are to be read as well.
+        # What contradicts a batch goes, later entries too: those behind are to be read as well. An
+        # entry in a hole contradicts none: compaction has taken what an epoch began with.
+        known = epochs.entries()
+        latest, end = UNDEFINED, UNDEFINED
         for segment in segments[segments.index(scanned[0]) :] if scanned else []:
-            latest = None
             for _, header in segment.headers(0, _REPLAY_STEP_BYTES):
-                if header.leader_epoch != latest and header.leader_epoch >= 0:
-                    latest = header.leader_epoch
-                    epochs.assign(latest, header.base_offset)
+                epoch, base = header.leader_epoch, header.base_offset
+                if epoch >= 0 and epoch != latest:
+                    for entry, start in known:
+                        if latest < entry <= epoch and 0 <= end <= start <= base:
+                            epochs.assign(entry, start)
+                    epochs.assign(epoch, base)
+                    latest = epoch
+                end = header.next_offset
         return epochs
 
     def _trusted_snapshots(self, names: Sequence[str], first: int, end: int) -> set[int]:
@@ -301,39 +324,16 @@ class Recovery:
 
     # --- leftovers ---
 
-    def _tidy(self, names: list[str]) -> list[str]:
+    def _tidy(self) -> list[str]:
         """Remove or finish what a crash left half done; return the names that stay."""
-        cleaned = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+        names = finish_swaps(self._disk, self._files, self._directory)
         for name in [n for n in names if n.endswith(_LEFTOVERS)]:
             self._remove(names, name)
-        for name in [name for name in names if name.endswith(SWAP_SUFFIX)]:
-            if cleaned and _offset_of(name) >= min(cleaned):
-                self._remove(names, name)  # the set that it belongs to was not complete
-        for name in [n for n in names if n.endswith(LOG_SUFFIX + SWAP_SUFFIX)]:
-            self._remove_replaced(names, name)
-        for name in [n for n in names if n.endswith(SWAP_SUFFIX)]:
-            target = name[: -len(SWAP_SUFFIX)]
-            self._disk.rename(f"{self._directory}/{name}", f"{self._directory}/{target}")
-            names.remove(name)
-            names.append(target)
         logs = {_offset_of(name) for name in names if _is_of(name, LOG_SUFFIX)}
         for name in [n for n in names if n.endswith(_INDEX_SUFFIXES)]:
             if _offset_of(name) not in logs:
                 self._remove(names, name)
         return names
-
-    def _remove_replaced(self, names: list[str], swap: str) -> None:
-        """A cleaned segment takes the place of those whose offsets it covers."""
-        base = last = _offset_of(swap)
-        replacement = Segment(self._files, prefix_of(self._directory, base), base)
-        replacement.log_path = f"{self._directory}/{swap}"
-        replacement.size = self._disk.size(replacement.log_path)
-        for _, header in replacement.headers(0, _REPLAY_STEP_BYTES):
-            last = max(last, header.last_offset)
-        self._files.forget(replacement.log_path)
-        for name in [n for n in names if n.endswith(SUFFIXES)]:
-            if base <= _offset_of(name) <= last:
-                self._remove(names, name)
 
     def _remove(self, names: list[str], name: str) -> None:
         self._disk.remove(f"{self._directory}/{name}")
@@ -451,7 +451,7 @@ def replay_producers(
 
 
 _NO: Final = (None, -1)
-_LEFTOVERS: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY_SUFFIX)
+_LEFTOVERS: Final = (DELETED_SUFFIX, _TEMPORARY_SUFFIX)
 _INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 

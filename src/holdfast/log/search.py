@@ -51,6 +51,10 @@ class Candidate(NamedTuple):
 Look: TypeAlias = Callable[[Place | None], tuple[Place | None, Candidate | None]]
 
 
+# The largest timestamp that was met, and where to go on; None: at the end.
+Scanned: TypeAlias = tuple[int, int | None]
+
+
 class Wanted(NamedTuple):
     """What a look-up is for: the first record stamped so or later."""
 
@@ -120,6 +124,51 @@ def next_batch(
 def largest_claim(segments: Sequence[Segment]) -> int:
     """Return the largest timestamp that any batch claims; -1: none has any."""
     return max((segment.max_timestamp[0] for segment in segments), default=-1)
+
+
+def largest_filled(
+    segments: Callable[[], Sequence[Segment]],
+    scan: Callable[[Segment, int], Scanned],
+    effort: Effort,
+) -> Steps[int]:
+    """Look for the largest timestamp that a batch with records claims; -1: none has any.
+
+    What compaction has emptied claims what it claimed before. `segments` are those that are there,
+    and are asked again after each rest; `scan` goes through the headers of one, from a position on.
+    """
+    largest, seen = -1, set[Segment]()
+    is_changed = True
+    while is_changed:
+        there, is_changed = set(segments()), False
+        effort.spent += len(there) * SEGMENT_EFFORT
+        left = sorted(there - seen, key=lambda each: (-each.max_timestamp[0], each.base))
+        for segment in left:
+            if segment.max_timestamp[0] <= largest:
+                break
+            seen.add(segment)
+            position: int | None = 0
+            while position is not None and segment in there:
+                found, position = scan(segment, position)
+                largest = max(largest, found)
+                if effort.is_over:
+                    yield REST
+                    effort.spent = 0
+                    there = set(segments())
+            # Others have come into the place of what was compacted meanwhile: they have their turn.
+            is_changed = is_changed or segment not in there
+    return largest
+
+
+def scan_filled(segment: Segment, position: int, effort: Effort) -> Scanned:
+    """Go through headers for as long as that takes no longer than a slice."""
+    largest = -1
+    for at, header in segment.headers(position):
+        effort.spent += HEADER_EFFORT
+        if header.record_count:
+            largest = max(largest, header.max_timestamp)
+        if effort.is_over:
+            return largest, at + header.size
+    return largest, None
 
 
 def _open(

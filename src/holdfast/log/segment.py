@@ -27,6 +27,10 @@ OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+# Behind these, while a file is on its way: out, or in the place of others.
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
 
 READ_STEP_BYTES: Final = 1 << 20  # the most that one pread brings: the loop must not stand still
 _SCAN_BYTES: Final = 8192  # an index interval and a header fit
@@ -244,16 +248,19 @@ class Segment:
         return self._scan_max_timestamp() == (self.times.last() or (NO_TIMESTAMP, self.base))
 
     def cut_at(self, offset: int) -> tuple[int, int]:
-        """Return where the batch that holds `offset` begins: its position, and its own offset.
+        """Return where the batch that holds `offset` begins, and the offset that is next there.
 
-        All that `truncate` there will read is read here, so that damage is met before anything is
-        cut. CorruptFileError: there is damage.
+        That is where the batch before it ends. Were it one in a hole that compaction left, no
+        follower would ever reach it. All that `truncate` there will read is read here, so that
+        damage is met before anything is cut. CorruptFileError: there is damage.
         """
-        position, header = self.find(offset)
-        for start, _ in self.headers(self.offsets.floor_position(max(position - 1, 0))):
+        position, _ = self.find(offset)
+        end = self.base
+        for start, before in self.headers(self.offsets.floor_position(max(position - 1, 0))):
             if start >= position:
                 break
-        return position, offset if header is None else min(offset, header.base_offset)
+            end = before.next_offset
+        return position, end
 
     def truncate(self, position: int, offset: int) -> None:
         """Cut the file at `position`, where the batch that holds `offset` began."""

@@ -7,14 +7,35 @@ durable yet. Knows nothing of epochs, producers or the high watermark.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import suppress
 
 from holdfast.config.topic import TopicSettings
 from holdfast.log.directory import LogDirectory
+from holdfast.log.errors import StorageError
 from holdfast.log.files import sync_file
 from holdfast.log.flusher import FlushPlan
-from holdfast.log.index import IndexWrite
-from holdfast.log.recovery import DELETED_SUFFIX, jitter_of
-from holdfast.log.segment import Segment, prefix_of
+from holdfast.log.index import RELATIVE_MAX, IndexWrite
+from holdfast.log.recovery import jitter_of
+from holdfast.log.segment import DELETED_SUFFIX, Segment, prefix_of
+from holdfast.wire.batch_header import BatchHeader
+
+
+def runs(headers: Sequence[BatchHeader], segment_bytes: int) -> list[list[BatchHeader]]:
+    """Split what was fetched so that each run fits into one segment."""
+    found: list[list[BatchHeader]] = []
+    left = 0
+    for header in headers:
+        if (
+            not found
+            or header.size > left
+            or header.last_offset - found[-1][0].base_offset > RELATIVE_MAX
+        ):
+            found.append([])
+            left = segment_bytes
+        found[-1].append(header)
+        left -= header.size
+    return found
 
 
 class Segments:
@@ -95,6 +116,15 @@ class Segments:
         self._discard(segment, settings)
         return segment
 
+    def replace(self, bases: Sequence[int], segment: Segment) -> None:
+        """Have one segment in the place of neighbours; their files are somebody else's business."""
+        index = self.bases.index(bases[0])
+        behind = index + len(bases)
+        assert self.bases[index:behind] == list(bases), "neighbours"
+        assert behind < len(self.bases), "the active segment stays"
+        self.all[index:behind] = [segment]
+        self.bases[index:behind] = [segment.base]
+
     def truncate(self, offset: int, settings: TopicSettings) -> int:
         """Cut everything from `offset` on; return where the log ends now.
 
@@ -137,7 +167,7 @@ class Segments:
     def _discard(self, segment: Segment, settings: TopicSettings) -> None:
         """Rename a segment's files away; they go after file.delete.delay.ms.
 
-        A flush under way may leave an index behind, which the next start removes.
+        A flush under way may write an index all the same, which goes when it has ended.
         """
         disk = self._home.runtime.disk
         segment.forget_files()
@@ -180,13 +210,28 @@ class Segments:
                 logs.append(self.active.log_path)
         return logs, indexes
 
-    def flushed(self, plan: FlushPlan) -> None:
-        """Sealed indexes that are written leave memory."""
+    def flushed(self, plan: FlushPlan, *, closed: bool) -> None:
+        """Sealed indexes that are written leave memory.
+
+        Those of segments that were thrown away meanwhile go. What is `closed` leaves them: its
+        directory may be another replica's by now.
+        """
         if plan.indexes:
+            if not closed:
+                self._remove_others(plan)
             for segment in self.all:
                 if segment is not self.active:
                     segment.offsets.release()
                     segment.times.release()
+
+    def _remove_others(self, plan: FlushPlan) -> None:
+        """Remove what was written of segments that are none of these any more."""
+        kept = {index.path for each in self.all for index in (each.offsets, each.times)}
+        disk = self._home.runtime.disk
+        with suppress(StorageError), self._home.guarded():  # who fails is told of by itself
+            for write in plan.indexes:
+                if write.path not in kept and disk.exists(write.path):
+                    disk.remove(write.path)
 
     def undo(self, plan: FlushPlan) -> None:
         """The plan never ran."""

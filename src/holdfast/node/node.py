@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 
 from holdfast.config.figures import (
     ANSWER_BYTES,
+    COMPACTION_ROUNDS,
     CONNECTIONS,
     CONNECTIONS_INDEBTED,
     CONNECTIONS_REFUSED,
     CONNECTIONS_UNFINISHED,
     FORWARDING_REFUSED,
     LOG_DIRS_OFFLINE,
+    LOGS_NOT_COMPACTED,
     LOOP_LAG_MS_MAX,
     REPLICAS_SET_ASIDE,
     REQUEST_BYTES,
@@ -88,6 +90,8 @@ class Node:
         self.figures.tell(
             FORWARDING_REFUSED, lambda: self.broker.forwarding.refused if self.broker else 0
         )
+        self.figures.tell(COMPACTION_ROUNDS, lambda: self.directories.cleaner.rounds)
+        self.figures.tell(LOGS_NOT_COMPACTED, lambda: self.directories.cleaner.apart)
         self.figures.tell(LOG_DIRS_OFFLINE, lambda: "; ".join(self.directories.failures))
         self.figures.tell(
             REPLICAS_SET_ASIDE, lambda: self.broker.partitions.set_aside() if self.broker else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.runtime.dial import Connection, dial
@@ -84,6 +85,7 @@ class ClusterClient:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._connections: dict[tuple[str, int], Connection] = {}
+        self._dialled: dict[tuple[str, int], asyncio.Future[Connection]] = {}
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[tuple[str, int], int] = {}
         self.topic_ids: dict[str, bytes] = {}
@@ -242,7 +244,7 @@ class ClusterClient:
         while offset < end:
             data = await self.until(lambda at=offset: self.fetch(topic, partition, at))  # type: ignore[misc]
             stored += records_of(data.records or b"", offset)
-            offset = stored[-1].offset + 1 if stored else offset
+            offset = max(offset, behind(data.records or b""))
         return stored
 
     async def produce(
@@ -336,6 +338,8 @@ class ClusterClient:
         self._bootstrap.append(self._bootstrap.pop(0))
 
     def close(self) -> None:
+        for dialled in self._dialled.values():
+            dialled.cancel()
         for connection in self._connections.values():
             connection.close()
 
@@ -358,11 +362,20 @@ class ClusterClient:
     async def _connection(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
-            connection = await dial(
-                self.runtime, *address, self._client_id, timeout_ms=self._timeout_ms
-            )
-            self._connections[address] = connection
+            # One for all that need it now: each on its own, requests would overtake one another.
+            dialled = self._dialled.get(address)
+            if dialled is None:
+                dialled = self._dialled[address] = asyncio.ensure_future(
+                    dial(self.runtime, *address, self._client_id, timeout_ms=self._timeout_ms)
+                )
+                dialled.add_done_callback(partial(self._has_dialled, address))
+            connection = await asyncio.shield(dialled)
         return connection
+
+    def _has_dialled(self, address: tuple[str, int], dialled: asyncio.Future[Connection]) -> None:
+        del self._dialled[address]
+        if not dialled.cancelled() and dialled.exception() is None:
+            self._connections[address] = dialled.result()
 
 
 def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:
@@ -377,6 +390,11 @@ def records_of(data: bytes | memoryview, offset: int) -> list[Stored]:
                 if record.offset >= offset
             ]
     return found
+
+
+def behind(data: bytes | memoryview) -> int:
+    """Return the offset behind the last whole batch of an answer, 0 without any."""
+    return max((header.next_offset for _, header in batches(memoryview(data))), default=0)
 
 
 def check(what: str, code: int) -> None:

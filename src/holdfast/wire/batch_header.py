@@ -189,8 +189,10 @@ def validate_producer_batch(
         is_stamp = attributes & ~_PRODUCED == LOG_APPEND_TIME
         return ErrorCode.INVALID_TIMESTAMP if is_stamp else ErrorCode.INVALID_RECORD
     # The reverse, an epoch and a sequence without an id, is what some clients always send.
-    if producer_id >= 0 and (base_sequence < 0 or epoch < 0):
+    if producer_id >= 0 and base_sequence < 0:
         return ErrorCode.INVALID_RECORD
+    if producer_id >= 0 and epoch < 0:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
     codec = attributes & CODEC_MASK
     if codec > Codec.ZSTD:
         return ErrorCode.INVALID_RECORD

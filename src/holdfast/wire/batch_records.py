@@ -7,7 +7,7 @@ Rules: batches.md#records, batches.md#control-batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct as Layout
 from typing import Final, NamedTuple, TypeAlias
@@ -36,6 +36,8 @@ from holdfast.wire.primitives import LOW, MORE
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
+Pair: TypeAlias = tuple[int, bytes | None, bytes | None]
+"""A record's offset, key and value."""
 
 _CONTROL_KEY: Final = Layout(">hh")
 _MARKER: Final = Layout(">hi")
@@ -98,11 +100,30 @@ def build_batch(
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME
         max_timestamp = log_append_time_ms
-    batch = bytearray(HEADER_SIZE) + packed
     fields = (
         attributes, len(records) - 1, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
+    return _batch(packed, base_offset, leader_epoch, fields)
+
+
+def wrap_records(
+    body: bytes, count: int, timestamp: int, *, codec: Codec = Codec.NONE
+) -> bytearray:
+    """Return a whole batch, writable, of records that are bytes already and have all this time."""
+    assert count, "a batch has at least one record"
+    packed = compress(codec, body) if codec else body
+    fields = (
+        int(codec), count - 1, timestamp, timestamp,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+    )  # fmt: skip
+    return _batch(packed, 0, -1, fields)
+
+
+def _batch(
+    packed: Buffer, base_offset: int, leader_epoch: int, fields: tuple[int, ...]
+) -> bytearray:
+    batch = bytearray(HEADER_SIZE) + packed
     length = len(batch) - LENGTH_END
     HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
     crc = crc32c(memoryview(batch)[CRC_START:])
@@ -121,9 +142,7 @@ def read_records(view: Buffer, *, inflated_size_max: int = INFLATED_SIZE_MAX) ->
     body: Buffer = memoryview(view)[HEADER_SIZE : header.size]
     if header.codec:
         body = decompress(header.codec, body, inflated_size_max)
-    if header.record_count < 0 or header.record_count * _RECORD_SIZE_MIN > len(body):
-        raise WireError(f"{header.record_count} records can't be in {len(body)} bytes")
-    return _read_records(header, bytes(body))
+    return list(walk_records(header, bytes(body)))
 
 
 def control_key(kind: ControlType) -> bytes:
@@ -181,8 +200,13 @@ def _write_record(body: bytearray, record: Record, delta: int, timestamp_delta: 
     body += packed
 
 
-def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
-    records: list[Record] = []
+def walk_records(header: BatchHeader, body: bytes) -> Iterator[Record]:
+    """Yield the records of a batch, whose body is inflated, one after the other.
+
+    WireError: the rest does not parse.
+    """
+    if header.record_count < 0 or header.record_count * _RECORD_SIZE_MIN > len(body):
+        raise WireError(f"{header.record_count} records can't be in {len(body)} bytes")
     offset = 0
     stamped = header.max_timestamp if header.is_log_append_time else None
     try:
@@ -191,14 +215,48 @@ def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
             offset = start + size
             if size < 0 or offset > len(body):
                 raise WireError("a record is longer than what remains")
-            records.append(_read_record(header, stamped, body, start, offset))
+            yield _read_record(header, stamped, body, start, offset)
     except IndexError as error:
         raise WireError("truncated in a record") from error
     except UnicodeDecodeError as error:
         raise WireError("a record header's key is not UTF-8") from error
     if offset != len(body):
         raise WireError(f"{len(body) - offset} bytes behind the last record")
-    return records
+
+
+def walk_pairs(header: BatchHeader, body: bytes) -> Iterator[Pair]:
+    """Yield the records of a batch as offset, key and value alone, which takes a third of the time.
+
+    Headers and timestamps are passed over, and not looked into. WireError: the rest does not parse.
+    """
+    if header.record_count < 0 or header.record_count * _RECORD_SIZE_MIN > len(body):
+        raise WireError(f"{header.record_count} records can't be in {len(body)} bytes")
+    base_offset, number = header.base_offset, _read_varint
+    end = 0
+    try:
+        for _ in range(header.record_count):
+            # Nearly all numbers have one byte.
+            size = body[end]
+            if size < MORE:
+                size, at = (size >> 1) ^ -(size & 1), end + 1
+            else:
+                size, at = number(body, end)
+            end = at + size
+            if size < 0 or end > len(body):
+                raise WireError("a record is longer than what remains")
+            at += 1  # attributes
+            while body[at] >= MORE:  # its timestamp
+                at += 1
+            delta, at = number(body, at + 1)
+            key, at = _read_bytes(body, at, end)
+            value, at = _read_bytes(body, at, end)
+            if at >= end:
+                raise WireError("a record ends before its headers")
+            yield base_offset + delta, key, value
+    except IndexError as error:
+        raise WireError("truncated in a record") from error
+    if end != len(body):
+        raise WireError(f"{len(body) - end} bytes behind the last record")
 
 
 def _read_record(

@@ -103,6 +103,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigOperation(IntEnum):

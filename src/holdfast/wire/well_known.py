@@ -18,3 +18,4 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+GROUP_VERSION: Final = "group.version"

@@ -121,7 +121,7 @@ def _check_groups(consumer: Any, consumption: GroupConsumption) -> None:
     except KafkaException as error:
         raise CommandError(
             f"-G {consumption.group}: no broker keeps this group: {error.args[0].str()}. "
-            "Has this cluster groups (holdfast's own has none yet)? -m SECONDS waits longer."
+            "-m SECONDS waits longer."
         ) from None
 
 

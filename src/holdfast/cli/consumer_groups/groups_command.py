@@ -211,9 +211,7 @@ def _told() -> Iterator[None]:
         try:
             yield
         except UnsupportedError as error:
-            raise CommandError(
-                f"{error}. Has this cluster groups? holdfast's own brokers don't serve them yet."
-            ) from None
+            raise CommandError(f"{error}. Does this cluster serve groups?") from None
 
 
 def _action(chosen: Sequence[bool]) -> str:

@@ -11,7 +11,12 @@ from rich.text import Text
 from holdfast.cluster import LocalCluster
 from holdfast.cluster.nodes import ClusterStatus, NodeStatus
 from holdfast.cluster.processes import State
-from holdfast.config.figures import LOG_DIRS_OFFLINE, LOOP_LAG_MS_MAX, REPLICAS_SET_ASIDE
+from holdfast.config.figures import (
+    LOG_DIRS_OFFLINE,
+    LOGS_NOT_COMPACTED,
+    LOOP_LAG_MS_MAX,
+    REPLICAS_SET_ASIDE,
+)
 
 WIDTH_OF_FILES = 200
 WIDTH_OF_ALL = 107  # less has no room for what a narrow terminal leaves out
@@ -75,6 +80,8 @@ def _troubles(seen: ClusterStatus) -> list[Text]:
             troubles.append(f"node {status.node.id} ended: {status.ended_with}")
         if offline := status.figures.get(LOG_DIRS_OFFLINE):
             troubles.append(f"node {status.node.id} has log directories offline: {offline}")
+        if apart := status.figures.get(LOGS_NOT_COMPACTED):
+            troubles.append(f"node {status.node.id} does not compact all logs: {apart}")
         if aside := status.figures.get(REPLICAS_SET_ASIDE):
             troubles.append(f"node {status.node.id} has set replicas aside: {aside}")
     return [Text(text, style="red") for text in troubles]

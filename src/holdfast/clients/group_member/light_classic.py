@@ -6,11 +6,11 @@ which the coordinator parks: whoever is parked counts as alive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.clients.group_member.light_assignors import ASSIGNORS
-from holdfast.clients.group_member.light_member import LightMember, Phase, Plan
+from holdfast.clients.group_member.light_assignors import ASSIGNORS, Shares
+from holdfast.clients.group_member.light_member import LightMember, Partition, Phase, Plan
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.groups.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -49,9 +49,8 @@ class ClassicMember(LightMember):
         self._assignors = tuple(assignors)
         self._protocol = ""
         self._given: list[SyncGroupRequestAssignment] = []
-        self._subscription = encode_subscription(
-            ConsumerProtocolSubscription(topics=[topic.name for topic in plan.topics])
-        )
+        self._leads = False
+        self._shares_anew = False  # it leads, and what it has shared out is not so any more
 
     def _next(self) -> Request:
         if self.phase is Phase.JOINING:
@@ -75,9 +74,9 @@ class ClassicMember(LightMember):
         )
 
     def _join(self) -> JoinGroupRequest:
+        subscription = self._subscribes()
         offered = [
-            JoinGroupRequestProtocol(name=name, metadata=self._subscription)
-            for name in self._assignors
+            JoinGroupRequestProtocol(name=name, metadata=subscription) for name in self._assignors
         ]
         return JoinGroupRequest(
             group_id=self.plan.group_id,
@@ -89,6 +88,11 @@ class ClassicMember(LightMember):
             protocols=offered,
         )
 
+    def _subscribes(self) -> bytes:
+        """Return what it tells the leader of itself."""
+        topics = [topic.name for topic in self.plan.topics]
+        return encode_subscription(ConsumerProtocolSubscription(topics=topics))
+
     def _parked_ms(self) -> int:
         return 0 if self.phase is Phase.STABLE else self.plan.rebalance_timeout_ms
 
@@ -97,6 +101,8 @@ class ClassicMember(LightMember):
             self._joined(answer, now_ms)
         elif isinstance(asked, SyncGroupRequest):
             self._synced(answer, now_ms)
+        elif answer.error_code == ErrorCode.NONE and self._shares_anew:
+            self._turned_away(ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat", now_ms)
         elif answer.error_code == ErrorCode.NONE:
             self.due_ms = now_ms + self.plan.heartbeat_ms
         else:
@@ -112,22 +118,28 @@ class ClassicMember(LightMember):
             self._turned_away(code, "JoinGroup", now_ms)
             return
         self.member_id = answer.member_id
-        self._holds((), answer.generation_id, now_ms)
+        self._holds(self.assignment, answer.generation_id, now_ms)
         self._protocol = answer.protocol_name or ""
-        leads = answer.leader == answer.member_id and not answer.skip_assignment
-        self._given = self._share_out(answer.members) if leads else []
+        self._leads = answer.leader == answer.member_id
+        shares_out = self._leads and not answer.skip_assignment
+        self._given = self._share_out(answer.members) if shares_out else []
         self.phase, self.due_ms = Phase.SYNCING, now_ms
 
     def _share_out(
         self, members: Sequence[JoinGroupResponseMember]
     ) -> list[SyncGroupRequestAssignment]:
-        wanted = {each.member_id: decode_subscription(each.metadata).topics for each in members}
-        partitions = {topic.name: topic.partitions for topic in self.plan.topics}
-        shares = ASSIGNORS[self._protocol](partitions, wanted)
+        told = {each.member_id: decode_subscription(each.metadata) for each in members}
+        shares = self._shares(told)
         return [
             SyncGroupRequestAssignment(member_id=member, assignment=_embedded(share))
             for member, share in shares.items()
         ]
+
+    def _shares(self, told: Mapping[str, ConsumerProtocolSubscription]) -> Shares:
+        """Return who gets what, by what each has told."""
+        wanted = {member: each.topics for member, each in told.items()}
+        partitions = {topic.name: topic.partitions for topic in self.plan.topics}
+        return ASSIGNORS[self._protocol](partitions, wanted)
 
     def _synced(self, answer: SyncGroupResponse, now_ms: int) -> None:
         if answer.error_code:
@@ -138,9 +150,12 @@ class ClassicMember(LightMember):
         if answer.assignment:  # a leader need not name who gets nothing
             topics = decode_assignment(answer.assignment).assigned_partitions
         owned = [(topic.topic, index) for topic in topics for index in topic.partitions]
+        self.phase, self.due_ms = Phase.STABLE, now_ms + self.plan.heartbeat_ms
+        self._given_out(frozenset(owned), now_ms)
+
+    def _given_out(self, owned: frozenset[Partition], now_ms: int) -> None:
         self._holds(owned, self.epoch, now_ms)
         self.changed_ms = now_ms
-        self.phase, self.due_ms = Phase.STABLE, now_ms + self.plan.heartbeat_ms
 
     def _turned_away(self, code: int, what: str, now_ms: int) -> None:
         """Join again where that helps."""
@@ -149,15 +164,26 @@ class ClassicMember(LightMember):
         elif code not in {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}:
             self._refused(code, what, now_ms)
             return
-        at_once = code == ErrorCode.REBALANCE_IN_PROGRESS and self.phase is not Phase.JOINING
+        in_progress = code == ErrorCode.REBALANCE_IN_PROGRESS
+        at_once = in_progress and self.phase is not Phase.JOINING
+        if not in_progress:
+            self._loses_all()
         self._rejoins()
         self.due_ms = now_ms if at_once else now_ms + self.plan.retry_ms
 
+    def _learnt(self) -> None:
+        """Have a leader join again with its next heartbeat: that makes a rebalance."""
+        self._shares_anew = self._leads
+
     def _rejoins(self) -> None:
+        self._leads = self._shares_anew = False
         self.phase = Phase.JOINING
+        self._given = []
+        self._loses_all()
+
+    def _loses_all(self) -> None:
         self.assignment = frozenset()
         self.epoch = _NO_GENERATION
-        self._given = []
 
     def _interrupted(self) -> None:
         if self.phase is Phase.SYNCING:  # its generation's assignment may never come

@@ -14,6 +14,7 @@ from holdfast.clients.group_member.light_connection import LightConnection, conn
 from holdfast.clients.group_member.light_member import LightMember, Partition, Place
 from holdfast.clients.group_member.light_offsets import (
     COMMIT_VERSION_MAX,
+    FETCH_VERSION_MAX,
     commit_of,
     fetch_of,
     offsets_of,
@@ -69,7 +70,8 @@ class LightClient:
 
     async def committed(self, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], int]:
         """Return what the group has committed, and an error code (see `offsets_of`)."""
-        return offsets_of(await self._live().ask(fetch_of(self.member, partitions)))
+        asked = self._live().ask(fetch_of(self.member, partitions), FETCH_VERSION_MAX)
+        return offsets_of(await asked)
 
     def _live(self) -> LightConnection:
         connection = self._connection

@@ -39,11 +39,15 @@ class ConsumerMember(LightMember):
         super().__init__(plan, member_id)
         self.epoch = _JOINS
         self._assignor = assignor
-        self._names = {topic.topic_id: topic.name for topic in plan.topics}
         self._owned: _Owned = frozenset()
         self._told: _Owned = frozenset()  # what the coordinator knows of it
         self._says_owned = False  # the request on its way does
         self._says_all = True
+        self._names: dict[bytes, str] = {}
+        self._learnt()
+
+    def _learnt(self) -> None:
+        self._names = {topic.topic_id: topic.name for topic in self.plan.topics}
 
     def _next(self) -> Request:
         everything = self._says_all or self.epoch == _JOINS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ _WAITS: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
 
 class Topic(NamedTuple):
-    """What a member knows of a topic; it does not look again."""
+    """What a member knows of a topic, until it is told otherwise (`LightMember.learn`)."""
 
     name: str
     topic_id: bytes
@@ -71,7 +71,7 @@ class LightMember(ABC):
     """Whether `epoch` is one of KIP-848's."""
 
     def __init__(self, plan: Plan, member_id: str) -> None:
-        self.plan: Final = plan
+        self.plan = plan
         self.member_id = member_id
         self.epoch = -1
         """Of a classic member its generation."""
@@ -151,6 +151,12 @@ class LightMember(ABC):
             if not self._is_known():
                 self._end()
 
+    def learn(self, topics: tuple[Topic, ...]) -> None:
+        """Take note of what the same topics are by now: made anew, or with more partitions."""
+        if topics != self.plan.topics:
+            self.plan = replace(self.plan, topics=topics)
+            self._learnt()
+
     # -- what each protocol has of its own -----------------------------------------------------
 
     @abstractmethod
@@ -176,6 +182,10 @@ class LightMember(ABC):
     @abstractmethod
     def _interrupted(self) -> None:
         """Take note that what was asked last is not known to have been done."""
+
+    @abstractmethod
+    def _learnt(self) -> None:
+        """Do what follows from topics that are other ones now."""
 
     def _parked_ms(self) -> int:
         """Return how much longer than others the next answer may take."""

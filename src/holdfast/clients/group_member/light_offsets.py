@@ -25,6 +25,7 @@ from holdfast.wire.messages.offset_fetch import (
 )
 
 COMMIT_VERSION_MAX: Final = 9  # the last that names topics; older ones can't carry KIP-848's epochs
+FETCH_VERSION_MAX: Final = 9  # the last that names topics
 _NO_OFFSET: Final = -1
 
 

@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.judge.history import Event, encode_event
+from holdfast.judge.groups.history import encode_any
+from holdfast.judge.history import Event
 
 BUFFERED_LINES_MAX = 512
 
@@ -39,7 +40,7 @@ class Recorder(AbstractContextManager["Recorder"]):
             **values,
         )
         with self._lock:
-            self._lines.append(encode_event(event))
+            self._lines.append(encode_any(event))
             if len(self._lines) >= BUFFERED_LINES_MAX:
                 self._write()
         return event

@@ -23,19 +23,18 @@ from holdfast.wire.messages.elect_leaders import (
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Decision:
     """Elect for the partitions named, or for the whole cluster when none are."""
     if request.election_type not in (Election.PREFERRED, Election.UNCLEAN):
-        return Decision(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+        return Decision(_of_unknown_kind(request))
     election = Election(request.election_type)
     records: list[MetadataRecord] = []
     results: list[ReplicaElectionResult] = []
     if request.topic_partitions is None:
         for topic in state.image.topics.values():
             outcomes = [_elect_one(state, each, election, records) for each in topic.partitions]
-            # Asked for everything, Kafka leaves out what was right already.
+            # Asked for everything, Kafka leaves out what was right already, but not its topic.
             outcomes = [
                 each for each in outcomes if each.error_code != ErrorCode.ELECTION_NOT_NEEDED
             ]
-            if outcomes:
-                results.append(ReplicaElectionResult(topic=topic.name, partition_result=outcomes))
+            results.append(ReplicaElectionResult(topic=topic.name, partition_result=outcomes))
         return Decision(ElectLeadersResponse(replica_election_results=results), records)
     done: set[tuple[str, int]] = set()
     for asked in request.topic_partitions:
@@ -53,6 +52,24 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Decis
                 outcomes.append(_elect_one(state, partition, election, records))
         results.append(ReplicaElectionResult(topic=asked.topic, partition_result=outcomes))
     return Decision(ElectLeadersResponse(replica_election_results=results), records)
+
+
+def _of_unknown_kind(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Refuse the whole request, and each partition once."""
+    code, kind = ErrorCode.INVALID_REQUEST, request.election_type
+    message = f"There is no kind {kind} of election: 0 is the preferred, 1 the unclean one."
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    _result(index, code, message) for index in dict.fromkeys(asked.partitions)
+                ],
+            )
+            for asked in request.topic_partitions or ()
+        ],
+    )
 
 
 def _elect_one(

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: the dynamic configuration of topics and brokers.
+"""IncrementalAlterConfigs and AlterConfigs: what topics, brokers and groups are configured with.
 
 Owns which changes are let through (`config` knows which keys and values there are) and what a
 change sets off: turning unclean election on elects at once, and with another min.insync.replicas
@@ -12,16 +12,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from holdfast.config.group_rules import refuse_group_configs, refuse_node_interval
 from holdfast.config.registry import (
     append_to_list,
     is_list,
     node_default,
+    refuse_broker_configs,
+    refuse_topic_configs,
     subtract_from_list,
     validate_broker_config,
+    validate_group_config,
     validate_topic_config,
 )
 from holdfast.core.controller.decisions import UNCLEAN_ELECTION, ControllerState, Decision
 from holdfast.core.controller.elections import clear_eligible, elect_leaderless
+from holdfast.core.controller.older_brokers import refuse_compaction
 from holdfast.core.controller.shown_settings import described
 from holdfast.core.metadata.feature_levels import MIN_INSYNC
 from holdfast.core.metadata.image import ConfigResource, MetadataRecord
@@ -130,14 +135,19 @@ def _refuse_resource(
     if counts[resource] > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "The resource is named more than once.")
     if kind == ResourceType.TOPIC:
+        if not name:
+            return Refusal(ErrorCode.INVALID_REQUEST, "The topic has no name.")
         if name not in state.image.topics:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
         return None
+    if kind == ResourceType.GROUP:  # of any name: a group may be configured before it is there
+        nameless = Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        return None if name else nameless
     if kind != ResourceType.BROKER:
         return Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"Resource type {kind} can't be configured here: topics ({ResourceType.TOPIC}) and "
-            f"brokers ({ResourceType.BROKER}) can.",
+            f"Resource type {kind} can't be configured here: topics ({ResourceType.TOPIC}), "
+            f"brokers ({ResourceType.BROKER}) and groups ({ResourceType.GROUP}) can.",
         )
     if name == "":
         return None
@@ -163,6 +173,7 @@ def _change(
     if len({step.name for step in steps}) != len(steps):
         return Refusal(ErrorCode.INVALID_REQUEST, "A key is named more than once.")
     present = state.image.configs.get(resource, {})
+    after = dict(present)
     changes: list[MetadataRecord] = []
     for step in steps:
         refused = _refuse_min_insync(state, resource, step)
@@ -172,9 +183,12 @@ def _change(
         if isinstance(value, Refusal):
             return value
         if value is not None:
-            wrong = _wrong_value(resource, step.name, value)
+            wrong = _wrong_value(state, resource, step.name, value)
             if wrong is not None:
-                return Refusal(ErrorCode.INVALID_CONFIG, wrong)
+                return Refusal(_code_of(resource), wrong)
+            after[step.name] = value
+        else:
+            after.pop(step.name, None)
         if value != present.get(step.name):
             kind, name = resource
             changes.append(
@@ -182,6 +196,9 @@ def _change(
                     resource_type=int(kind), resource_name=name, name=step.name, value=value
                 )
             )
+    together = _wrong_together(state, resource, present, after)
+    if together is not None:
+        return together
     records.extend(changes)
     return None
 
@@ -194,12 +211,12 @@ def _value_after(
         return None
     if step.value is None:
         return Refusal(
-            ErrorCode.INVALID_CONFIG,
+            ErrorCode.INVALID_REQUEST,
             f"Null value not supported for {step.operation.name} of {step.name}.",
         )
     if step.operation is ConfigOperation.SET:
         return step.value
-    if not is_list(step.name):
+    if resource[0] == ResourceType.GROUP or not is_list(step.name):
         return Refusal(
             ErrorCode.INVALID_CONFIG,
             f"Can't {step.operation.name} to key {step.name}: it is not a list.",
@@ -228,11 +245,57 @@ def _inherited(state: ControllerState, resource: ConfigResource, name: str) -> s
     return node_default(name) if found is None else found
 
 
-def _wrong_value(resource: ConfigResource, name: str, value: str) -> str | None:
+def _in_force(
+    state: ControllerState, resource: ConfigResource, own: Mapping[str, str]
+) -> dict[str, str]:
+    """What a broker has when the configs of a resource of brokers are `own`.
+
+    As far as the controller knows: of the broker's own file it takes its own one's word.
+    """
+    cluster = state.image.cluster_configs() if resource[1] else {}
+    return {**state.settings.properties, **cluster, **own}
+
+
+def _code_of(resource: ConfigResource) -> ErrorCode:
+    """Return what a wrong value is.
+
+    Of a broker it is a wrong request in Apache Kafka (KAFKA-13609), and tools expect that.
+    """
+    is_broker = resource[0] == ResourceType.BROKER
+    return ErrorCode.INVALID_REQUEST if is_broker else ErrorCode.INVALID_CONFIG
+
+
+def _wrong_value(
+    state: ControllerState, resource: ConfigResource, name: str, value: str
+) -> str | None:
     kind, resource_name = resource
     if kind == ResourceType.TOPIC:
-        return validate_topic_config(name, value)
-    return validate_broker_config(name, value, per_broker=resource_name != "")
+        return validate_topic_config(name, value) or refuse_compaction(state, {name: value})
+    if kind == ResourceType.GROUP:
+        return validate_group_config(name, value)
+    wrong = validate_broker_config(name, value, per_broker=resource_name != "")
+    wrong = wrong or refuse_node_interval(name, value, state.settings.properties)
+    return wrong or refuse_compaction(state, {name: value})
+
+
+def _wrong_together(
+    state: ControllerState,
+    resource: ConfigResource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> Refusal | None:
+    """Return why keys of a resource don't go together, though each alone may be so."""
+    code, why = ErrorCode.INVALID_CONFIG, None
+    if resource[0] == ResourceType.TOPIC:
+        why = refuse_topic_configs(after)
+    elif resource[0] == ResourceType.GROUP:
+        why = refuse_group_configs(after, state.settings.properties)
+    elif resource[0] == ResourceType.BROKER:
+        code = ErrorCode.INVALID_REQUEST
+        why = refuse_broker_configs(
+            _in_force(state, resource, before), _in_force(state, resource, after)
+        )
+    return None if why is None else Refusal(code, why)
 
 
 def _refuse_min_insync(state: ControllerState, resource: ConfigResource, step: _Step) -> str | None:

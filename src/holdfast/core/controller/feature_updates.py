@@ -35,10 +35,10 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest) -> D
         if names.count(update.feature) > 1:
             twice = f"{shown(update.feature)} is named twice."
             refusal = Refusal(ErrorCode.INVALID_REQUEST, twice)
-            return Decision(refused(request, refusal))
+            return Decision(refused(refusal))
         outcome = _update_one(state, update)
         if isinstance(outcome, Refusal):
-            return Decision(refused(request, outcome))
+            return Decision(refused(outcome))
         records.extend(outcome)
     response = UpdateFeaturesResponse(
         error_message=None,
@@ -47,18 +47,9 @@ def update_features(state: ControllerState, request: UpdateFeaturesRequest) -> D
     return Decision(response, [] if request.validate_only else records)
 
 
-def refused(request: UpdateFeaturesRequest, refusal: Refusal) -> UpdateFeaturesResponse:
-    """Refuse the whole request."""
-    return UpdateFeaturesResponse(
-        error_code=refusal.code,
-        error_message=refusal.message,
-        results=[
-            UpdatableFeatureResult(
-                feature=update.feature, error_code=refusal.code, error_message=refusal.message
-            )
-            for update in request.feature_updates
-        ],
-    )
+def refused(refusal: Refusal) -> UpdateFeaturesResponse:
+    """Refuse the whole request; of its features nothing is said."""
+    return UpdateFeaturesResponse(error_code=refusal.code, error_message=refusal.message)
 
 
 def _update_one(state: ControllerState, update: FeatureUpdateKey) -> Refusal | list[MetadataRecord]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.config.registry import validate_topic_config
+from holdfast.config.registry import refuse_topic_configs, validate_topic_config
 from holdfast.core.controller.assignment import (
     by_hand,
     nobody_to_lead,
@@ -19,9 +19,10 @@ from holdfast.core.controller.assignment import (
     wrong_replicas,
 )
 from holdfast.core.controller.decisions import RECORDS_PER_REQUEST_MAX, ControllerState, Decision
+from holdfast.core.controller.older_brokers import refuse_compaction
 from holdfast.core.controller.shown_settings import ShownSettings
 from holdfast.core.metadata.image import MetadataRecord, Topic
-from holdfast.core.metadata.topic_names import folded, refuse_name
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS, folded, refuse_name
 from holdfast.core.refusal import Refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_partitions import (
@@ -110,7 +111,7 @@ def create_topics(
                 name=asked.name,
                 error_code=outcome.code,
                 error_message=outcome.message,
-                configs=None,
+                configs=[],
             )
             continue
         taken[folded(asked.name)] = asked.name
@@ -143,7 +144,7 @@ def _create_one(
             f"Topic '{asked.name}' collides with existing topic '{twin}': '.' and '_' are the same "
             "in the names of metrics.",
         )
-    configs = _check_configs(asked)
+    configs = _check_configs(state, asked)
     if isinstance(configs, Refusal):
         return configs
     assignments = _assign(state, asked, seed, room)
@@ -164,7 +165,7 @@ def _create_one(
     return records
 
 
-def _check_configs(asked: CreatableTopic) -> Refusal | dict[str, str]:
+def _check_configs(state: ControllerState, asked: CreatableTopic) -> Refusal | dict[str, str]:
     configs: dict[str, str] = {}
     for config in asked.configs:
         if config.name in configs:
@@ -176,7 +177,8 @@ def _check_configs(asked: CreatableTopic) -> Refusal | dict[str, str]:
             return Refusal(ErrorCode.INVALID_CONFIG, wrong)
         assert config.value is not None, "a null value was let through"
         configs[config.name] = config.value
-    return configs
+    wrong = refuse_topic_configs(configs) or refuse_compaction(state, configs)
+    return configs if wrong is None else Refusal(ErrorCode.INVALID_CONFIG, wrong)
 
 
 def _assign(
@@ -253,36 +255,48 @@ def delete_topics(
     *,
     refusals: Mapping[str, Refusal] | None = None,
 ) -> Decision:
-    """Delete topics by name or by id; `refusals` by name, for want of a permission."""
+    """Delete topics by name or by id; `refusals` by name, for want of a permission.
+
+    What is named twice is refused, and answered once for each name.
+    """
     asked = list(request.topics) or [DeleteTopicState(name=name) for name in request.topic_names]
+    named = Counter((each.name, bytes(each.topic_id)) for each in asked)
+    outcomes = {
+        (name, topic_id): _find_for_deletion(
+            state, DeleteTopicState(name=name, topic_id=topic_id), refusals or {}
+        )
+        for name, topic_id in named
+    }
+    times: Counter[bytes] = Counter()
+    for each, found in outcomes.items():
+        if isinstance(found, Topic):
+            times[found.topic_id] += named[each]
     records: list[MetadataRecord] = []
     results = []
-    gone: set[bytes] = set()
-    for each in asked:
-        refused = None if refusals is None or each.name is None else refusals.get(each.name)
-        outcome = refused or _find_for_deletion(state, each, gone)
-        if isinstance(outcome, Topic) and refusals is not None and outcome.name in refusals:
-            # Asking by id must not give the name away.
-            outcome = Refusal(refusals[outcome.name].code, "This topic may not be deleted.")
+    for (name, topic_id), found in outcomes.items():
+        outcome = found
+        if isinstance(outcome, Topic) and times[outcome.topic_id] > 1:
+            outcome = Refusal(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
         if isinstance(outcome, Refusal):
             results.append(
                 DeletableTopicResult(
-                    name=each.name,
-                    topic_id=bytes(each.topic_id),
+                    name=name,
+                    topic_id=topic_id,
                     error_code=outcome.code,
                     error_message=outcome.message,
                 )
             )
             continue
-        gone.add(outcome.topic_id)
         records.append(RemoveTopicRecord(topic_id=outcome.topic_id))
         results.append(DeletableTopicResult(name=outcome.name, topic_id=outcome.topic_id))
     return Decision(DeleteTopicsResponse(responses=results), records)
 
 
 def _find_for_deletion(
-    state: ControllerState, asked: DeleteTopicState, gone: set[bytes]
+    state: ControllerState, asked: DeleteTopicState, refusals: Mapping[str, Refusal]
 ) -> Topic | Refusal:
+    if asked.name is not None and asked.name in refusals:
+        return refusals[asked.name]
     if not state.settings.delete_topic_enable:
         return Refusal(
             ErrorCode.TOPIC_DELETION_DISABLED,
@@ -303,8 +317,9 @@ def _find_for_deletion(
             return Refusal(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{asked.name}'."
             )
-    if topic.topic_id in gone:
-        return Refusal(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
+    if topic.name in refusals:
+        # Asking by id must not give the name away.
+        return Refusal(refusals[topic.name].code, "This topic may not be deleted.")
     return topic
 
 
@@ -356,6 +371,12 @@ def _add_partitions(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic '{asked.name}' has {present} partition(s); {asked.count} would be fewer, "
             "and partitions can't be taken away.",
+        )
+    if asked.name in INTERNAL_TOPICS:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"What lies in '{asked.name}' lies where its number of partitions says: with more of "
+            "them groups would be looked for where they are not, and begin anew.",
         )
     added = asked.count - present
     if asked.assignments is not None and len(asked.assignments) != added:

@@ -67,7 +67,11 @@ class AnyGroup(Protocol):
 
     @property
     def deadline_ms(self) -> int:
-        """When `due` has something to do, or `core.deadlines.NEVER_MS`."""
+        """When `due` has something to do, or earlier; or `core.deadlines.NEVER_MS`."""
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, about, its offsets not included."""
 
     @property
     def retention_version(self) -> int:

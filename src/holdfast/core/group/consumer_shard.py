@@ -45,7 +45,7 @@ class ConsumerShard(GroupShard):
     ) -> None:
         self.around = around
         self._consumers = ConsumerGroupKind(around)
-        super().__init__(settings, new_id, [self._consumers])
+        super().__init__(settings, new_id, [self._consumers], around.memory)
 
     # -- members ---------------------------------------------------------------------------------
 
@@ -130,6 +130,7 @@ class ConsumerShard(GroupShard):
                 classic_rebalance.begin_or_complete(group.state, begun, self._now_ms)
                 assert not begun.records, "members that are there are waited for"
             self._settle(group_id)
+            self._note_bytes()
         return answers
 
     # -- topics and patterns -----------------------------------------------------------------------
@@ -150,6 +151,11 @@ class ConsumerShard(GroupShard):
             group = self._groups.get(group_id)
             if isinstance(group, ConsumerGroup):
                 group.refresh_metadata()
+
+    @property
+    def wants_refresh(self) -> bool:
+        """Whether `take_refresh` has something."""
+        return bool(self.around.refreshes)
 
     def take_refresh(self) -> PatternRefresh | None:
         """Take what a group wants to have held to the names of topics; None: nothing now."""

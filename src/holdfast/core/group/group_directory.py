@@ -5,7 +5,7 @@ Rules: group-records.md#unknown-types, classic-groups.md#kinds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast.core.deadlines import NEVER_MS, Deadlines
 from holdfast.core.group.any_group import AnyGroup, GroupKind
@@ -18,7 +18,16 @@ class GroupDirectory:
     The first of `kinds` is that of a group of which nothing is known but its offsets.
     """
 
-    __slots__ = ("_deadlines", "_default", "_groups", "_kinds", "_parked", "_versions")
+    __slots__ = (
+        "_bytes",
+        "_deadlines",
+        "_default",
+        "_groups",
+        "_kinds",
+        "_parked",
+        "_versions",
+        "bytes",
+    )
 
     def __init__(self, kinds: Iterable[GroupKind]) -> None:
         kinds = list(kinds)
@@ -28,6 +37,8 @@ class GroupDirectory:
         self._deadlines: Deadlines[str] = Deadlines()
         self._versions: dict[str, int] = {}  # of what each last said of its offsets' retention
         self._parked: dict[int, str] = {}  # call to group
+        self._bytes: dict[str, int] = {}  # of what each took when it was settled last
+        self.bytes = 0  # of all
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -37,6 +48,16 @@ class GroupDirectory:
 
     def all(self) -> Iterable[AnyGroup]:
         return self._groups.values()
+
+    def some(self, group_ids: Iterable[str]) -> Iterable[AnyGroup]:
+        """Go through those of these that are there."""
+        return filter(None, map(self._groups.get, group_ids))
+
+    def put_away(self) -> Iterator[None]:
+        """Let go of all groups, one a step: nobody may ask for them any more."""
+        while self._groups:
+            self._groups.popitem()
+            yield
 
     # -- from the log ----------------------------------------------------------------------------
 
@@ -76,6 +97,7 @@ class GroupDirectory:
         del self._groups[group_id]
         self._deadlines.cancel(group_id)
         self._versions.pop(group_id, None)
+        self.bytes -= self._bytes.pop(group_id, 0)
 
     # -- what a group wants ----------------------------------------------------------------------
 
@@ -84,6 +106,9 @@ class GroupDirectory:
         group = self._groups.get(group_id)
         if group is None:
             return False
+        size = group.bytes
+        self.bytes += size - self._bytes.get(group_id, 0)
+        self._bytes[group_id] = size
         deadline_ms = group.deadline_ms
         if deadline_ms == NEVER_MS:
             self._deadlines.cancel(group_id)
@@ -97,7 +122,7 @@ class GroupDirectory:
 
     @property
     def deadline_ms(self) -> int:
-        return self._deadlines.next_ms
+        return self._deadlines.wake_ms
 
     def take_due(self, now_ms: int) -> AnyGroup | None:
         """Return the group that is due first. It has to be settled."""

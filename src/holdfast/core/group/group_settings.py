@@ -12,6 +12,7 @@
 | `group_bytes_max` | `holdfast.group.bytes.max`, ours |
 | `groups_max` | `holdfast.group.shard.groups.max`, ours |
 | `offsets_bytes_max` | `holdfast.group.shard.offsets.bytes.max`, ours |
+| `bytes_max` | `holdfast.groups.bytes.max`, ours |
 """
 
 from __future__ import annotations
@@ -35,3 +36,4 @@ class GroupSettings:
     group_bytes_max: int = 16 * 2**20
     groups_max: int = 100_000
     offsets_bytes_max: int = 256 * 2**20
+    bytes_max: int = 2**30  # of all groups and offsets of a broker

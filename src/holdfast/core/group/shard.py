@@ -16,7 +16,7 @@ a later decision: it is parked here, by the number of its call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.core.group import listing
@@ -24,6 +24,7 @@ from holdfast.core.group.any_group import UNKNOWN_MEMBER, AnyGroup, Caller, Comm
 from holdfast.core.group.append_errors import append_error
 from holdfast.core.group.classic.classic_member import join_refused, sync_refused
 from holdfast.core.group.classic.classic_requests import leavers, left
+from holdfast.core.group.group_memory import GROUP_OVERHEAD_BYTES
 from holdfast.core.group.offsets import offset_requests
 from holdfast.core.group.shard_machine import ShardMachine
 from holdfast.core.log_machine import Decision
@@ -100,7 +101,8 @@ class GroupShard(ShardMachine):
         return group.kind != self._classic.name and group.is_empty
 
     def _check_room(self, group: AnyGroup | None) -> ErrorCode:
-        if group is None and len(self._groups) >= self._settings.groups_max:
+        is_full = len(self._groups) >= self._settings.groups_max
+        if group is None and (is_full or not self._memory.has_room(GROUP_OVERHEAD_BYTES)):
             return _E.POLICY_VIOLATION
         return _E.NONE
 
@@ -158,12 +160,27 @@ class GroupShard(ShardMachine):
         decision.answer(caller.call, listing.describe(group, group_id, caller.version))
         return self._decided(decision)
 
+    @property
+    def group_ids(self) -> Iterable[str]:
+        """The ids of all groups. Nothing may be decided while they are gone through."""
+        return (group.group_id for group in self._groups.all())
+
     def list_groups(
-        self, caller: Caller, states: Sequence[str], types: Sequence[str], now_ms: int
+        self,
+        caller: Caller,
+        states: Sequence[str],
+        types: Sequence[str],
+        now_ms: int,
+        *,
+        group_ids: Iterable[str] | None = None,
     ) -> Decision:
-        """Decide on ListGroups; the answer is a list of `ListedGroup`."""
+        """Decide on ListGroups; the answer is a list of `ListedGroup`.
+
+        A shard may have very many: those that are named, as far as they are there, are a part.
+        """
         decision = self._begin(now_ms)
-        decision.answer(caller.call, listing.list_groups(self._groups.all(), states, types))
+        groups = self._groups.all() if group_ids is None else self._groups.some(group_ids)
+        decision.answer(caller.call, listing.list_groups(groups, states, types))
         return self._decided(decision)
 
     def delete_group(self, caller: Caller, group_id: str, now_ms: int) -> Decision:
@@ -190,7 +207,13 @@ class GroupShard(ShardMachine):
         group = self._groups.get(request.group_id)
         code = self._check_commit(caller, request, group, now_ms)
         if code is _E.NONE:
-            offset_requests.commit(self._offsets, self._settings, decision, caller, request, now_ms)
+            room = min(
+                self._settings.offsets_bytes_max - self._offsets.bytes,
+                self._memory.bytes_max - self._memory.bytes,
+            )
+            offset_requests.commit(
+                self._offsets, self._settings, room, decision, caller, request, now_ms
+            )
         else:
             decision.answer(caller.call, offset_requests.commit_refused(request, code))
         return self._decided(decision, request.group_id)

@@ -7,22 +7,25 @@ Rules: classic-groups.md#refused-appends, classic-groups.md#sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from holdfast.core.group.any_group import GroupKind
 from holdfast.core.group.classic.classic_group import ClassicGroups
 from holdfast.core.group.group_directory import GroupDirectory
+from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.group.group_settings import GroupSettings
-from holdfast.core.group.offsets.deleted_topics import DeletedTopics
+from holdfast.core.group.offsets.deleted_topics import DeletedTopic, DeletedTopics
 from holdfast.core.group.offsets.offset_retention import OffsetRetention
 from holdfast.core.group.offsets.offset_store import OffsetStore
-from holdfast.core.log_machine import Answer, Decision
+from holdfast.core.log_machine import Answer, Decision, RecordPart
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.records.group_tables import OffsetCommitKey, OffsetCommitValue
+from holdfast.wire.records.offset_records import CommittedOffset, OffsetKey
 from holdfast.wire.schema import Struct
+from holdfast.wire.uuids import NULL_UUID
 
-GROUPS_PER_TURN: Final = 100  # whose timers one call of `due` looks at
+GROUPS_PER_TURN: Final = 50  # whose timers one call of `due` looks at
 
 
 class ShardMachine:
@@ -35,6 +38,8 @@ class ShardMachine:
         "_classic",
         "_deleted_topics",
         "_groups",
+        "_memory",
+        "_noted_bytes",
         "_now_ms",
         "_offsets",
         "_retention",
@@ -47,9 +52,12 @@ class ShardMachine:
         settings: GroupSettings,
         new_id: Callable[[], str],
         kinds: Iterable[GroupKind] = (),
+        memory: GroupMemory | None = None,
     ) -> None:
         self._settings = settings
-        self._classic = ClassicGroups(settings, new_id)
+        self._memory = memory or GroupMemory()
+        self._noted_bytes = 0  # of this shard, in what all take
+        self._classic = ClassicGroups(settings, new_id, self._memory)
         self._groups = GroupDirectory([self._classic, *kinds])
         self._offsets = OffsetStore()
         self._retention = OffsetRetention(self._offsets, settings)
@@ -59,23 +67,41 @@ class ShardMachine:
 
     # -- the log ---------------------------------------------------------------------------------
 
-    def replay(self, key: Struct, value: Struct | None) -> None:
+    def replay(self, key: RecordPart, value: RecordPart | None) -> None:
         """Make true what a record of the log says."""
-        if not isinstance(key, OffsetCommitKey):
+        if isinstance(key, OffsetKey):
+            assert value is None or isinstance(value, CommittedOffset)
+            self.replay_offset(key, value)
+        elif isinstance(key, OffsetCommitKey):  # of another version than is written now
+            assert value is None or isinstance(value, OffsetCommitValue)
+            where = OffsetKey(key.group, key.topic, key.partition)
+            self.replay_offset(where, None if value is None else _committed(value))
+        else:
+            assert isinstance(key, Struct)
+            assert value is None or isinstance(value, Struct)
             group_id = self._groups.replay(key, value)
             if self._groups.get(group_id) is None:
                 self._retention.removed(group_id)
+
+    def replay_offset(self, key: OffsetKey, committed: CommittedOffset | None) -> None:
+        """Make true what a record says of an offset. None: it is gone."""
+        group_id, topic, partition = key
+        if committed is not None:
+            self._offsets.put(group_id, topic, partition, committed)
+            self._groups.make_sure(group_id)
+            self._retention.committed(group_id, committed.committed_ms, committed.expires_ms)
             return
-        assert value is None or isinstance(value, OffsetCommitValue)
-        self._offsets.replay(key, value)
-        if value is not None:
-            self._groups.make_sure(key.group)
-            self._retention.committed(key.group, value.commit_timestamp, value.expire_timestamp)
-        elif not self._offsets.has_any(key.group):
-            self._retention.changed(key.group, self._now_ms)
+        self._offsets.remove(group_id, topic, partition)
+        if not self._offsets.has_any(group_id):
+            self._retention.changed(group_id, self._now_ms)
 
     def loaded(self, now_ms: int) -> None:
         """Begin to lead: all that the log has was replayed. Sessions begin anew now."""
+        for _ in self.begin(now_ms):
+            pass
+
+    def begin(self, now_ms: int) -> Iterator[None]:
+        """Do the same by steps, a group each. Nothing may be asked before the last."""
         self._now_ms = now_ms
         self._retention.loaded(now_ms)
         for group in self._groups.all():
@@ -83,6 +109,8 @@ class ShardMachine:
             self._groups.settle(group.group_id)
             if not self._offsets.has_any(group.group_id):
                 self._retention.changed(group.group_id, now_ms)
+            yield
+        self._note_bytes()
 
     def apply(self, decision: Decision) -> list[Answer]:
         """Take effect: the records are in the log."""
@@ -111,12 +139,32 @@ class ShardMachine:
         for answer in answers:
             self._groups.answered(answer.call)
         touched = (
-            key.group if isinstance(key, OffsetCommitKey) else self._groups.id_of(key)
+            key.group if isinstance(key, OffsetKey) else self._groups.id_of(key)
             for key, _ in decision.records
         )
         for group_id in dict.fromkeys(touched):
             self._settle(group_id)
+        self._note_bytes()
         return answers
+
+    def _note_bytes(self) -> None:
+        size = self._offsets.bytes + self._groups.bytes
+        self._memory.bytes += size - self._noted_bytes
+        self._noted_bytes = size
+
+    def let_go(self) -> None:
+        """Note that the shard is thrown away: what it has taken is free."""
+        self._memory.bytes -= self._noted_bytes
+        self._noted_bytes = 0
+
+    def put_away(self) -> Iterator[None]:
+        """Let go of all that the shard holds, by steps; it is not asked any more.
+
+        A million offsets that are freed in one go hold up everybody for a tenth of a second.
+        """
+        self.let_go()
+        yield from self._offsets.put_away()
+        yield from self._groups.put_away()
 
     def _settle(self, group_id: str) -> None:
         if self._groups.settle(group_id):
@@ -126,7 +174,7 @@ class ShardMachine:
 
     @property
     def deadline_ms(self) -> int:
-        """When `due` has something to do, or `core.deadlines.NEVER_MS`."""
+        """When `due` has something to do, or earlier; or `core.deadlines.NEVER_MS`."""
         return min(
             self._groups.deadline_ms,
             self._deleted_topics.deadline_ms,
@@ -166,7 +214,24 @@ class ShardMachine:
             group.resign(decision, code)
         return decision.apply(self.replay)
 
-    def topics_deleted(self, names: Iterable[str], now_ms: int) -> None:
+    @property
+    def deleted_topics(self) -> list[DeletedTopic]:
+        """Topics that are gone, and whose offsets are not all removed yet."""
+        return self._deleted_topics.topics
+
+    def topics_deleted(self, topics: Iterable[DeletedTopic], now_ms: int) -> None:
         """Note that topics are gone: their offsets are removed by the next calls of `due`."""
         self._now_ms = now_ms
-        self._deleted_topics.add(names, now_ms)
+        self._deleted_topics.add(topics, now_ms)
+
+
+def _committed(value: OffsetCommitValue) -> CommittedOffset:
+    topic_id = value.topic_id
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        NULL_UUID if topic_id == NULL_UUID else bytes(topic_id),
+    )

@@ -214,6 +214,11 @@ class MetadataImage:
         found = self.topics_by_id.get(topic_id)
         return found.partition(index) if found is not None else None
 
+    def name_of(self, topic_id: bytes) -> str:
+        """Return the name of the topic that has this id; empty: none has."""
+        found = self.topics_by_id.get(topic_id)
+        return found.name if found is not None else ""
+
     def partitions(self) -> Iterator[Partition]:
         """Every partition, in the order in which topics were created, then by number."""
         for topic in self.topics.values():
@@ -234,6 +239,10 @@ class MetadataImage:
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """The topic's own overrides."""
         return self.configs.get((ResourceType.TOPIC, topic), {})
+
+    def group_configs(self, group: str) -> Mapping[str, str]:
+        """What is configured for one group of consumers, which need not be there."""
+        return self.configs.get((ResourceType.GROUP, group), {})
 
     def broker_configs(self, broker_id: int) -> Mapping[str, str]:
         """The dynamic configuration of one broker."""

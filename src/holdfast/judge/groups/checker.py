@@ -30,6 +30,7 @@ from holdfast.judge.history import (
     PartitionEvent,
     Refused,
     ReplicaBatch,
+    ReplicaRecord,
     Send,
     Unknown,
     in_runs,
@@ -39,7 +40,9 @@ from holdfast.judge.series import PARTITIONS_MAX
 
 FOLDS_MAX = 4 * PARTITIONS_MAX
 # What comes by the million and says nothing of groups.
-_PASSED_OVER: frozenset[type[Event]] = frozenset({Send, Refused, Unknown, ReplicaBatch})
+_PASSED_OVER: frozenset[type[Event]] = frozenset(
+    {Send, Refused, Unknown, ReplicaBatch, ReplicaRecord}
+)
 Where = tuple[str, int]
 
 
@@ -113,7 +116,7 @@ class GroupChecker:
             group.look(event)
         elif isinstance(event, CalmBegan):
             self._end_calm(group, event)
-            group.calm, group.was_calm = event, True
+            group.calm = event
         elif isinstance(event, CalmEnded):
             self._end_calm(group, event)
 

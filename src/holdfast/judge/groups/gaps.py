@@ -49,7 +49,8 @@ class Gaps:
                 for each in self._suspects
                 if any(without([(each.begin, each.end)], self._done))
             ]
-            self._suspects = kept[: SUSPECTS_MAX - 1]
+            # Half of them go, or each further one would be held against all that stay.
+            self._suspects = kept[: SUSPECTS_MAX // 2]
             self._suspects_most = min(SUSPECTS_MAX, max(64, 2 * len(self._suspects)))
         self._suspects.append(Suspect(begin, end, before, event))
 
@@ -84,13 +85,14 @@ class Gaps:
         skipped = list(outside(left, gone))
         self._counts.expired = count(left) - count(skipped)
         for begin, end in skipped:
+            if not self._findings.count(GroupAnomaly.SKIPPED, end - begin):
+                continue  # what is only counted needs no evidence to be looked for
             by = self._evidence(begin, end)
             span = f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"
-            self._findings.find(
+            self._findings.tell(
                 GroupAnomaly.SKIPPED,
                 f"nobody processed {span}, and {reached} is reached",
                 *((committed,) if by is None else (by.before, by.event)),
-                weight=end - begin,
             )
 
     def _evidence(self, begin: int, end: int) -> Suspect | None:

@@ -190,6 +190,14 @@ def encode_any(event: Event) -> str:
     return _encoder.encode(event).decode() + "\n"
 
 
+def decode_any(line: str | bytes) -> Event:
+    """Raise HistoryError for anything that isn't one whole event."""
+    try:
+        return _decoder.decode(line)
+    except DECODE_ERRORS as error:
+        raise HistoryError(f"no event ({error}): {line[:120]!r}") from None
+
+
 def read_any_runs(blocks: Iterable[bytes], source: str = "history") -> Iterator[list[Event]]:
     """As `judge.history.read_runs`, of files in which events of groups stand, too."""
     rest, number = b"", 0

@@ -10,7 +10,7 @@ from holdfast.judge.history import Event, HistoryError
 
 # What ends which trouble.
 _ENDS = {"CONT": frozenset({"STOP", "SLOW"}), "HEAL": frozenset({"CUT"})}
-_BEGIN = frozenset({"KILL", "STOP", "CUT", "SLOW"})
+BEGINS = frozenset({"KILL", "STOP", "CUT", "SLOW"})
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Process:
         return inf if self.open else self.ended_ms
 
     def feed(self, fault: ConsumerFault) -> None:
-        if fault.action in _BEGIN:
+        if fault.action in BEGINS:
             self.open.add(fault.action)
         elif fault.action in _ENDS:
             self.open -= _ENDS[fault.action]
@@ -57,7 +57,6 @@ class Group:
             str, float
         ] = {}  # when the coordinator last had to do with each, for certain
         self.calm: CalmBegan | None = None
-        self.was_calm = False
         self.live_ms = inf  # since when it has had a member that can work; infinite: it has none
 
     def expect(self, event: GroupExpected) -> None:

@@ -30,8 +30,8 @@ from holdfast.judge.groups.tenures import Tenure
 from holdfast.judge.groups.verdict import (
     GroupAnomaly,
     GroupCounts,
-    GroupFindings,
     GroupPartitionJudgement,
+    group_findings,
 )
 from holdfast.judge.groups.waiting import Waiting
 from holdfast.judge.history import HistoryError
@@ -49,7 +49,7 @@ class GroupPartitionFold:
         findings_max: int = FINDINGS_MAX,
     ) -> None:
         self._group, self._where, self._log = group, where, log
-        self._findings = GroupFindings(group.name, *where, findings_max)
+        self._findings = group_findings(group.name, *where, findings_max)
         self._counts = GroupCounts()
         self._tenures: dict[str, Tenure] = {}  # the latest of each member
         self._current: Tenure | None = None
@@ -191,8 +191,8 @@ class GroupPartitionFold:
         undecided = list(self._commits.undecided)
         if self._gaps.base is None:
             undecided.append("nobody began to read it")
-        elif not self._group.was_calm:
-            undecided.append("the group was never left in peace: whether it is stuck was not seen")
+        elif not self._waiting.was_seen:
+            undecided.append("it was never left in peace for so long that one sees if it is stuck")
         topic, partition = self._where
         return GroupPartitionJudgement(
             group=self._group.name,

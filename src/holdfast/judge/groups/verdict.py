@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar, TypeAlias
 
-from holdfast.judge.findings import FINDINGS_MAX
+from holdfast.judge.findings import AnyFinding, Findings, Judged
 from holdfast.judge.history import Event
+from holdfast.judge.promise import AnyPromise
+from holdfast.judge.verdict import Observed
 
 
 class GroupAnomaly(StrEnum):
@@ -42,11 +45,15 @@ class Commits(StrEnum):
     BEFORE = "before processing"  # the control
     AUTOMATIC = "by themselves, now and then"
 
+    @property
+    def flag(self) -> str:
+        """Return it as a member is told it."""
+        return self.name.lower()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPromise:
-    text: str
-    forbids: frozenset[GroupAnomaly]
+class GroupPromise(AnyPromise[GroupAnomaly]):
+    """What is promised of groups."""
 
 
 def group_promise_for(commits: Commits) -> GroupPromise:
@@ -65,15 +72,24 @@ def group_promise_for(commits: Commits) -> GroupPromise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFinding:
-    """One anomaly with the events that prove it."""
+class GroupFinding(AnyFinding[GroupAnomaly]):
+    """One anomaly of a group, with the events that prove it."""
 
-    anomaly: GroupAnomaly
     group: str
-    topic: str
-    partition: int
-    text: str
-    events: tuple[Event, ...]
+
+
+GroupFindings: TypeAlias = Findings[GroupAnomaly, GroupFinding]
+
+
+def group_findings(group: str, topic: str, partition: int, findings_max: int) -> GroupFindings:
+    """Return where findings of this partition of a group are kept."""
+
+    def make(anomaly: GroupAnomaly, text: str, events: tuple[Event, ...]) -> GroupFinding:
+        return GroupFinding(
+            anomaly=anomaly, group=group, topic=topic, partition=partition, text=text, events=events
+        )
+
+    return Findings(make, findings_max)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,9 +134,10 @@ class GroupPartitionJudgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupJudgement:
+class GroupJudgement(Judged[GroupAnomaly, GroupFinding]):
     """The verdict on all groups of a history. Without any group it is empty, and decided."""
 
+    ANOMALIES: ClassVar = GroupAnomaly
     partitions: tuple[GroupPartitionJudgement, ...] = ()
     unknown_groups: tuple[str, ...] = field(default=())  # of which not even a topic is known
 
@@ -132,60 +149,33 @@ class GroupJudgement:
             for each in self.partitions
             for reason in each.undecided
         )
-        return (*self.unknown_groups, *reasons)
+        idle = (f"{name}: its members processed nothing" for name in self._idle())
+        return (*self.unknown_groups, *idle, *reasons)
+
+    def _idle(self) -> list[str]:
+        """Return the groups of which no member has processed anything, and nothing else is said."""
+        said: Counter[str] = Counter()
+        for each in self.partitions:
+            said[each.group] += each.counts.processed + len(each.undecided)
+        return sorted(name for name, count in said.items() if not count)
 
     @property
     def decided(self) -> bool:
         return not self.undecided
 
     @property
-    def counts(self) -> GroupCounts:
-        return sum((each.counts for each in self.partitions), GroupCounts())
+    def observed(self) -> Observed:
+        """What the records went through in the hands of members: allowed repeats count, too."""
+        if not self.decided:
+            return Observed.UNDECIDED
+        skipped = self.count(GroupAnomaly.SKIPPED)
+        again = self.counts.repeated or self.count(GroupAnomaly.PROCESSED_TWICE)
+        if skipped and again:
+            return Observed.NEITHER
+        if skipped:
+            return Observed.AT_MOST_ONCE
+        return Observed.AT_LEAST_ONCE if again else Observed.EXACTLY_ONCE
 
     @property
-    def findings(self) -> tuple[GroupFinding, ...]:
-        """The gravest first: in the order of the enumeration, then of the partitions."""
-        graveness = {anomaly: place for place, anomaly in enumerate(GroupAnomaly)}
-        found = (finding for each in self.partitions for finding in each.findings)
-        return tuple(sorted(found, key=lambda finding: graveness[finding.anomaly]))
-
-    def count(self, anomaly: GroupAnomaly) -> int:
-        return sum(each.anomalies.get(anomaly, 0) for each in self.partitions)
-
-    def broken(self, forbidden: Iterable[GroupAnomaly]) -> tuple[GroupAnomaly, ...]:
-        """Those of `forbidden` that were seen, in the order of the enumeration."""
-        wanted = frozenset(forbidden)
-        return tuple(each for each in GroupAnomaly if each in wanted and self.count(each))
-
-
-class GroupFindings:
-    """Exact counts, and evidence for the first of each kind, in one partition of one group."""
-
-    def __init__(
-        self, group: str, topic: str, partition: int, findings_max: int = FINDINGS_MAX
-    ) -> None:
-        self._where = (group, topic, partition)
-        self._findings_max = findings_max
-        self._told: Counter[GroupAnomaly] = Counter()
-        self.counted: Counter[GroupAnomaly] = Counter()
-        self.told: list[GroupFinding] = []
-
-    def find(
-        self, anomaly: GroupAnomaly, text: str, *events: Event | None, weight: int = 1
-    ) -> None:
-        """Count an anomaly, and keep its evidence while that is wanted."""
-        self.counted[anomaly] += weight
-        self._told[anomaly] += 1
-        if self._told[anomaly] > self._findings_max:
-            return
-        group, topic, partition = self._where
-        self.told.append(
-            GroupFinding(
-                anomaly=anomaly,
-                group=group,
-                topic=topic,
-                partition=partition,
-                text=text,
-                events=tuple(event for event in events if event is not None),
-            )
-        )
+    def counts(self) -> GroupCounts:
+        return sum((each.counts for each in self.partitions), GroupCounts())

@@ -24,6 +24,7 @@ class Waiting:
         self._is_listed = False
         self._since_ms = -inf  # since ever, as far as anybody knows
         self.longest_ms = 0.0
+        self.was_seen = False  # in peace, moving or with nothing to do, or for long enough
         if not log.end:
             self._rest(0)
 
@@ -33,8 +34,10 @@ class Waiting:
         if self.longest_ms < at_ms - since_ms < inf:
             self.longest_ms = at_ms - since_ms
         calm = self._group.calm
-        if calm is not None and at_ms - since_ms > calm.stuck_ms:
-            self.check(at_ms, None, event)
+        if calm is not None:
+            self.was_seen |= at_ms >= self._group.peace_ms
+            if at_ms - since_ms > calm.stuck_ms:
+                self.check(at_ms, None, event)
         if position < self._log.end:
             self._since_ms = at_ms
         else:
@@ -68,7 +71,11 @@ class Waiting:
         """Tell if records have waited for too long by now, in peace."""
         group, calm = self._group, self._group.calm
         begin_ms = max(self._since_ms, group.peace_ms)
-        if calm is None or at_ms - begin_ms <= calm.stuck_ms:
+        if calm is None:
+            return
+        is_long = at_ms - group.peace_ms > calm.stuck_ms
+        self.was_seen |= is_long or self._since_ms == NOTHING_WAITS
+        if at_ms - begin_ms <= calm.stuck_ms:
             return
         given = None if owner is None else owner.assigned
         before = None if owner is None else owner.last

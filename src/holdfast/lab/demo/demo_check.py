@@ -28,6 +28,7 @@ from holdfast.lab.journal import (
     read_manifest,
 )
 from holdfast.lab.report import Check, Table
+from holdfast.lab.report.groups import group_sentence
 from holdfast.lab.report.standstill import Standstill, Standstills
 
 READER = "final"  # the process that reads everything back at the end of a run
@@ -131,6 +132,8 @@ def check_demo(directory: Path, password: str | None = None) -> DemoVerdict:
         decided = evidence.judgement.decided and log.ends.keys() == set(range(plan.partitions))
         whole = decided and recorded.broke_off is None
         checks = [_log_check(evidence, plan, whole=whole, decided=decided)]
+        if evidence.groups.partitions:
+            checks.append(_group_check(evidence, plan))
         if decided:
             model = table.Model(records=log.records, ends=log.ends, whole=whole)
         else:
@@ -147,7 +150,8 @@ def check_demo(directory: Path, password: str | None = None) -> DemoVerdict:
         tables=(*found.tables, *recorded.tables),
         undecided=recorded.broke_off
         or (None if decided else _why_undecided(evidence))
-        or found.unreadable,
+        or found.unreadable
+        or next(iter(evidence.groups.undecided), None),
         broke_off=recorded.broke_off,
         still=still,
     )
@@ -177,6 +181,23 @@ def _sent(places: Places) -> Digests:
         if isinstance(event, Send) and (number := event_number(event.id)) is not None:
             sent.set(number, event.digest)
     return sent
+
+
+def _group_check(evidence: Evidence, plan: DemoPlan) -> Check:
+    """Hold what the consumers of groups did against what groups are promised."""
+    promise = plan.parameters.group_promise
+    assert promise is not None, "a demo has a group"
+    groups = evidence.groups
+    broken = groups.broken(promise.forbids)
+    seen = group_sentence(groups)
+    if broken:
+        seen += f" ({groups.findings[0].text})"
+    return Check(
+        name="Consumers in a group skip no event, and repeat only what was not committed",
+        expected="none skipped, none stuck",
+        seen=seen,
+        kept=not broken,
+    )
 
 
 def _log_check(evidence: Evidence, plan: DemoPlan, *, whole: bool, decided: bool) -> Check:

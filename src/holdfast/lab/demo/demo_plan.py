@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from holdfast.judge.groups.verdict import Commits
 from holdfast.lab.journal import HISTORY, MANIFEST, FolderError, write_manifest
 from holdfast.lab.parameters import LabError, Parameters
 
@@ -40,7 +41,7 @@ class DemoPlan:
     @property
     def parameters(self) -> Parameters:
         """The settings of its cluster and clients."""
-        return Parameters(partitions=self.partitions, rate=self.rate)
+        return Parameters(partitions=self.partitions, rate=self.rate, commits=Commits.AFTER)
 
     def write(self, directory: Path, command: str) -> None:
         write_manifest(directory, KIND, plan=asdict(self), command=command)

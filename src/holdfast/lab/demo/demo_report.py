@@ -27,6 +27,7 @@ def report_demo(places: Places, verdict: DemoVerdict, command: str) -> None:
 
 def report_data(places: Places, verdict: DemoVerdict, command: str) -> ReportData:
     plan = verdict.plan
+    groups = plan.parameters.group_promise
     if plan.database:
         command = command.replace(plan.database, _shown(plan.database))
     return ReportData(
@@ -34,7 +35,7 @@ def report_data(places: Places, verdict: DemoVerdict, command: str) -> ReportDat
         summary=_summary(verdict),
         kept=verdict.exit.kept,
         verdict=verdict.sentence,
-        promise=verdict.promise.text + " Each event is in the table exactly once.",
+        promise=f"{verdict.plan.parameters.promise_text} Each event is in the table exactly once.",
         command=command,
         parts=[
             PartReport(
@@ -52,6 +53,7 @@ def report_data(places: Places, verdict: DemoVerdict, command: str) -> ReportDat
             )
         ],
         forbidden=frozenset(str(each) for each in verdict.promise.forbids),
+        forbidden_groups=frozenset() if groups is None else groups.forbids,
     )
 
 

@@ -24,6 +24,7 @@ from holdfast.lab.demo.database import connected, parted, without_password
 from holdfast.lab.demo.demo_check import DemoVerdict, check_demo
 from holdfast.lab.demo.demo_plan import DemoPlan, Places
 from holdfast.lab.demo.demo_report import DRIVER_KILLED, report_demo
+from holdfast.lab.demo.readers import GROUP, Readers
 from holdfast.lab.demo.result_table import table_at
 from holdfast.lab.demo.spark import SparkDriver
 from holdfast.lab.parameters import LabError
@@ -221,6 +222,7 @@ class Demo:
         scene.crash_the_driver()
         scene.send_the_rest()
         scene.catch_up()
+        scene.group_catches_up()
         self._before_the_last_read(scene)
         scene.conclude()
 
@@ -240,6 +242,7 @@ class Scene:
         self._gates = Gates.of(plan.events)
         self._now = Standing(events=plan.events)
         self._producer: Worker | None = None
+        self._readers: Readers | None = None
         self._shown_s = 0.0
         self._concluding = False
 
@@ -315,7 +318,8 @@ class Scene:
         self.step(f"{brokers} brokers and {controllers} controllers serve after {took:.1f} s")
         run.make_topic()
         self.start_producer()
-        self.step("events flow; Spark is starting")
+        self._readers = Readers(run)
+        self.step(f"events flow; Spark is starting, and two consumers of group {GROUP}")
         trickle = self._trickle()
         driver = self.driver
         self.until("Spark to start", lambda: trickle() and driver.heard("started"), SPARK_S)
@@ -414,6 +418,8 @@ class Scene:
         )
         self.places.hold.unlink()
         self.start_driver()
+        if self._readers is not None:
+            self.step(self._readers.replace_one())
         self.step("events flow on; another Spark driver is starting")
 
     def send_the_rest(self) -> None:
@@ -448,6 +454,17 @@ class Scene:
         )
         word = "has caught up" if kept else "does not catch up"
         self.step(f"the table {word}: {self.rows:,} rows")
+
+    def group_catches_up(self) -> None:
+        """Wait until the group has processed all, or has stood still for too long."""
+        if self._readers is None:
+            return
+        bound_s = SPARK_S + send_bound_s(self.plan)
+        kept = self._readers.catch_up(
+            self.producer, lambda done: self.until(f"group {GROUP} to catch up", done, bound_s)
+        )
+        word = "has caught up, and its consumers leave" if kept else "does not catch up"
+        self.step(f"group {GROUP} {word}")
 
     def conclude(self) -> None:
         """Stop Spark, read the whole log back, and keep what its replicas hold."""

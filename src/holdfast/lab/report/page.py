@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast.judge.groups.verdict import GROUP_MEANING
 from holdfast.judge.verdict import MEANING
 from holdfast.lab.report.values import ReportData
 from holdfast.lab.report.views import badge_of, expired, part_views, when
@@ -46,6 +47,7 @@ def render_page(data: ReportData) -> str:
         expired=expired(data.parts),
         parts=part_views(data),
         meanings=[(each.value, meaning) for each, meaning in MEANING.items()],
+        group_meanings=[(each.value, meaning) for each, meaning in GROUP_MEANING.items()],
         moments_max=MOMENTS_MAX,
         stills_max=STILLS_MAX,
         examples_max=EXAMPLES_MAX,

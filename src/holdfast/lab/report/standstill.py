@@ -18,6 +18,7 @@ from holdfast.judge.history import (
     IsrChange,
     LeaderChange,
     ReplicaBatch,
+    ReplicaRecord,
     Send,
 )
 from holdfast.judge.timeline import DOWN_ACTIONS, UP_ACTIONS, TopicPartition
@@ -67,7 +68,7 @@ class Standstills:
 
     def feed(self, event: Event) -> None:
         kind = type(event)
-        if kind is Delivered or kind is ReplicaBatch:
+        if kind is Delivered or kind is ReplicaBatch or kind is ReplicaRecord:
             return  # by the million, and of no interest
         if kind is Send or kind is Acknowledged:
             if self._hindered:

@@ -151,9 +151,12 @@ def anomalies(evidence: Evidence, forbidden: frozenset[str]) -> TableView | None
 
 
 def _anomaly(anomaly: Anomaly, count: int, forbidden: frozenset[str]) -> Cell:
+    return anomaly_cell(count, is_forbidden=anomaly.value in forbidden)
+
+
+def anomaly_cell(count: int, *, is_forbidden: bool) -> Cell:
     if not count:
         return Cell("0", "n zero")
-    is_forbidden = anomaly.value in forbidden
     return Cell(f"{'✗ ' if is_forbidden else ''}{count:,}", "n bad" if is_forbidden else "n warn")
 
 
@@ -215,7 +218,7 @@ def findings(evidence: Evidence, forbidden: frozenset[str]) -> list[Found]:
             items=[
                 FoundItem(
                     f"{each.topic}-{each.partition}: {each.text}",
-                    _event_list(each.events, evidence.timeline),
+                    event_list(each.events, evidence.timeline),
                 )
                 for each in group[:FINDINGS_SHOWN_MAX]
             ],
@@ -226,7 +229,7 @@ def findings(evidence: Evidence, forbidden: frozenset[str]) -> list[Found]:
     return sorted(found, key=lambda each: not each.forbidden)
 
 
-def _event_list(events: Iterable[Event], timeline: Timeline) -> str:
+def event_list(events: Iterable[Event], timeline: Timeline) -> str:
     return "\n".join(
         f"{(event.at_ms - timeline.begin_ms) / 1000:9.3f} s  {event.process:<12} {plain(event)}"
         for event in events

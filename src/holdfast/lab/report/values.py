@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.judge.checker import Evidence
+from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.lab.report.standstill import Standstill
 
 
@@ -57,6 +58,7 @@ class PartReport:
     control: str = ""  # empty: a part to prove
     as_it_must: bool = True
     text: str = ""  # what else is to be known, under the headline
+    counted: frozenset[str] = frozenset()  # anomalies that are forbidden in the run, and not here
     also_broken: str = ""  # on purpose, beside nodes: "SIGKILL of the Spark driver"
     evidence: Evidence | None = None
     still: Sequence[Standstill] = ()
@@ -79,3 +81,4 @@ class ReportData:
     parts: Sequence[PartReport] = ()
     text: str = ""  # what happens in the run and what must be seen, at length
     forbidden: frozenset[str] = frozenset()  # anomalies that break the promise, by value
+    forbidden_groups: frozenset[GroupAnomaly] = frozenset()  # of groups, as their own promise says

@@ -8,12 +8,24 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from holdfast.judge.checker import Evidence
+from holdfast.judge.groups.history import ConsumerFault
+from holdfast.judge.groups.members import BEGINS
+from holdfast.judge.groups.verdict import GroupAnomaly
 from holdfast.judge.history import Fault
 from holdfast.judge.timeline import DISK, HURTS
 from holdfast.judge.verdict import Anomaly, Observed, PartitionJudgement
 from holdfast.lab.report.charts import lag_chart, latency, throughput
 from holdfast.lab.report.cluster_charts import cluster_state, node_state, strip
 from holdfast.lab.report.drawing import Frame
+from holdfast.lab.report.groups import (
+    ALWAYS,
+    Forbidden,
+    group_anomalies,
+    group_counts,
+    group_findings,
+    group_observed,
+    observed_text,
+)
 from holdfast.lab.report.marks import marks_of, not_marked
 from holdfast.lab.report.scales import duration
 from holdfast.lab.report.scene import Figure, Scene
@@ -30,7 +42,7 @@ from holdfast.lab.report.tables import (
     table_view,
 )
 from holdfast.lab.report.values import Check, Lag, PartReport, ReportData
-from holdfast.lab.report.words import ACTION_WORDS, nodes_text
+from holdfast.lab.report.words import ACTION_WORDS, consumer_action, nodes_text
 
 REASONS_MAX = 8
 COUNTED = HURTS | {DISK}
@@ -85,6 +97,8 @@ class PartView:
     outcomes: TableView | None = None
     anomalies: TableView | None = None
     availability: TableView | None = None
+    group_counts: TableView | None = None
+    group_anomalies: TableView | None = None
 
 
 def badge_of(kept: bool | None) -> Badge:
@@ -124,31 +138,39 @@ def part_views(data: ReportData) -> list[PartView]:
             is_first=index == 0,
         )
         if part.evidence is not None:
-            view = _with_evidence(view, part.evidence, data.forbidden)
+            forbidden = data.forbidden - part.counted
+            view = _with_evidence(view, part.evidence, forbidden, data.forbidden_groups)
         views.append(view)
     return views
 
 
-def _with_evidence(view: PartView, evidence: Evidence, forbidden: frozenset[str]) -> PartView:
+def _with_evidence(
+    view: PartView, evidence: Evidence, forbidden: frozenset[str], groups: Forbidden
+) -> PartView:
     part, judgement = view.report, evidence.judgement
+    undecided = judgement.undecided + evidence.groups.undecided
+    hurt = [also for also in (part.also_broken, consumers_hurt(evidence)) if also]
+    cards = cards_of(evidence, forbidden, part.checks, control=bool(part.control))
     scene = scene_of(evidence, part.lag, forbidden, explained(part.still, part.settings))
     begin_ms = scene.frame.begin_ms
     return replace(
         view,
-        broken_on_purpose=broken_on_purpose(evidence.timeline.faults, part.also_broken),
-        cards=cards_of(evidence, forbidden, part.checks, control=bool(part.control)),
-        findings=findings(evidence, forbidden),
-        notes=[*judgement.notes, *_not_decided(judgement.undecided)],
+        broken_on_purpose=broken_on_purpose(evidence.timeline.faults, ", ".join(hurt)),
+        cards=[*cards, *group_cards(evidence, groups)],
+        findings=[*group_findings(evidence, groups), *findings(evidence, forbidden)],
+        notes=[*judgement.notes, *_not_decided(undecided)],
         figures=figures_of(evidence, scene, part.lag),
         total_ms=scene.frame.end_ms - begin_ms,
         unmarked=_unmarked(evidence),
         why_still=why(part.settings) if scene.standstills else "",
         stills=[where(each, scene.place(each.partition), begin_ms) for each in scene.standstills],
         moments=moments(evidence.timeline),
-        observed=judgement.observed.value,
+        observed=observed_text(evidence),
         outcomes=outcomes(evidence),
         anomalies=anomalies(evidence, forbidden),
         availability=availability(evidence),
+        group_counts=group_counts(evidence),
+        group_anomalies=group_anomalies(evidence, groups),
     )
 
 
@@ -220,6 +242,56 @@ def broken_on_purpose(faults: Iterable[Fault], also: str = "") -> str:
     return ", ".join([*told, also] if also else told)
 
 
+def consumers_hurt(evidence: Evidence) -> str:
+    """What was done to processes of consumers, in one line; empty: nothing."""
+    faults: Iterable[ConsumerFault] = evidence.timeline.consumer_faults
+    alike: dict[str, list[str]] = {}
+    for fault in faults:
+        if fault.action in BEGINS:
+            alike.setdefault(fault.action, []).append(fault.consumer)
+    told = []
+    for action, hurt in alike.items():
+        names = list(dict.fromkeys(hurt))
+        several = f"{len(names)} consumers" if len(names) > 1 else f"consumer {names[0]}"
+        times = f" ({len(hurt)} times)" if len(hurt) > len(names) else ""
+        told.append(f"{consumer_action(action)} of {several}{times}")
+    return ", ".join(told)
+
+
+def group_cards(evidence: Evidence, forbidden: Forbidden) -> list[Card]:
+    """The figures of groups; none where there are no groups."""
+    groups = evidence.groups
+    if not groups.partitions:
+        return []
+    counts = groups.counts
+    again = f"{counts.repeated:,} again, as allowed" if counts.repeated else ""
+    if not again and not groups.count(GroupAnomaly.PROCESSED_TWICE):
+        again = "none twice"
+    processed = f"{counts.processed:,}"
+    observed = group_observed(groups)
+    value, _, note = observed.partition(" (")
+    cards = [
+        Card(name="processed", value=processed, note=again, said=f"{processed} processed"),
+        Card(
+            name="observed by groups",
+            value=value,
+            note=note.rstrip(")"),
+            said=f"by groups: {observed}",
+        ),
+    ]
+    for anomaly in GroupAnomaly:
+        count, name = groups.count(anomaly), f"{anomaly.value}, by groups"
+        if count:
+            tone, note = ("bad", "forbidden") if anomaly in forbidden else ("warn", "not forbidden")
+            said = f"{count:,} {name}"
+            cards.append(Card(name=name, value=f"{count:,}", tone=tone, note=note, said=said))
+        elif anomaly in ALWAYS and groups.decided:
+            cards.append(Card(name=name, value="0", tone="good", said=f"0 {name}"))
+        elif anomaly in ALWAYS:
+            cards.append(Card(name=name, value="?", tone="warn", note="not decided"))
+    return cards
+
+
 def cards_of(
     evidence: Evidence, forbidden: frozenset[str], checks: Sequence[Check] = (), *, control: bool
 ) -> list[Card]:
@@ -234,7 +306,9 @@ def cards_of(
             Card(name="checks failed", value=value, tone="bad", said=f"{value} checks failed")
         )
     cards += [
-        _observed_card(evidence, control=control, log_only=bool(failed)),
+        _observed_card(
+            evidence, control=control, log_only=bool(failed or evidence.groups.partitions)
+        ),
         Card(
             name="acknowledged",
             value=f"{counts.acknowledged:,}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from holdfast.judge.groups.history import ConsumerFault
 from holdfast.judge.history import Event, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DISK, Timeline
 
@@ -16,6 +17,12 @@ ACTION_WORDS = {
     "exit": "exit",
     DISK: "data loss",
 }
+# Done to a process of consumers; signals are called as those of nodes are.
+CONSUMER_WORDS = {
+    "CUT": "network cut",
+    "HEAL": "network healed",
+    "SLOW": "overload",
+}
 
 
 def describe(event: Event, previous: Event | None = None) -> str:
@@ -25,6 +32,8 @@ def describe(event: Event, previous: Event | None = None) -> str:
         if event.action in {"exit", DISK}:
             words = "clean exit of" if event.action == "exit" else f"{words} of"
         return f"{words} node {event.node}" + (f": {event.detail}" if event.detail else "")
+    if isinstance(event, ConsumerFault):
+        return f"{consumer_action(event.action)} of consumer {event.consumer}"
     if isinstance(event, LeaderChange):
         place = f"{event.topic}-{event.partition}"
         before = ""
@@ -36,6 +45,10 @@ def describe(event: Event, previous: Event | None = None) -> str:
         before = f"{_nodes(previous.isr)} → " if isinstance(previous, IsrChange) else ""
         return f"{event.topic}-{event.partition}: ISR {before}{_nodes(event.isr)}"
     return event.text if isinstance(event, Note) else event.KIND
+
+
+def consumer_action(action: str) -> str:
+    return CONSUMER_WORDS.get(action) or ACTION_WORDS.get(action, action)
 
 
 def nodes_text(nodes: Iterable[int]) -> str:

@@ -18,7 +18,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import Control, Part, Scenario
 from holdfast.lab.steps.closing import replica_directory
 from holdfast.lab.steps.dead_disks import lose_replicas
-from holdfast.lab.steps.usual import bring_back
+from holdfast.lab.steps.usual import bring_back, delete_records
 from holdfast.lab.steps.wants import names
 from holdfast.wire.administration import alter_configs
 from holdfast.wire.structs import ResourceType
@@ -109,7 +109,7 @@ def steps(run: Run) -> None:
 
     expect_the_past_gone("an hour's retention")
     deleted = run.parameters.count // 2
-    run.delete_records({NOW: deleted})
+    delete_records(run, {NOW: deleted})
     victim = run.replicas[NOW][-1]
     run.fault("KILL", victim)
     lose_replicas(run, victim, run.partitions, f"its copies of {names(run.partitions)} are gone")

@@ -28,6 +28,7 @@ RESULTS = Path("docs") / "design" / "soak"
 # Each holds CAMPAIGNS, a sequence of `Campaign`.
 MODULES = (
     "holdfast.lab.soak.scenario_campaigns",
+    "holdfast.lab.soak.group_campaigns",
     "holdfast.lab.soak.demo_campaigns",
     "holdfast.lab.soak.stateful_campaigns",
 )

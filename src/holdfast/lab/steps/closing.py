@@ -6,9 +6,18 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from holdfast.clients.replica_files import DamagedFileError, ReplicaTail, stored_replica
+from holdfast.clients.replica_files import (
+    DamagedFileError,
+    ReplicaTail,
+    StoredRecord,
+    StoredReplica,
+    segments_of,
+    stored_records,
+    stored_replica,
+)
+from holdfast.clients.workload.payload import digest_of, id_of
 from holdfast.clients.workload.recorder import Recorder
-from holdfast.judge.history import Replica, ReplicaBatch
+from holdfast.judge.history import Replica, ReplicaBatch, ReplicaRecord
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import SETTLE_S, WORK_S, Run
 from holdfast.lab.steps.wants import lists_text, names
@@ -150,11 +159,11 @@ def replica_directory(run: Run, node: int, partition: int, topic: str | None = N
 
 def _note_replica(run: Run, recorder: Recorder, node: int, partition: int, topic: str) -> None:
     """Write down what one replica holds, also if that is nothing."""
-    try:
-        stored = stored_replica(replica_directory(run, node, partition, topic))
-    except (OSError, DamagedFileError) as error:
-        run.check(f"{topic}-{partition}, files of {node}", "whole", str(error), kept=False)
+    look = _Look(run, node, partition, topic)
+    if not look.is_whole() and not (look.may_change and run.soon(look.is_whole, SETTLE_S)):
+        run.check(f"{topic}-{partition}, files of {node}", "whole", look.wrong, kept=False)
         return
+    stored = look.stored
     recorder.record(
         Replica, topic=topic, partition=partition, node=node, begin=stored.begin, end=stored.end
     )
@@ -170,6 +179,52 @@ def _note_replica(run: Run, recorder: Recorder, node: int, partition: int, topic
             digest=batch.digest,
             size=batch.size,
         )
+
+    for record in look.records:
+        recorder.record(
+            ReplicaRecord,
+            topic=topic,
+            partition=partition,
+            node=node,
+            offset=record.offset,
+            epoch=record.epoch,
+            id=id_of(record.value),
+            digest=digest_of(record.value, record.headers),
+            key=None if record.key is None else record.key.decode(errors="replace"),
+            timestamp=record.timestamp,
+        )
+
+
+class _Look:
+    """What one replica's files hold, all of it at one moment.
+
+    Where replicas compact, files come and go at any time: a look during which some did counts for
+    nothing. Where they don't, what can't be read is damaged.
+    """
+
+    def __init__(self, run: Run, node: int, partition: int, topic: str) -> None:
+        self._run = run
+        self._where = node, partition, topic
+        self.may_change = run.allowed.compacts(topic)
+        self.stored = StoredReplica(0, 0, [])
+        self.records: list[StoredRecord] = []  # only where replicas compact
+        self.wrong = ""
+
+    def is_whole(self) -> bool:
+        """Read the files. False: they can't be read now, and `wrong` says why."""
+        try:
+            directory = replica_directory(self._run, *self._where)
+            before = segments_of(directory) if self.may_change else []
+            self.stored = stored_replica(directory)
+            if not self.may_change:
+                return True
+            self.records = list(stored_records(directory))
+            after = segments_of(directory)
+        except (OSError, DamagedFileError) as error:
+            self.wrong = str(error)
+            return False
+        self.wrong = "its segments change all the time"
+        return before is not None and before == after
 
 
 def log_directories(run: Run, node: int) -> list[Path]:

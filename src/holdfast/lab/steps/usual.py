@@ -10,12 +10,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.clients.blocking_driver import DriverError
+from holdfast.clients.outcomes import DELETES_NOTHING
 from holdfast.clients.workload.raw_producer import Outcome, RawProducer
 from holdfast.judge.history import Acknowledged, Refused
-from holdfast.lab.parameters import refuse_if
+from holdfast.lab.parameters import LabError, refuse_if
 from holdfast.lab.run import WORK_S, Run
 from holdfast.lab.steps.wants import names, preferred, whole
 from holdfast.lab.workload_processes import Worker
+from holdfast.wire import administration as admin
 
 READ_S = 30.0  # for a consumer to go on; librdkafka may wait 10 s between its attempts
 PRELOAD_BYTES = 1000  # of an event
@@ -150,3 +153,20 @@ def settle(run: Run, partition: int) -> None:
     acks=1 knows only of the leader.
     """
     must_acknowledge(run, run.raw_client(f"settled-{partition}", acks="all"), partition, 1)
+
+
+def delete_records(run: Run, offsets: Mapping[int, int]) -> None:
+    """Delete everything before these offsets of partitions, and say so first."""
+    named = ", ".join(f"P{p} before {offset}" for p, offset in offsets.items())
+    run.note(f"records are deleted by name: {named}")
+    for partition, offset in offsets.items():
+        run.allowed.delete(run.topic, partition, offset)
+        try:
+            run.driver.perform(
+                admin.delete_records(run.topic, partition, offset),
+                node=run.driver.leader(run.topic, partition),
+            )
+        except (admin.AdminError, DriverError) as error:
+            if isinstance(error, admin.AdminError) and error.code in DELETES_NOTHING:
+                run.allowed.refused(run.topic, partition, offset)
+            raise LabError(f"the records can't be deleted: {error}") from error

@@ -9,23 +9,18 @@ Rules: compaction.md#files-of-a-round.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
-from struct import Struct as Layout
 from typing import Final, NamedTuple, TypeAlias
 
-from holdfast.log.compaction.seen_transactions import AbortedTransaction
+from holdfast.log.compaction.transaction_index import AbortedTransaction, write_transactions
 from holdfast.log.errors import CorruptFileError
 from holdfast.log.files import FileCache
 from holdfast.log.index import RELATIVE_MAX, write_index
-from holdfast.log.recovery import CLEANED_SUFFIX
-from holdfast.log.segment import TRANSACTION_INDEX_SUFFIX, Segment, prefix_of
+from holdfast.log.segment import CLEANED_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment, prefix_of
 from holdfast.runtime.ports import Buffer, File, Files
 from holdfast.wire.batch_header import BatchHeader
 
 WRITE_BYTES: Final = 1 << 20  # written at once
 SYNC_BYTES: Final = 64 << 20  # written between two syncs: one of a gigabyte would take seconds
-_TRANSACTION: Final = Layout(">hqqqq")
-_TRANSACTION_VERSION: Final = 0
 
 # Does something with the files of the replica's directory, while that is held.
 Inside: TypeAlias = Callable[[Callable[[Files], None]], None]
@@ -114,7 +109,8 @@ class CleanedSegment:
                     path = planned.path + CLEANED_SUFFIX
                     write_index(files, planned._replace(path=path), sync=True)
             if self._transactions:
-                self._write_transactions(files)
+                path = segment.prefix + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX
+                write_transactions(files, path, self._transactions)
 
         inside(write)
         suffixes = [path.removeprefix(segment.prefix) for path in segment.paths()]
@@ -124,13 +120,3 @@ class CleanedSegment:
 
     def close(self) -> None:
         self._file.close()
-
-    def _write_transactions(self, files: Files) -> None:
-        path = self.segment.prefix + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX
-        data = b"".join(
-            _TRANSACTION.pack(_TRANSACTION_VERSION, *aborted) for aborted in self._transactions
-        )
-        with closing(files.open(path, create=True)) as file:
-            file.truncate(0)
-            file.append(data)
-            file.sync()

@@ -9,23 +9,10 @@ Rules: compaction.md#what-is-dirty, compaction.md#when-a-round-is-due.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionSettings:
-    """A topic's settings that matter here, named as their keys."""
-
-    segment_bytes: int
-    segment_index_bytes: int
-    index_interval_bytes: int
-    max_message_bytes: int
-    delete_retention_ms: int
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
-    min_cleanable_dirty_ratio: float
+from holdfast.config.topic import TopicSettings
 
 
 class SegmentFacts(NamedTuple):
@@ -64,7 +51,7 @@ class Dirty(NamedTuple):
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
-    def is_due(self, settings: CompactionSettings) -> bool:
+    def is_due(self, settings: TopicSettings) -> bool:
         if not self.dirty_bytes:
             return False
         return self.is_overdue or self.ratio > settings.min_cleanable_dirty_ratio
@@ -74,7 +61,7 @@ def what_is_dirty(
     sealed: Sequence[SegmentFacts],
     bounds: Bounds,
     checkpoint: int | None,
-    settings: CompactionSettings,
+    settings: TopicSettings,
     now_ms: int,
 ) -> Dirty:
     """Say what of a log is dirty. `sealed`: all segments but the active one, the oldest first.

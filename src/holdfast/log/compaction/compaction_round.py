@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
+from holdfast.config.topic import TopicSettings
 from holdfast.log.compaction.batch_reader import BatchReader, FoundBatch
 from holdfast.log.compaction.batch_rewrite import (
     Rewritten,
@@ -28,12 +29,12 @@ from holdfast.log.compaction.batch_rewrite import (
     stamp_marker,
 )
 from holdfast.log.compaction.cleaned_segment import Cleaned, CleanedSegment
-from holdfast.log.compaction.compaction_due import CompactionSettings, SegmentFacts, with_ends
-from holdfast.log.compaction.seen_transactions import AbortedTransaction, SeenTransactions
+from holdfast.log.compaction.compaction_due import SegmentFacts, with_ends
+from holdfast.log.compaction.seen_transactions import SeenTransactions
 from holdfast.log.compaction.segment_groups import Group, group_segments
+from holdfast.log.compaction.transaction_index import AbortedTransaction
 from holdfast.log.files import FileCache
-from holdfast.log.recovery import CLEANED_SUFFIX
-from holdfast.log.segment import LOG_SUFFIX, SUFFIXES, prefix_of
+from holdfast.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SUFFIXES, prefix_of
 from holdfast.runtime.ports import Disk, File, Files
 from holdfast.runtime.sliced_work import BYTES_A_SLICE, REST, Effort, Steps
 from holdfast.wire.batch_header import BatchHeader, crc_matches
@@ -99,7 +100,7 @@ class Round:
         disk: Disk,
         files: FileCache,
         plan: RoundPlan,
-        settings: CompactionSettings,
+        settings: TopicSettings,
         compactor: Compactor = COMPACTOR,
         *,
         is_aside: bool | None = None,

@@ -18,7 +18,7 @@ from holdfast.log.compaction.compaction_round import Round, RoundOverError
 from holdfast.log.compaction.replacement import Host, Replacement
 from holdfast.log.errors import CorruptFileError
 from holdfast.log.files import FileCache
-from holdfast.log.recovery import CLEANED_SUFFIX
+from holdfast.log.segment import CLEANED_SUFFIX
 from holdfast.runtime.ports import Disk, T
 from holdfast.runtime.sliced_work import Steps
 from holdfast.wire.errors import WireError
@@ -49,6 +49,8 @@ class Compaction:
             yield from self._taken(work.find_keys())
             for group in work.groups():
                 cleaned = yield from self._taken(work.copy(group))
+                if work.is_over:
+                    break  # since the copy was done: its directory may have another name by now
                 if cleaned is None:
                     yield partial(work.remove_copy, group)
                 elif not (yield from self._replaced(cleaned)):
@@ -73,6 +75,11 @@ class Compaction:
         self._is_gone = is_gone
         if self._replacement is not None:
             self._replacement.settle()
+
+    def abandon(self) -> None:
+        """The disk has failed: nothing of the round is put right any more, a start does that."""
+        self._round.is_over = True
+        self._is_gone = True
 
     def _taken(self, steps: Steps[T]) -> Steps[T]:
         """Take steps here, or have jobs take them."""
@@ -134,19 +141,19 @@ def in_jobs(steps: Steps[T]) -> Steps[T]:
 
 
 class Throttle:
-    """Rests that keep a round at so many bytes a second (log.cleaner.io.max.bytes.per.second)."""
+    """Rests that keep rounds at so many bytes a second (log.cleaner.io.max.bytes.per.second)."""
 
     __slots__ = ("_began_ms", "_bytes_a_second", "_bytes_before")
 
-    def __init__(self, bytes_a_second: float, now_ms: int) -> None:
-        """A clock that never goes back is told."""
+    def __init__(self, bytes_a_second: float, now_ms: int, bytes_done: int = 0) -> None:
+        """A clock that never goes back is told; so much was done before."""
         assert bytes_a_second > 0
         self._bytes_a_second = bytes_a_second
         self._began_ms = now_ms
-        self._bytes_before = 0
+        self._bytes_before = bytes_done
 
     def rest_ms(self, bytes_done: int, now_ms: int) -> int:
-        """Return how long to rest after so many bytes of the round."""
+        """Return how long to rest after so many bytes of all rounds."""
         due_ms = (bytes_done - self._bytes_before) * 1000 / self._bytes_a_second
         rest = self._began_ms + due_ms - now_ms
         if rest <= 0:

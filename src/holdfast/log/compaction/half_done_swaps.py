@@ -14,8 +14,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.log.files import FileCache
-from holdfast.log.recovery import CLEANED_SUFFIX, SWAP_SUFFIX
-from holdfast.log.segment import LOG_SUFFIX, READ_STEP_BYTES, SUFFIXES, Segment, prefix_of
+from holdfast.log.segment import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    READ_STEP_BYTES,
+    SUFFIXES,
+    SWAP_SUFFIX,
+    Segment,
+    prefix_of,
+)
 from holdfast.runtime.ports import Disk
 
 

@@ -19,11 +19,13 @@ from typing import Protocol
 
 from holdfast.log.compaction.cleaned_segment import Cleaned
 from holdfast.log.files import FileCache
-from holdfast.log.recovery import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from holdfast.log.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SUFFIXES,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
     prefix_of,

@@ -11,19 +11,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import NamedTuple
 
+from holdfast.log.compaction.transaction_index import AbortedTransaction
 from holdfast.wire.batch_header import BatchHeader
 from holdfast.wire.batch_records import ControlType
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of a transaction index."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int  # its marker's
-    last_stable_offset: int  # when the marker was written
 
 
 class _Open:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from holdfast.log.compaction.compaction_due import CompactionSettings, SegmentFacts, with_ends
+from holdfast.config.topic import TopicSettings
+from holdfast.log.compaction.compaction_due import SegmentFacts, with_ends
 from holdfast.log.index import RELATIVE_MAX
 
 Group: TypeAlias = Sequence[SegmentFacts]
@@ -20,7 +21,7 @@ GROUP_BYTES_MAX: Final = 1 << 30
 
 
 def group_segments(
-    segments: Sequence[SegmentFacts], bound: int, settings: CompactionSettings
+    segments: Sequence[SegmentFacts], bound: int, settings: TopicSettings
 ) -> list[Group]:
     """Return groups of neighbours, in their order; `bound` is where the last of them ends."""
     bytes_max = min(settings.segment_bytes, GROUP_BYTES_MAX)

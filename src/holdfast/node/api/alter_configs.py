@@ -8,7 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.controller.config_changes import alter_configs
-from holdfast.node.api.incremental_alter_configs import refuse_resources, refused
+from holdfast.node.api.incremental_alter_configs import (
+    refuse_resources,
+    refused,
+    warn_of_unknown,
+)
 from holdfast.node.door.request_context import Deferred, RequestContext
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_configs import (
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: AlterConfigsRequest
 ) -> Deferred:
+    warn_of_unknown(controller, request)
     return controller.decide(
         context,
         lambda state, _: alter_configs(state, request, refusals=refuse_resources(context, request)),

@@ -12,8 +12,10 @@ import asyncio
 import logging
 from typing import Any, Final
 
+from holdfast.core.metadata.topic_names import INTERNAL_TOPICS
 from holdfast.node.api.forward import envelope
 from holdfast.node.broker.broker import Broker
+from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.node.door.api_table import CREATE_CLUSTER, CREATE_TOPIC
 from holdfast.node.door.request_context import CLUSTER_NAME, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode, WireError, error_code
@@ -46,18 +48,22 @@ class AutoCreation:
     def ask(self, name: str) -> ErrorCode:
         """Want a topic created; return what to say of it meanwhile."""
         if name in self._under_way:
-            return ErrorCode.LEADER_NOT_AVAILABLE
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         refused = refusal(self._context, CLUSTER_NAME, CREATE_CLUSTER) and refusal(
             self._context, name, CREATE_TOPIC
         )
         if refused is not None:
             return refused.code
+        if name in INTERNAL_TOPICS:  # which have settings of their own
+            if name == GROUP_OFFSETS:
+                self._broker.groups.topic.make()
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         forwarding = self._broker.forwarding
         if len(self._under_way) >= UNDER_WAY_MAX or forwarding.is_half_full(self._host):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._under_way[name] = None
         self._wanted.append(name)
-        return ErrorCode.LEADER_NOT_AVAILABLE
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def send(self) -> None:
         """Ask the controller; nobody waits for it: the client will ask for metadata again."""

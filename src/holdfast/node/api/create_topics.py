@@ -53,7 +53,7 @@ def refuse(request: CreateTopicsRequest, code: ErrorCode, message: str) -> Creat
     return CreateTopicsResponse(
         topics=[
             CreatableTopicResult(
-                name=topic.name, error_code=code, error_message=message, configs=None
+                name=topic.name, error_code=code, error_message=message, configs=[]
             )
             for topic in request.topics
         ]

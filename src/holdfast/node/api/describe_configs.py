@@ -1,9 +1,9 @@
 """DescribeConfigs (32), versions 1-4: every key with its value and where it comes from.
 
-Versions: 3 adds types and documentation. A broker answers for topics, for itself, and for the
-defaults of all brokers (the empty name); a controller for what stands in its properties file, and
-may not change: what is decided, its image has before it is committed. What a node tells of itself
-beside its configuration (`config.figures`) is answered by name.
+Versions: 3 adds types and documentation. A broker answers for topics, for groups, for itself, and
+for the defaults of all brokers (the empty name); a controller for what stands in its properties
+file, and may not change: what is decided, its image has before it is committed. What a node tells
+of itself beside its configuration (`config.figures`) is answered by name.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from holdfast.config.describe import (
     ConfigEntry,
     describe_broker,
     describe_cluster_default,
+    describe_group,
     describe_topic,
 )
 from holdfast.core.metadata.topic_names import refuse_name
@@ -88,10 +89,13 @@ def _describe(
         return _topic(broker, asked.resource_name, names)
     if asked.resource_type == ResourceType.BROKER:
         return _broker(broker, asked.resource_name, names)
+    if asked.resource_type == ResourceType.GROUP:
+        return _group(broker, asked.resource_name, names)
     return Refusal(
         ErrorCode.INVALID_REQUEST,
         f"Resource type {asked.resource_type} has no configuration here: topics "
-        f"({ResourceType.TOPIC:d}) and brokers ({ResourceType.BROKER:d}) have.",
+        f"({ResourceType.TOPIC:d}), brokers ({ResourceType.BROKER:d}) and groups "
+        f"({ResourceType.GROUP:d}) have.",
     )
 
 
@@ -123,6 +127,20 @@ def _topic(broker: Broker, name: str, names: Collection[str] | None) -> list[Con
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     return describe_topic(
         image.topic_configs(name),
+        cluster=image.cluster_configs(),
+        broker=image.broker_configs(broker.settings.node_id),
+        static=broker.settings.properties,
+        names=names,
+    )
+
+
+def _group(broker: Broker, name: str, names: Collection[str] | None) -> list[ConfigEntry] | Refusal:
+    """Describe a group, which need not be there."""
+    if name == "":
+        return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    image = broker.image
+    return describe_group(
+        image.group_configs(name),
         cluster=image.cluster_configs(),
         broker=image.broker_configs(broker.settings.node_id),
         static=broker.settings.properties,

@@ -1,6 +1,7 @@
-"""DescribeLogDirs (35), versions 1-4: the replicas of this broker, by log directory.
+"""DescribeLogDirs (35), versions 1-5: the replicas of this broker, by log directory.
 
-Version 3 brought an error of the whole answer, 4 the sizes of the file system; -1: unknown.
+Version 3 brought an error of the whole answer, 4 the sizes of the file system; -1: unknown. 5 asks
+whether new replicas go elsewhere (KIP-1066): never, here.
 """
 
 from __future__ import annotations

@@ -34,9 +34,14 @@ def handle(
     names = image.topics.keys() if every else {topic.name for topic in request.topics}
     reachable = Reachable(image, context.client.listener)
     limit_max = broker.settings.max_request_partition_size_limit
-    left = min(request.response_partition_limit, limit_max)
-    left = left if left > 0 else limit_max
+    left = max(1, min(request.response_partition_limit, limit_max))
     response = DescribeTopicPartitionsResponse()
+    if cursor is not None and (
+        cursor.partition_index < 0 or not (every or cursor.topic_name in names)
+    ):
+        refusals = (_refused(ErrorCode.INVALID_REQUEST, name) for name in sorted(names))
+        response.topics.extend([] if every else refusals)
+        return response
     for name in sorted(names):
         if cursor is not None and name < cursor.topic_name:
             continue
@@ -50,9 +55,11 @@ def handle(
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if refuse_name(name) is not None:
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
-            response.topics.append(_refused(code, name))
+            unknown = _refused(code, name)
+            unknown.topic_authorized_operations = _operations(context, name)
+            response.topics.append(unknown)
             continue
-        first = max(0, cursor.partition_index) if cursor and name == cursor.topic_name else 0
+        first = cursor.partition_index if cursor and name == cursor.topic_name else 0
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
@@ -88,8 +95,13 @@ def _page(
                 reachable.view, topic.partitions[first:last]
             )
         ],
-        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
+        topic_authorized_operations=_operations(context, topic.name),
     )
+
+
+def _operations(context: RequestContext, name: str) -> int:
+    """Return what the client may do with a topic, whether there is one of that name or not."""
+    return authorized_operations(context, ResourceType.TOPIC, name)
 
 
 def _refused(code: ErrorCode, name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -1,10 +1,11 @@
 """Fetch (key 1): records from offsets on, for consumers and for followers.
 
-Served: 4 to 17. Version 11 brought the rack, and with it followers serve consumers too: what is
+Served: 4 to 18. Version 11 brought the rack, and with it followers serve consumers too: what is
 committed as far as they know (KIP-392). 12 the diverging epoch, 13 topic ids, 15 the replica's
-broker epoch, 16 the leaders' addresses. From 7 on there are sessions, in which a request names
-what has changed and an answer tells what has (rules: fetch.md#fetch-sessions). What is named twice
-counts once (rules: connections.md#what-is-named-twice).
+broker epoch, 16 the leaders' addresses, 18 which high watermark a follower knows (here it hears of
+a later one at once, also when it does not say). From 7 on there are sessions, in which a request
+names what has changed and an answer tells what has (rules: fetch.md#fetch-sessions). What is named
+twice counts once (rules: connections.md#what-is-named-twice).
 
 Each partition that may have something to tell is looked at once. If all that was seen is enough, it
 is the answer; if not, the request waits, and looks at what changes.
@@ -20,7 +21,6 @@ from holdfast.core.replica.replication import LastFetch
 from holdfast.core.replica.session_cache import FINAL, FULL, NO_SESSION
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.node.api.fetch_readers import (
-    FIRST_VERSION_WITH_DIVERGENCE,
     Asked,
     ConsumerReader,
     FollowerReader,
@@ -43,6 +43,12 @@ READ_COMMITTED = 1
 WAIT_MS_MAX = 60_000  # an end of the connection may go unheard: no wait lasts for weeks
 READ_BYTES_MAX = 8 * 1024 * 1024  # in one go: while it is read nothing else is done
 NOTHING = b""
+# Refused before any replica is looked for, and told with an empty list where others have none.
+NOT_SOUGHT = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 Reader: TypeAlias = ConsumerReader | FollowerReader
@@ -259,18 +265,18 @@ class Fetch:
 
     def _name_leaders(self, response: wire.FetchResponse) -> None:
         """Tell whoever came to the wrong broker where the leader is (KIP-951)."""
-        if self._context.version < FIRST_VERSION_WITH_DIVERGENCE:
+        if self._context.version < FIRST_VERSION_WITH_ADDRESSES:
             return
         refused = []
         for topic in response.responses:
             for data in topic.partitions:
                 if data.error_code in LED_ELSEWHERE:
-                    name = topic.topic or _name_of(self._broker, topic.topic_id)
+                    name = topic.topic or self._broker.image.name_of(topic.topic_id)
                     refused.append((name, data.partition_index, data))
         if refused:
             nodes = name_leaders(self._broker, refused, self._context.client.listener)
-            if self._context.version >= FIRST_VERSION_WITH_ADDRESSES:
-                response.node_endpoints = nodes
+            if isinstance(self._reader, ConsumerReader):
+                response.node_endpoints = nodes  # brokers know each other by another listener
 
 
 def handle(
@@ -359,7 +365,7 @@ def _find(broker: Broker, reader: Reader, session: FetchSession) -> None:
         index = asked.wanted.partition
         if by_id:
             found = partitions.find_by_id(asked.topic_id, index)
-            asked.name = _name_of(broker, asked.topic_id)
+            asked.name = broker.image.name_of(asked.topic_id)
         else:
             found = partitions.find(asked.name, index)
         if asked.name != name:
@@ -376,11 +382,6 @@ def _find(broker: Broker, reader: Reader, session: FetchSession) -> None:
             asked.found = found
 
 
-def _name_of(broker: Broker, topic_id: bytes) -> str:
-    topic = broker.image.topics_by_id.get(topic_id)
-    return topic.name if topic is not None else ""
-
-
 def _refused(index: int, refused: Refused) -> wire.PartitionData:
     return wire.PartitionData(
         partition_index=index,
@@ -388,6 +389,6 @@ def _refused(index: int, refused: Refused) -> wire.PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=refused.log_start,
-        aborted_transactions=None,
+        aborted_transactions=[] if refused.error in NOT_SOUGHT else None,
         records=NOTHING,
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.config.registry import unknown_broker_keys
 from holdfast.core.controller.config_changes import incremental_alter_configs
 from holdfast.core.metadata.image import ConfigResource
-from holdfast.core.refusal import Refusal
+from holdfast.core.refusal import Refusal, shown
 from holdfast.node.door.request_context import Deferred, RequestContext, config_refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.alter_configs import AlterConfigsRequest
@@ -14,7 +15,7 @@ from holdfast.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from holdfast.wire.structs import AlteredResource
+from holdfast.wire.structs import AlteredResource, ResourceType
 
 if TYPE_CHECKING:
     from holdfast.node.controller.controller import Controller
@@ -23,12 +24,27 @@ if TYPE_CHECKING:
 def handle_on_controller(
     controller: Controller, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Deferred:
+    warn_of_unknown(controller, request)
     return controller.decide(
         context,
         lambda state, _: incremental_alter_configs(
             state, request, refusals=refuse_resources(context, request)
         ),
     )
+
+
+def warn_of_unknown(
+    controller: Controller, request: AlterConfigsRequest | IncrementalAlterConfigsRequest
+) -> None:
+    """Say in the log which keys of brokers do nothing: they are kept, and may be slips."""
+    asked = (each for each in request.resources if each.resource_type == ResourceType.BROKER)
+    names = unknown_broker_keys(config.name for each in asked for config in each.configs)
+    if names:
+        controller.unknown_keys.warning(
+            "nobody knows the broker config %s (%d such in one request); is it spelt right?",
+            shown(names[0]),
+            len(names),
+        )
 
 
 def refuse_resources(

@@ -6,11 +6,15 @@ gets a fresh id in epoch 0. Transactional ids are refused: there are no transact
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast.node.broker.broker import Broker
 from holdfast.node.door.api_table import IDEMPOTENT_WRITE
 from holdfast.node.door.request_context import CLUSTER_NAME, Deferred, RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages import init_producer_id as wire
+
+NONE: Final = -1  # no producer id, or no epoch
 
 
 def handle(
@@ -19,10 +23,15 @@ def handle(
     """Take the next id of the broker's block, or wait until it has got one."""
     if request.transactional_id is not None:
         refused = refusal(context, request.transactional_id)
-        return _refused(refused.code if refused is not None else ErrorCode.UNSUPPORTED_VERSION)
-    refused = refusal(context, CLUSTER_NAME, IDEMPOTENT_WRITE)
+    else:
+        refused = refusal(context, CLUSTER_NAME, IDEMPOTENT_WRITE)
     if refused is not None:
         return _refused(refused.code)
+    half_known = (request.producer_id == NONE) != (request.producer_epoch == NONE)
+    if half_known or request.transactional_id == "":
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _refused(ErrorCode.UNSUPPORTED_VERSION)
     producer_id = broker.producer_ids.take()
     if producer_id is not None:
         return wire.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -40,4 +49,4 @@ def handle(
 
 
 def _refused(error: ErrorCode) -> wire.InitProducerIdResponse:
-    return wire.InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+    return wire.InitProducerIdResponse(error_code=error, producer_id=NONE, producer_epoch=NONE)

@@ -1,28 +1,38 @@
-"""JoinGroup (key 11): whoever subscribes is told at once, and for good, that there are no groups.
+"""JoinGroup (key 11), versions 0 to 9: become a member of a classic group.
 
-Served: 0 to 9, and refused in each, with the error that every client passes on to its user. It is
-the first request of those alone who want a group: a consumer that was assigned its partitions asks
-for a coordinator, too, and would take a refusal of that for a failure of its own.
+The answer comes when the group has all its members: see core/group/classic.
+
+Rules: classic-groups.md#joining.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Any
 
-from holdfast.core.refusal import Refusal
+from holdfast.core.group.any_group import Caller
+from holdfast.core.group.append_errors import append_error
+from holdfast.core.group.classic.classic_member import join_refused
 from holdfast.node.broker.broker import Broker
 from holdfast.node.door.request_context import RequestContext, refusal
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-NO_GROUPS: Final = Refusal(
-    ErrorCode.UNSUPPORTED_VERSION,
-    "Consumer groups are not served by this cluster yet: assign partitions instead of subscribing.",
-)
+
+def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Any:
+    refused = partial(_refused, context.version, request.member_id)
+    why = refusal(context, request.group_id)
+    if why is not None:
+        return refused(why.code)
+    if not request.group_id:
+        return refused(ErrorCode.INVALID_GROUP_ID)
+    return broker.groups.coordinator.ask(
+        context,
+        request.group_id,
+        lambda shard, caller, now_ms: shard.join(caller, request, now_ms),
+        refused,
+    )
 
 
-def handle(
-    _broker: Broker, context: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse:
-    refused = refusal(context, request.group_id) or NO_GROUPS
-    return JoinGroupResponse(error_code=refused.code, member_id=request.member_id, protocol_name="")
+def _refused(version: int, member_id: str, code: ErrorCode) -> JoinGroupResponse:
+    return join_refused(Caller(-1, version), append_error(code), member_id)

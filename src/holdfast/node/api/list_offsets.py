@@ -13,8 +13,10 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from holdfast.log.errors import StorageError
+from holdfast.log.log import Log
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.leading_replica import LeadingReplica
+from holdfast.node.broker.replica import Partition
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.runtime.sliced_work import REST, Effort, Steps
 from holdfast.wire.errors import ErrorCode
@@ -38,6 +40,9 @@ SINCE = {
 }
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+CONSUMER: Final = -1  # replica ids that are no broker's
+DEBUGGING: Final = -2
 
 ASKED_EFFORT: Final = 1 / 500  # at least, of each partition that is named
 
@@ -85,14 +90,16 @@ def _fill(
         answers: list[Answer] = []
         response.topics.append(wire.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         for asked in topic.partitions:
+            times = named.pop((topic.name, asked.partition_index), 0)
+            if not times:
+                continue  # it was answered where it was named first
             if refused is not None:
                 answer = _refused(asked, refused.code)
-            elif named[topic.name, asked.partition_index] > 1:
+            elif times > 1:
                 # Rules: connections.md#what-is-named-twice.
                 answer = _refused(asked, ErrorCode.INVALID_REQUEST)
             else:
-                follower = request.replica_id >= 0
-                asking = Asking(broker, context.version, effort, topic.name, follower=follower)
+                asking = Asking(broker, context.version, effort, topic.name, request.replica_id)
                 answer = yield from _look_up(asking, asked)
             if context.version < FIRST_VERSION_WITH_EPOCHS:
                 answer.leader_epoch = -1  # there is no place for it
@@ -110,47 +117,64 @@ class Asking(NamedTuple):
     version: int
     effort: Effort
     topic: str
-    follower: bool
+    replica_id: int
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether the log's own end is meant, and not how far it is committed."""
+        return self.replica_id != CONSUMER
+
+    def held(self, index: int, epoch: int) -> LeadingReplica | Log | ErrorCode:
+        """Return what leads the partition here; for who debugs, whatever replica is here."""
+        partitions = self.broker.partitions
+        if self.replica_id != DEBUGGING:
+            return partitions.leading(self.topic, index, epoch)
+        found = partitions.find(self.topic, index)
+        return found.as_nearest(epoch) if isinstance(found, Partition) else found
 
 
 def _look_up(asking: Asking, asked: wire.ListOffsetsPartition) -> Steps[Answer]:
     index, epoch = asked.partition_index, asked.current_leader_epoch
-    leading = asking.broker.partitions.leading(asking.topic, index, epoch)
-    if isinstance(leading, ErrorCode):
-        return _refused(asked, leading)
+    held = asking.held(index, epoch)
+    if isinstance(held, ErrorCode):
+        return _refused(asked, held)
     if asked.timestamp < 0 and SINCE.get(asked.timestamp, asking.version + 1) > asking.version:
         return _refused(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        answer = yield from _found(asking, leading, asked)
+        answer = yield from _found(asking, held, asked)
     except StorageError:
         answer = _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     # It may lead no longer, or in another epoch, by the time that a long look-up ends.
-    now = asking.broker.partitions.leading(asking.topic, index, epoch)
-    if now is not leading:
+    now = asking.held(index, epoch)
+    if now is not held:
         return _refused(asked, now if isinstance(now, ErrorCode) else MOVED)
     return answer
 
 
 def _found(
-    asking: Asking, leading: LeadingReplica, asked: wire.ListOffsetsPartition
+    asking: Asking, held: LeadingReplica | Log, asked: wire.ListOffsetsPartition
 ) -> Steps[Answer]:
-    log, leader = leading.log, leading.state
-    if asked.timestamp in {EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD}:
-        # Nothing is uploaded anywhere, so all that is here is local, and pending for ever.
+    log = held if isinstance(held, Log) else held.log
+    if asked.timestamp in {EARLIEST, EARLIEST_LOCAL}:  # nothing is uploaded, so all is local
         return _answer(asked, log.start, log.epoch_at(log.start))
-    if asked.timestamp == LATEST_TIERED:
+    if asked.timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _answer(asked, -1, -1)
     found = None
     if asked.timestamp == MAX_TIMESTAMP:
         found = yield from log.find_max_timestamp(asking.effort)
     elif asked.timestamp != LATEST:
         found = yield from log.find_timestamp(asked.timestamp, asking.effort)
-    end = log.end if asking.follower else log.high_watermark
+    end = log.end if asking.reads_all else log.high_watermark
     # The fetchable end is unknown while the watermark may still lag behind what an earlier
     # leader had committed; a follower asks for the log end, which is known.
-    unsure = not asking.follower and log.high_watermark < leader.epoch_start
+    unsure = (
+        not isinstance(held, Log)
+        and not asking.reads_all
+        and log.high_watermark < held.state.epoch_start
+    )
     if asked.timestamp == LATEST:
-        return _not_yet(asked, asking.version) if unsure else _answer(asked, end, leader.epoch)
+        epoch = log.latest_epoch if isinstance(held, Log) else held.state.epoch
+        return _not_yet(asked, asking.version) if unsure else _answer(asked, end, epoch)
     if found is not None and found.offset < end:
         return _answer(asked, found.offset, found.epoch, found.timestamp)
     if unsure and found is not None:

@@ -2,7 +2,7 @@
 
 Versions: 0 reads an empty list as all topics, later ones as none; 4 lets the client forbid that a
 topic is created; 6 tells a missing listener from a missing leader; 10 has topic ids, 12 asks by
-them. A topic that is created on the way is LEADER_NOT_AVAILABLE until it is up.
+them. A topic that is created on the way is unknown until it is up.
 
 Rules: topics.md#metadata-answers.
 """
@@ -29,7 +29,7 @@ from holdfast.node.door.request_context import (
     refusal,
 )
 from holdfast.runtime.sliced_work import REST, Steps
-from holdfast.wire.codec import decode
+from holdfast.wire.codec import decode, encode
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.metadata import (
     MetadataRequest,
@@ -43,6 +43,7 @@ from holdfast.wire.uuids import NULL_UUID
 EMPTY_MEANS_NONE_SINCE: Final = 1
 LISTENER_NOT_FOUND_SINCE: Final = 6
 TWO_BOOLEANS_SINCE: Final = 11
+BY_ID_SINCE: Final = 12  # versions 10 and 11 have a place for ids, and don't take them
 BYTES_A_TURN: Final = 4 * 1024  # some 100 partitions, two milliseconds
 ROUNDS_MAX: Final = 4  # over all topics, where much changes while pieces are made
 ALL_TOPICS_QUIRK: Final = bytes(4)  # null, false, false, no tagged fields
@@ -90,6 +91,8 @@ def _make(broker: Broker, context: RequestContext, request: MetadataRequest) -> 
 
     All of it is as the image is in the turn in which it is put together.
     """
+    if context.version < BY_ID_SINCE and _asks_by_id(request):
+        return _refused(context, request)
     asked = entries = list(_entries(broker, context, request))
     operations = _operations(context, request)
     maker = _maker(broker, context, operations)
@@ -106,6 +109,19 @@ def _make(broker: Broker, context: RequestContext, request: MetadataRequest) -> 
         maker = _maker(broker, context, operations)
         entries = _as_they_are(broker, context, request, asked)
     return maker.join(_answer(broker, context, request, []), entries)
+
+
+def _asks_by_id(request: MetadataRequest) -> bool:
+    return any(
+        each.name is None or bytes(each.topic_id) != NULL_UUID for each in request.topics or ()
+    )
+
+
+def _refused(context: RequestContext, request: MetadataRequest) -> bytes:
+    """Refuse the whole request: nothing is said of brokers, either."""
+    asked = dict.fromkeys((each.name or "", bytes(each.topic_id)) for each in request.topics or ())
+    topics = [_unknown(ErrorCode.INVALID_REQUEST, name, topic_id) for name, topic_id in asked]
+    return encode(MetadataResponse(topics=topics), context.version)
 
 
 def _maker(broker: Broker, context: RequestContext, operations: Operations | None) -> Maker:

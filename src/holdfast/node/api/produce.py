@@ -1,7 +1,7 @@
 """Produce (key 0): append one batch to each of several partitions.
 
-Served: 3 to 12; advertised from 0 (KAFKA-18659). Version 7 brought zstd, 8 the message beside the
-error, 10 the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951). Topic ids (13) are not served.
+Served: 3 to 13; advertised from 0 (KAFKA-18659). Version 7 brought zstd, 8 the message beside the
+error, 10 the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), 13 topic ids (KIP-516).
 acks=0 has no answer: when anything failed, the connection closes, which is its only signal.
 
 Rules: produce.md#acks, produce.md#no-answer, produce.md#a-client-that-leaves,
@@ -29,11 +29,18 @@ from holdfast.node.door.request_bounds import check_produce
 from holdfast.node.door.request_context import Deferred, RequestContext, refusal
 from holdfast.runtime.sliced_work import Effort, Steps
 from holdfast.wire import hot
-from holdfast.wire.batch_header import Codec, assign_log_append_time, read_header
+from holdfast.wire.batch_header import (
+    HEADER_SIZE,
+    MAGIC,
+    Codec,
+    assign_log_append_time,
+    read_header,
+)
 from holdfast.wire.errors import ErrorCode, WireError
 from holdfast.wire.messages import produce as wire
 
 ADMIN_CLIENT = "__admin_client"
+FIRST_VERSION_WITH_IDS = 13
 UNCHECKED_BYTES_MAX = 256 * 1024  # a smaller request can't be made of too many parts
 
 Answer = wire.PartitionProduceResponse
@@ -140,9 +147,11 @@ def handle(
     unread: list[Unread] = []
     behind: set[tuple[str, int]] | None = None  # their partitions
     response = wire.ProduceResponse()
+    by_id = context.version >= FIRST_VERSION_WITH_IDS
     for topic in request.topic_data:
-        answers = []
-        refusal = _topic_refusal(context, request, topic.name)
+        answers: list[Answer] = []
+        name = broker.image.name_of(topic.topic_id) if by_id else topic.name
+        refusal = _topic_refusal(context, request, name)
         for data in topic.partition_data:
             answer = Answer(index=data.index, base_offset=-1)
             answers.append(answer)
@@ -150,16 +159,18 @@ def handle(
                 _refuse(answer, refusal)
             else:
                 # What is behind a batch that is not appended yet waits for that.
-                acks = None if behind and (topic.name, data.index) in behind else request.acks
-                part = _append(broker, context, acks, topic.name, data, answer)
+                acks = None if behind and (name, data.index) in behind else request.acks
+                part = _append(broker, context, acks, topic, data, answer)
                 if isinstance(part, Unread):
                     unread.append(part)
                     behind = behind or set()
-                    behind.add((topic.name, data.index))
+                    behind.add((name, data.index))
                 elif part is not None:
                     parts.append(part)
         response.responses.append(
-            wire.TopicProduceResponse(name=topic.name, partition_responses=answers)
+            wire.TopicProduceResponse(
+                name=name, topic_id=topic.topic_id, partition_responses=answers
+            )
         )
     listener = context.client.listener
     if unread:
@@ -187,6 +198,10 @@ def _answer_now(
 def _topic_refusal(
     context: RequestContext, request: wire.ProduceRequest, name: str
 ) -> ErrorCode | None:
+    """Return why nothing is appended to this topic. Its name is empty where its id is unknown."""
+    if not name and context.version >= FIRST_VERSION_WITH_IDS:
+        # Nobody may be refused an id that stands for nothing: it is unknown.
+        return ErrorCode.UNKNOWN_TOPIC_ID
     if request.acks not in {-1, 0, 1}:
         return ErrorCode.INVALID_REQUIRED_ACKS
     refused = None
@@ -206,7 +221,7 @@ def _append(
     broker: Broker,
     context: RequestContext,
     acks: int | None,
-    topic: str,
+    topic: wire.TopicProduceData,
     data: wire.PartitionProduceData,
     answer: Answer,
 ) -> Part | Unread | None:
@@ -214,7 +229,10 @@ def _append(
 
     Without `acks` it has to wait for another one, and is looked at, too.
     """
-    partition = broker.partitions.find(topic, data.index)
+    if context.version >= FIRST_VERSION_WITH_IDS:
+        partition = broker.partitions.find_by_id(topic.topic_id, data.index)
+    else:
+        partition = broker.partitions.find(topic.name, data.index)
     if not isinstance(partition, Partition):
         _refuse(answer, partition)
         return None
@@ -232,6 +250,8 @@ def _append(
         return Unread(partition, answer, batch)
     answer.error_code = batch.code
     answer.error_message = batch.message
+    if _is_a_batch(data.records):
+        _tell_start(answer, leading)
     return None
 
 
@@ -247,6 +267,7 @@ def _append_to(
     appended = leading.append(batch, acks)
     if appended.error:
         _refuse(answer, appended.error)
+        _tell_start(answer, leading)
         return None
     answer.base_offset = appended.base_offset
     answer.log_start_offset = leading.log.start
@@ -372,8 +393,17 @@ def _append_read(served: Served, unread: list[Unread]) -> None:
                 wire.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
                 for at, text in (outcome.records if isinstance(outcome, RecordRefusal) else ())
             ]
+            _tell_start(answer, leading)
 
 
+OF_THE_BATCH = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
 MESSAGES = {
     ErrorCode.NOT_ENOUGH_REPLICAS: (
         "The in-sync replicas are fewer than min.insync.replicas; nothing was appended."
@@ -396,6 +426,20 @@ def _refuse(answer: Answer, error: ErrorCode) -> None:
     answer.base_offset = -1
     answer.log_append_time_ms = -1
     answer.log_start_offset = -1
+
+
+def _is_a_batch(records: memoryview | bytes | None) -> bool:
+    """Whether this is one batch, be it wrong; what is none is refused before a log is looked at."""
+    if records is None or len(records) < HEADER_SIZE:
+        return False
+    header = read_header(records)
+    return header.magic == MAGIC and header.size == len(records)
+
+
+def _tell_start(answer: Answer, leading: LeadingReplica) -> None:
+    """Tell where the log starts beside an error of the batch itself, as Apache Kafka does."""
+    if answer.error_code in OF_THE_BATCH:
+        answer.log_start_offset = leading.log.start
 
 
 def _name_leaders(broker: Broker, response: wire.ProduceResponse, listener: str) -> None:

@@ -14,6 +14,6 @@ from holdfast.wire.messages.update_features import UpdateFeaturesRequest, Update
 handle_on_controller = decided_by(update_features)
 
 
-def refuse(request: UpdateFeaturesRequest, code: ErrorCode, message: str) -> UpdateFeaturesResponse:
+def refuse(_: UpdateFeaturesRequest, code: ErrorCode, message: str) -> UpdateFeaturesResponse:
     """Refuse the whole request."""
-    return refused(request, Refusal(code, message))
+    return refused(Refusal(code, message))

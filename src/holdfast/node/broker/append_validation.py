@@ -1,9 +1,11 @@
 """What a client wants appended, checked and made ready under the topic's settings.
 
 Owns the rules that need settings. With `record.validation=header` they look at the batch's header
-alone, unless `compression.type` asks for another codec; `record_validation` looks at the records.
+alone, unless `compression.type` asks for another codec, or the topic is compacted, which demands
+keys; `record_validation` looks at the records.
 
-Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression.
+Rules: batches.md#produced-batch, batches.md#timestamps, batches.md#recompression,
+compaction.md#keys-are-demanded.
 """
 
 from __future__ import annotations
@@ -80,7 +82,11 @@ def check_and_prepare(
         )
     codec = attributes & CODEC_MASK
     wanted = CODECS.get(settings.compression_type, codec)
-    if wanted != codec or settings.record_validation == "deep":
+    if (
+        wanted != codec
+        or settings.record_validation == "deep"
+        or "compact" in settings.cleanup_policy  # each record must have a key
+    ):
         return Unopened(batch, Codec(wanted), settings, now_ms)
     largest = largest_timestamp(base_timestamp, max_timestamp)
     problem = _check_timestamp(base_timestamp, largest, settings, now_ms)
@@ -151,9 +157,10 @@ def too_large(size: int, settings: TopicSettings) -> Refusal | None:
 _MESSAGES = {
     ErrorCode.INVALID_RECORD: (
         "A partition takes exactly one record batch (magic 2) with at least one record, "
-        "base offset 0, its counts in agreement, an epoch and a sequence where there is a producer "
-        "id, no control records and no attributes that Kafka does not define."
+        "base offset 0, its counts in agreement, a sequence where there is a producer id, no "
+        "control records and no attributes that Kafka does not define."
     ),
+    ErrorCode.INVALID_PRODUCER_EPOCH: "A batch with a producer id has an epoch of 0 or more.",
     ErrorCode.INVALID_TIMESTAMP: (
         "The record batch claims LogAppendTime, which only a broker may stamp it with."
     ),

@@ -31,6 +31,8 @@ from holdfast.node.broker.registration import Registration
 from holdfast.node.broker.replica_directories import Assignments
 from holdfast.node.broker.replicas import Partitions
 from holdfast.node.broker.topic_pieces import TopicPieces
+from holdfast.node.coordinator import surroundings as coordinator
+from holdfast.node.coordinator.groups import Groups
 from holdfast.node.door.admission import Limits
 from holdfast.node.door.api_table import ON_BROKER
 from holdfast.node.door.dispatch import Dispatcher
@@ -43,6 +45,7 @@ from holdfast.runtime.ports import Runtime
 from holdfast.runtime.sliced_work import SlicedWork
 from holdfast.runtime.tasks import report_bug
 from holdfast.wire.structs import ResourceType
+from holdfast.wire.uuids import NULL_UUID
 
 logger = logging.getLogger("holdfast.broker")
 
@@ -92,6 +95,7 @@ class Broker:
         self.isr_changes = IsrChanges(self.channel, self.registration, runtime.provoke)
         self.producer_ids = ProducerIds(self.channel, self.registration, runtime.provoke)
         self.assignments = Assignments(self.channel, self.registration, self.image, directories)
+        self.groups = Groups(self._around_groups())
         self.partitions = self._make_partitions()
         self.server = Server(runtime, settings, Dispatcher(self, ON_BROKER, authorizer), shared)
         self.observer = Observer(
@@ -101,6 +105,7 @@ class Broker:
             self.metadata_changed,
             node_id=settings.node_id,
             cluster_id=self.cluster_id,
+            directory_id=_metadata_directory(settings, directories),
         )
         self.lifecycle = Lifecycle(
             runtime, settings, self._heartbeats, self.observer, self.registration, directories
@@ -133,6 +138,16 @@ class Broker:
             ),
             settings_of=self.topic_settings,
             taken_up=self.assignments.look,
+            role_changed=self.groups.role_changed,
+        )
+
+    def _around_groups(self) -> coordinator.Surroundings:
+        return coordinator.Surroundings(
+            runtime=self.runtime,
+            image=self.image,
+            waiting=self.waiting,
+            settings=lambda: self.settings,
+            ask_controller=self.channel.send,
         )
 
     def _controller_channel(self, client_id: str) -> ControllerChannel:
@@ -186,6 +201,7 @@ class Broker:
         self.isr_changes.close()
         self.assignments.close()
         self.producer_ids.close()
+        self.groups.close()
         await self.partitions.close()
         self.waiting.close()
         self.sliced_work.close()
@@ -210,6 +226,9 @@ class Broker:
             self.directories.configure(self.settings)
             self.leader_quota.bytes_per_second = self.settings.leader_replication_throttled_rate
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate
+        self.groups.metadata_changed(
+            delta
+        )  # before shards are begun, which know the image as it is
         if self._current:
             self.partitions.apply(delta)
 
@@ -255,3 +274,16 @@ class Broker:
         name = self.settings.inter_broker_listener_name
         endpoint = registered.endpoint(name) if registered is not None else None
         return (endpoint.host, endpoint.port) if endpoint is not None else None
+
+
+def _metadata_directory(settings: NodeSettings, directories: LogDirectories) -> bytes:
+    """Return the id of the directory for the metadata log, by which an observer is told.
+
+    A voter's process has none for its broker: by that the controller tells the two apart.
+    """
+    if settings.is_controller:
+        return NULL_UUID
+    for each in directories.directories:
+        if each.path == settings.metadata_log_dir:
+            return each.directory_id
+    return NULL_UUID

@@ -29,6 +29,7 @@ from holdfast.node.metadata.snapshot_format import SnapshotError
 from holdfast.runtime.tasks import Ended, cancelled, report_bug
 from holdfast.wire.errors import ErrorCode, WireError, error_code
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from holdfast.wire.uuids import NULL_UUID
 
 logger = logging.getLogger("holdfast.observer")
 
@@ -53,6 +54,7 @@ class Observer:
         *,
         node_id: int,
         cluster_id: str,
+        directory_id: bytes = NULL_UUID,
     ) -> None:
         self.image = image
         self.high_watermark = -1  # the controller's; -1 before it was heard
@@ -65,6 +67,7 @@ class Observer:
         self._changed = changed
         self._node_id = node_id
         self._cluster_id = cluster_id
+        self._directory_id = directory_id  # DescribeQuorum tells it of who observes
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -142,7 +145,10 @@ class Observer:
     def _request(self) -> FetchRequest:
         return metadata_fetch(
             FetchPartition(
-                partition=0, fetch_offset=self.image.offset + 1, partition_max_bytes=BYTES_MAX
+                partition=0,
+                fetch_offset=self.image.offset + 1,
+                partition_max_bytes=BYTES_MAX,
+                replica_directory_id=self._directory_id,
             ),
             cluster_id=self._cluster_id,
             replica_id=self._node_id,

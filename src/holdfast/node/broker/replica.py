@@ -130,7 +130,7 @@ class Partition:
         self.settings = settings
         self.throttled = Throttled.of(settings, self.index, self._surroundings.node)
         if self.log is not None:
-            self.log.settings = settings
+            self.log.configure(settings)
         if self.leading is not None:
             self.leading.configured()
 

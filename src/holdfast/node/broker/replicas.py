@@ -47,8 +47,13 @@ class Partitions:
         *,
         settings_of: Callable[[str], TopicSettings],
         taken_up: Callable[[Iterable[PartitionKey]], None],
+        role_changed: Callable[[Partition], None],
     ) -> None:
-        """`taken_up` is told of replicas that are now as the image wants them."""
+        """`taken_up` is told of replicas that are now as the image wants them.
+
+        `role_changed` is told of each that leads or follows in another epoch, or not any more, in
+        the same step.
+        """
         self.held: dict[PartitionKey, Partition] = {}
         self.by_name: dict[tuple[str, int], Partition] = {}
         self._surroundings = surroundings
@@ -61,6 +66,7 @@ class Partitions:
             settings_of
         )  # once for all partitions of a topic; of the image as it is
         self._taken_up = taken_up
+        self._role_changed = role_changed
         # Not yet as the image wants them, in the order of the first change; True: not ours before.
         # What this broker is to lead goes first, for who follows it asks in vain until then.
         self._due_to_lead: dict[PartitionKey, bool] = {}
@@ -253,6 +259,7 @@ class Partitions:
         except StorageError as error:
             logger.error("%s: %s", partition, error)  # noqa: TRY400 - the reason is the disk's
             partition.fail()
+        self._role_changed(partition)
         return partition.leader_epoch != epoch
 
     def _follow(self, partition: Partition, decided: image.Partition) -> None:
@@ -304,7 +311,7 @@ class Partitions:
         except StorageError as error:
             logger.error("%s-%d: %s", decided.topic, decided.index, error)  # noqa: TRY400
             return None
-        log.settings = settings
+        log.configure(settings)
         return log
 
     def _give_up(self, decided: image.Partition) -> None:
@@ -318,6 +325,7 @@ class Partitions:
             return False
         self._stop_fetching(partition.key)
         partition.stop()
+        self._role_changed(partition)
         if self.by_name.get((partition.topic, partition.index)) is partition:
             del self.by_name[partition.topic, partition.index]
         return True
@@ -406,6 +414,7 @@ class Partitions:
             if partition.log is not None and partition.log.home is directory:
                 self._stop_fetching(partition.key)
                 partition.fail()
+                self._role_changed(partition)
 
     async def close(self) -> None:
         """Stop fetching and leading. The logs stay open: their directories close them.

@@ -33,6 +33,7 @@ from holdfast.node.controller.bootstrap_checkpoint import bootstrap_levels
 from holdfast.node.controller.controller_reports import tell, view_of
 from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import Authorizer, Deferred, RequestContext
+from holdfast.node.door.seldom import Seldom
 from holdfast.node.metadata.metadata_log import CommittedBatch, MetadataLogError
 from holdfast.node.metadata.metadata_snapshots import LoadedSnapshot, SnapshotMaker
 from holdfast.node.quorum.quorum_member import QuorumMember
@@ -91,6 +92,7 @@ class Controller:
         # Whoever starts us hears of it as an exception, and of the rest while we serve.
         self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.readers: Final = Observers()  # without a vote
+        self.unknown_keys: Final = Seldom(logger)
         self._pending: deque[_Pending] = deque()
         self._changed_at: dict[int, int] = {}  # broker -> log end after its last change here
         self._active = False

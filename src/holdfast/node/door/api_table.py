@@ -38,6 +38,7 @@ CREATE_CLUSTER: Final = Need(Operation.CREATE, ResourceType.CLUSTER)  # any topi
 CLUSTER_ACTION: Final = Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)  # what nodes do
 ALTER_CLUSTER: Final = Need(Operation.ALTER, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER: Final = Need(Operation.DESCRIBE, ResourceType.CLUSTER)
+LIST_CONFIGS: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 READ_TOPIC: Final = Need(Operation.READ, ResourceType.TOPIC)
 WRITE_TOPIC: Final = Need(Operation.WRITE, ResourceType.TOPIC)
 CREATE_TOPIC: Final = Need(Operation.CREATE, ResourceType.TOPIC)
@@ -47,6 +48,7 @@ DESCRIBE_TOPIC: Final = Need(Operation.DESCRIBE, ResourceType.TOPIC)
 DESCRIBE_CONFIGS: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
 ALTER_CONFIGS: Final = Need(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
 READ_GROUP: Final = Need(Operation.READ, ResourceType.GROUP)
+DELETE_GROUP: Final = Need(Operation.DELETE, ResourceType.GROUP)
 DESCRIBE_GROUP: Final = Need(Operation.DESCRIBE, ResourceType.GROUP)
 WRITE_ID: Final = Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_ID: Final = Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
@@ -76,14 +78,20 @@ class Api(NamedTuple):
 
 
 APIS: Final[tuple[Api, ...]] = (
-    Api(0, "produce", (0, 12), Role.BROKER, WRITE_TOPIC),
-    Api(1, "fetch", (4, 17), Role.BROKER, READ_TOPIC),
-    Api(1, "fetch_metadata_log", (12, 17), Role.CONTROLLER, CLUSTER_ACTION),
+    Api(0, "produce", (0, 13), Role.BROKER, WRITE_TOPIC),
+    Api(1, "fetch", (4, 18), Role.BROKER, READ_TOPIC),
+    Api(1, "fetch_metadata_log", (12, 18), Role.CONTROLLER, CLUSTER_ACTION),
     Api(2, "list_offsets", (1, 11), Role.BROKER, DESCRIBE_TOPIC),
     Api(3, "metadata", (0, 13), Role.BROKER, DESCRIBE_TOPIC),
-    Api(9, "offset_fetch", (1, 9), Role.BROKER, DESCRIBE_GROUP),
+    Api(8, "offset_commit", (2, 10), Role.BROKER, READ_GROUP),
+    Api(9, "offset_fetch", (1, 10), Role.BROKER, DESCRIBE_GROUP),
     Api(10, "find_coordinator", (0, 6), Role.BROKER, DESCRIBE_GROUP),
     Api(11, "join_group", (0, 9), Role.BROKER, READ_GROUP),
+    Api(12, "heartbeat", (0, 4), Role.BROKER, READ_GROUP),
+    Api(13, "leave_group", (0, 5), Role.BROKER, READ_GROUP),
+    Api(14, "sync_group", (0, 5), Role.BROKER, READ_GROUP),
+    Api(15, "describe_groups", (0, 6), Role.BROKER, DESCRIBE_GROUP),
+    Api(16, "list_groups", (0, 5), Role.BROKER, None),
     Api(18, "api_versions", (0, 4), Role.BROKER | Role.CONTROLLER, None),
     Api(19, "create_topics", (2, 7), FORWARDED, CREATE_TOPIC),
     Api(20, "delete_topics", (1, 6), FORWARDED, DELETE_TOPIC),
@@ -92,12 +100,14 @@ APIS: Final[tuple[Api, ...]] = (
     Api(23, "offset_for_leader_epoch", (2, 4), Role.BROKER, DESCRIBE_TOPIC),
     Api(32, "describe_configs", (1, 4), Role.BROKER | Role.CONTROLLER, DESCRIBE_CONFIGS),
     Api(33, "alter_configs", (0, 2), FORWARDED, ALTER_CONFIGS),
-    Api(35, "describe_log_dirs", (1, 4), Role.BROKER, DESCRIBE_CLUSTER),
+    Api(35, "describe_log_dirs", (1, 5), Role.BROKER, DESCRIBE_CLUSTER),
     Api(37, "create_partitions", (0, 3), FORWARDED, ALTER_TOPIC),
+    Api(42, "delete_groups", (0, 2), Role.BROKER, DELETE_GROUP),
     Api(43, "elect_leaders", (0, 2), FORWARDED, ALTER_CLUSTER),
     Api(44, "incremental_alter_configs", (0, 1), FORWARDED, ALTER_CONFIGS),
     Api(45, "alter_partition_reassignments", (0, 1), FORWARDED, ALTER_CLUSTER),
     Api(46, "list_partition_reassignments", (0, 0), FORWARDED, DESCRIBE_CLUSTER),
+    Api(47, "offset_delete", (0, 0), Role.BROKER, DELETE_GROUP),
     Api(52, "vote", (0, 2), Role.CONTROLLER, CLUSTER_ACTION),
     Api(53, "begin_quorum_epoch", (0, 1), Role.CONTROLLER, CLUSTER_ACTION),
     Api(54, "end_quorum_epoch", (0, 1), Role.CONTROLLER, CLUSTER_ACTION),
@@ -108,12 +118,15 @@ APIS: Final[tuple[Api, ...]] = (
     Api(59, "fetch_snapshot", (0, 1), Role.CONTROLLER, CLUSTER_ACTION),
     Api(60, "describe_cluster", (0, 2), Role.BROKER, None),
     Api(60, "describe_cluster", (0, 2), Role.CONTROLLER, ALTER_CLUSTER),
+    Api(61, "describe_producers", (0, 0), Role.BROKER, READ_TOPIC),
     Api(62, "broker_registration", (0, 4), Role.ACTIVE, CLUSTER_ACTION),
     Api(63, "broker_heartbeat", (0, 1), Role.ACTIVE, CLUSTER_ACTION),
     Api(64, "unregister_broker", (0, 0), FORWARDED, ALTER_CLUSTER),
     Api(67, "allocate_producer_ids", (0, 0), Role.ACTIVE, CLUSTER_ACTION),
     Api(68, "consumer_group_heartbeat", (0, 1), Role.BROKER, READ_GROUP),
+    Api(69, "consumer_group_describe", (0, 1), Role.BROKER, DESCRIBE_GROUP),
     Api(73, "assign_replicas_to_dirs", (0, 0), Role.ACTIVE, CLUSTER_ACTION),
+    Api(74, "list_config_resources", (0, 1), Role.BROKER, LIST_CONFIGS),
     Api(75, "describe_topic_partitions", (0, 0), Role.BROKER, DESCRIBE_TOPIC),
     Api(80, "add_raft_voter", (0, 1), FORWARDED, ALTER_CLUSTER),
     Api(81, "remove_raft_voter", (0, 0), FORWARDED, ALTER_CLUSTER),

@@ -381,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
             self._held_bytes += answer.reserved
             self._held_partitions += answer.partitions
             self.slots.append(answer)
-            if answer.is_before_effect:
+            if answer.is_before_effect and not answer.is_answered:
                 self.mute()
                 answer.proceed = self.unmute
             self._send_ready()

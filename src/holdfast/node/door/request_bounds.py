@@ -25,6 +25,8 @@ SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _ENVELOPE_BYTES_MAX: Final = SMALL_BYTES_MAX + 64 * 1024  # around what a client may have sent
 
+_PRODUCE_BY_ID: Final = 13
+
 PRODUCED_MAX: Final = 100_000
 """Topics and partitions in a produce request, and tagged fields of theirs.
 
@@ -48,7 +50,10 @@ def check_produce(version: int, view: memoryview, offset: int) -> None:
     walk.skip(2)  # the transactional id
     walk.offset += 6  # acks, time-out
     for _ in range(walk.number(4)):
-        walk.skip(2)
+        if version < _PRODUCE_BY_ID:
+            walk.skip(2)
+        else:
+            walk.offset += 16
         partitions = walk.number(4)
         walk.count(1 + partitions)
         for _ in range(partitions):

@@ -79,7 +79,16 @@ OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
         Operation.ALTER_CONFIGS,
         Operation.IDEMPOTENT_WRITE,
     ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
 }
+assert OPERATIONS.keys() == set(ResourceType), "each kind can be asked for"
 
 _CODES: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -319,6 +328,19 @@ class RequestContext:
         kept = self._kept(size)
         return Deferred(self.encode, self._deliver, kept=kept, is_before_effect=True)
 
+    def defer_alone(self, is_flexible: bool) -> Deferred:
+        """Promise an answer, a response struct or its body as bytes, and nothing else meanwhile.
+
+        What its client has sent behind this request is looked at when `proceed` is called, which
+        whoever answers has to do.
+        """
+        encode_body = partial(_frame, self.header.correlation_id, is_flexible)
+
+        def encode(answer: object) -> Buffers:
+            return encode_body(answer) if isinstance(answer, bytes) else self.encode(answer)
+
+        return Deferred(encode, self._deliver, kept=self._kept(0), is_before_effect=True)
+
     def encode(self, answer: object) -> Buffers:
         """Encode a response struct for the request's version."""
         return hot.encode_answer(answer, self.version, self.header.correlation_id)
@@ -363,9 +385,11 @@ def refused(
 def config_refusal(context: RequestContext, kind: int, name: str) -> Refusal | None:
     """Return why the requester has no right to a resource's configuration; None: it has.
 
-    A topic's takes a right over the topic, every other one a right over the cluster.
+    A topic's and a group's take a right over it, every other one a right over the cluster.
     """
     if kind == ConfigResourceType.TOPIC:
         return refusal(context, name)
     assert context.need is not None
+    if kind == ConfigResourceType.GROUP:
+        return refusal(context, name, context.need._replace(kind=ResourceType.GROUP))
     return refusal(context, CLUSTER_NAME, context.need._replace(kind=ResourceType.CLUSTER))

@@ -74,7 +74,7 @@ async def _ask(hand: Conductor, event: Event, asked: AdminRequest[None], what: s
 
 
 def _topic(hand: Conductor, name: str) -> TopicPlan:
-    return next(topic for topic in hand.plan.topics if topic.name == name)
+    return hand.plan.topic(name)
 
 
 def _pick(hand: Conductor, event: Event) -> tuple[int, State | None]:
@@ -334,6 +334,7 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
     truth = hand.oracle.named(event.target, partition)
     if truth is None:
         return False
+    expires = _topic(hand, event.target).expires  # else whoever asks is refused
     draw = random.Random(event.amount)
     offset = -1 if draw.random() < 0.2 else draw.randint(0, truth.committed.end)
     asked, named = hand.oracle.metadata, (event.target, partition)
@@ -343,6 +344,9 @@ async def _delete_records(hand: Conductor, event: Event) -> bool:
         hand.history.note(DeleteRecords, "admin", *named, offset=until)
 
     async def delete(client: ClusterClient) -> None:
+        if not expires:
+            await client.delete_records(event.target, partition, offset)
+            return
         # From now on, for the request may be carried out at any time.
         allow(truth.committed.end if offset < 0 else offset)
         asked.deletions_open[named] += offset < 0

@@ -126,9 +126,17 @@ class Allowances:
         if latest < earlier < epoch and not self.covers(earlier, log_end):
             self.given.append(Forgiveness(epoch, log_end, Reason.UNCLEAN, since=earlier))
 
-    def covers(self, epoch: int, offset: int) -> bool:
-        """Whether a record that `epoch` wrote at `offset` may be gone."""
-        return any(each.covers(epoch, offset) for each in self.given)
+    def covers(self, epoch: int, offset: int, committed_in: int = -1) -> bool:
+        """Whether a record that `epoch` wrote at `offset` may be gone.
+
+        `committed_in`: in whose epoch it was committed. What a leader has committed was not lost
+        by its own election, nor by those before it.
+        """
+        return any(each.covers(epoch, offset) for each in self.given if committed_in < each.epoch)
+
+    def cover_any_of(self, epochs: Iterable[int]) -> bool:
+        """Whether anything that one of these epochs wrote may be gone, wherever it stood."""
+        return any(each.since <= epoch < each.epoch for epoch in epochs for each in self.given)
 
     def reaches(self, offset: int) -> bool:
         """Whether anything that some epoch wrote at `offset` may be gone."""

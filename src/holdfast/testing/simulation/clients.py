@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
+from zlib import crc32
 
 from holdfast.clients.outcomes import CERTAIN_CODES
 from holdfast.clients.workload.payload import digest_of
@@ -31,7 +32,7 @@ from holdfast.testing.simulated_client import (
 from holdfast.testing.simulation.chain import content_of
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import STAMPS, ProducerPlan
-from holdfast.testing.simulation.truth import Asked
+from holdfast.testing.simulation.replica_seen import Asked
 from holdfast.wire.batch import Record, assign_max_timestamp, build_batch
 from holdfast.wire.batch_header import (
     NO_PRODUCER_EPOCH,
@@ -44,6 +45,7 @@ from holdfast.wire.batch_header import (
 from holdfast.wire.errors import ErrorCode
 
 _BATCH_MAX = 4
+_KEYS = 7
 _OVERSIZED = 1_500  # more than a topic of small batches takes
 _SEQUENCES = 1 << 31  # then they start over
 _BEFORE_WRAP = 40
@@ -84,6 +86,11 @@ class History:
                 **values,
             )
         )  # fmt: skip
+
+
+def key_of(name: str) -> bytes:
+    """The key of a record with this id: one of a few, and at each attempt the same."""
+    return b"k%d" % (crc32(name.encode()) % _KEYS)
 
 
 def name_of(value: bytes | None) -> str | None:
@@ -269,8 +276,12 @@ class SimulatedProducer:
     def _batch(self, batch: Batch) -> bytearray:
         now_ms = self._client.runtime.clock.wall_ms()
         records = [
-            Record(value=value, timestamp=now_ms if stamp is None else stamp)
-            for value, stamp in batch.sends.values()
+            Record(
+                key=key_of(name) if self._plan.keyed else None,
+                value=value,
+                timestamp=now_ms if stamp is None else stamp,
+            )
+            for name, (value, stamp) in batch.sends.items()
         ]
         producer_id, epoch = self._identity or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         return build_batch(

@@ -16,6 +16,7 @@ from typing import Final
 from holdfast.testing.ground.links import Weather
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.clients import History
+from holdfast.testing.simulation.groups.group_work import GroupWork
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Event, Plan
@@ -61,6 +62,7 @@ class Conductor:
         self.cluster: Final = cluster
         self.oracle: Final = oracle
         self.roll: Final = Roll(cluster)
+        self.groups: GroupWork | None = None  # where the plan has some
         self.counts: Counter[str] = Counter()
         self.log: list[str] = []  # what was done, with its time
         self.held: dict[int, str] = {}  # node -> the event that keeps it down, or is at it

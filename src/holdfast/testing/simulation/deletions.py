@@ -39,6 +39,7 @@ class Stretch(NamedTuple):
     end: int
     size: int
     written_ms: int
+    newest: int | None = None  # of its headers, where compaction took records; None: as written
 
 
 @dataclass(slots=True)
@@ -91,6 +92,8 @@ class Deletions:
 
     def _newest(self, gone: Stretch, entries: Sequence[Entry], start: int) -> int:
         """When a segment was young: by its records, else by its file."""
+        if gone.newest is not None:
+            return gone.newest if gone.newest >= 0 else gone.written_ms
         stamps = [self._stamps[entry.name] for entry in entries]
         if gone.first < start:
             # A process that began later has not seen what was deleted of it by then. Offsets that

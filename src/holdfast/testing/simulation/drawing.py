@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from holdfast.testing.simulation.groups.group_odds import with_groups
 from holdfast.testing.simulation.plan import Event, Plan, ProducerPlan, ReaderPlan, TopicPlan
 
 FIRST_S: Final = 4.0  # the workload has begun by then
@@ -18,6 +19,7 @@ FAULTS_MIN: Final = 3
 _IN_SESSIONS: Final = 0.35  # how often a reader reads in fetch sessions
 _SLOTS: Final = "max.incremental.fetch.session.cache.slots"
 SMALL_BYTES: Final = 700  # what a batch of usual values fits into
+_COMPACTED: Final = 0.25  # how often a topic is
 CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -30,12 +32,16 @@ class Scale:
     partitions_max: int
     dynamic: float = 0.0  # how often voters come and go
     costly: float = 0.0  # how often calls take time: to count them takes as long as the run
+    groups: float = 0.0  # how often there are groups of consumers
+    provoked: float = 0.4  # how often rare branches are taken on purpose
     wide: float = 0.0  # how often there are 200 to 2,000 partitions more, and calls take time
 
 
-FULL: Final = Scale(112.0, (80, 900), 3, dynamic=0.3, costly=0.12, wide=0.02)
+FULL: Final = Scale(112.0, (80, 900), 3, dynamic=0.3, costly=0.12, groups=0.33, wide=0.02)
 WIDE: Final = replace(FULL, wide=1.0)  # for finding work that grows with what there is
-LIGHT: Final = Scale(25.0, (150, 900), 2, costly=0.04)  # for continuous integration
+LIGHT: Final = Scale(25.0, (150, 900), 2, costly=0.04, groups=0.33)  # for continuous integration
+# For finding what groups may not do.
+GROUPS: Final = replace(LIGHT, seconds=50.0, costly=0.0, groups=1.0, provoked=1.0)
 
 
 def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
@@ -64,7 +70,7 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
         log_directories=draw.choice((1, 1, 2)),
         config=_draw_config(draw, racks=bool(racks)),
         delay_us=draw.choice(((50, 500), (50, 500), (100, 5_000), (1_000, 20_000))),
-        provoked=draw.random() < 0.4,
+        provoked=draw.random() < scale.provoked,
         shuffled=draw.random() < 0.5,
         seconds=scale.seconds,
         topics=topics,
@@ -78,7 +84,8 @@ def draw_plan(seed: int, scale: Scale = FULL) -> Plan:
     if draw.random() < scale.wide:
         plan = _widen(draw, plan)
     events = [*draw_events(draw, plan), *_draw_false_records(plan)]
-    return replace(_with_sessions(plan), events=tuple(sorted(events, key=lambda event: event.at)))
+    plan = replace(plan, events=tuple(sorted(events, key=lambda event: event.at)))
+    return with_groups(_with_compaction(_with_sessions(plan)), scale.groups)
 
 
 def _draw_false_records(plan: Plan) -> Iterator[Event]:
@@ -159,6 +166,8 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
     # By a chance of its own, so that a seed's other draws are what they were.
     if random.Random(f"validation/{name}/{configs}").random() < 0.3:
         configs["record.validation"] = "deep"
+    configs |= _draw_bounds(random.Random(f"flush/{name}/{configs}"))
+    configs |= _draw_compaction(name, configs)
     partitions = draw.randint(1, scale.partitions_max)
     if draw.random() < 0.2:  # so many that leaders have several
         partitions = 2 * scale.partitions_max
@@ -168,6 +177,53 @@ def _draw_topic(draw: random.Random, name: str, brokers: int, scale: Scale) -> T
         replication_factor=factor,
         configs=configs,
     )
+
+
+def _draw_bounds(draw: random.Random) -> dict[str, str]:
+    """How much of a topic may not be on a disk: mostly all of it."""
+    configs = {}
+    if draw.random() < 0.2:
+        configs["flush.messages"] = str(draw.choice((1, 3, 20)))
+    if draw.random() < 0.2:
+        configs["flush.ms"] = str(draw.choice((0, 200, 2_000)))
+    return configs
+
+
+def _draw_compaction(name: str, configs: Mapping[str, str]) -> dict[str, str]:
+    """Some topics are compacted, in segments of a few batches.
+
+    By a chance of its own, so that a seed's other draws are what they were.
+    """
+    draw = random.Random(f"compaction/{name}/{configs}")
+    if draw.random() >= _COMPACTED:
+        return {}
+    return {
+        "cleanup.policy": draw.choice(("compact", "compact", "compact,delete")),
+        "segment.ms": str(draw.choice((700, 2_000))),
+        "index.interval.bytes": "0",
+        "segment.index.bytes": str(draw.choice((60, 100, 400))),
+        "min.cleanable.dirty.ratio": str(draw.choice((0.01, 0.2, 0.5))),
+        "delete.retention.ms": str(draw.choice((0, 3_000, 86_400_000))),
+        "min.compaction.lag.ms": str(draw.choice((0, 0, 3_000))),
+        "max.compaction.lag.ms": str(draw.choice((4_000, 86_400_000))),
+        "file.delete.delay.ms": str(draw.choice((0, 1_000))),
+    }
+
+
+def _with_compaction(plan: Plan) -> Plan:
+    """Where topics are compacted records have keys, and rounds happen within a run."""
+    names = {topic.name for topic in plan.topics if topic.is_compacted}
+    if not names:
+        return plan
+    draw = random.Random(f"cleaner/{plan.seed}")
+    config = {
+        "log.cleaner.backoff.ms": str(draw.choice((100, 500, 2_000))),
+        "log.cleaner.threads": str(draw.choice((1, 1, 3))),
+        "log.cleaner.dedupe.buffer.size": "4000000",
+        "log.cleaner.io.max.bytes.per.second": str(draw.choice((5_000, 1e9, 1e9))),
+    }
+    producers = tuple(replace(one, keyed=one.topic in names) for one in plan.producers)
+    return replace(plan, config={**plan.config, **config}, producers=producers)
 
 
 def _draw_producers(draw: random.Random, topic: TopicPlan, scale: Scale) -> Iterator[ProducerPlan]:

@@ -17,6 +17,7 @@ from holdfast.testing.ground.links import Weather
 from holdfast.testing.ground.runtime import Machine
 from holdfast.testing.simulation.admin import ADMIN
 from holdfast.testing.simulation.conductor import Conductor, Perform, held
+from holdfast.testing.simulation.groups.group_faults import GROUP_KINDS
 from holdfast.testing.simulation.hostile import HOSTILE
 from holdfast.testing.simulation.plan import Event
 
@@ -400,4 +401,5 @@ KINDS: Final[dict[str, Perform]] = {
     "controller_slow_disk": _at_machine(_slow_disk),
     **HOSTILE,
     **ADMIN,
+    **GROUP_KINDS,
 }

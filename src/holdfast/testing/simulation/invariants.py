@@ -34,6 +34,7 @@ class Invariant(StrEnum):
     QUORUM_HOLDS_COMMITTED = "a majority of voters holds all that is committed, synced"
     MIN_ISR = "nothing is committed under min ISR"
     COMMITTED_DELETED_ONLY = "only what is committed is deleted"
+    COMPACTED_RIGHTLY = "compaction takes only what a later record has replaced"
     DUE_DELETED_ONLY = "only what has expired, or was asked for, is deleted"
 
     # Who leads, and who is in sync.
@@ -61,6 +62,20 @@ class Invariant(StrEnum):
     SERVED_AGAIN = "who writes is served again once all is well"
     SESSION_TELLS_ALL = "an answer in a session leaves out nothing that there is to read"
     SESSION_IS_HELD = "a session takes no request that is not its next one"
+
+    # What groups are told.
+    ONE_OWNER = "a partition has one owner in a generation"
+    OWNER_KEEPS = "nobody is given a partition that another one has, and is alive"
+    COMMIT_KEPT = "a commit is acknowledged when it is committed"
+    COMMIT_OF_MEMBER = "nobody commits but who is a member, in its generation"
+    COMMIT_REFUSED = "a commit that was refused is never taken"
+    COMMIT_TOLD = "what is told to be committed is so"
+    COMMIT_STAYS = "a committed offset goes only with its topic or its group"
+    TOLD_AS_LOGGED = "members are told what the log says of them"
+    MEMBER_REFUSED_RIGHTLY = "no member is refused that is one"
+    GENERATIONS_RISE = "a group's generation never falls"
+    GROUPS_READABLE = "records of groups can be read"
+    GROUPS_AS_LOGGED = "a coordinator, and each replica, has of groups what is committed"
 
     # The run as a whole.
     NODES_LIVE = "a node does not fail by itself"

@@ -122,6 +122,8 @@ class Metadata:
         self.copies[key] = min(copies, self.copies.get(key, copies))
         own = self.configs.get((_TOPIC, self.topics[key[0]]), {})
         limits = [float(own.get(name, default)) for name, default in RETENTION.items()]
+        if "delete" not in own.get("cleanup.policy", "delete"):
+            limits = [-1.0] * len(limits)
         policy = Policy(*(inf if limit < 0 else limit for limit in limits))
         self.policies[key[0]] = policy.or_less(self.policies.get(key[0], policy))
 
@@ -244,6 +246,10 @@ class Metadata:
                 f"{self.name(key)}: {election}",
             )
         return election
+
+    def own_config(self, topic_id: bytes, key: str, default: str) -> str:
+        """Return what a topic that there is was made with."""
+        return self.configs.get((_TOPIC, self.topics.get(topic_id, "")), {}).get(key, default)
 
     def _config(self, topic: str, key: str, default: str) -> str:
         own = self.configs.get((_TOPIC, topic), {})

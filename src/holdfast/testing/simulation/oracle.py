@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.config.topic import NO_CONFIGS
+from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.node.metadata.metadata_log import decode_batches
 from holdfast.testing.simulation.allowances import Election
 from holdfast.testing.simulation.chain import Entry, Name
+from holdfast.testing.simulation.compacted_truth import CompactedTruth
 from holdfast.testing.simulation.deletions import Policy
 from holdfast.testing.simulation.disk_faults import DiskFaults
+from holdfast.testing.simulation.groups.group_oracle import GroupOracle
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.metadata import Key, Metadata
 from holdfast.testing.simulation.replica_seen import Replica
@@ -53,6 +56,7 @@ class Oracle:
         self.counts: Counter[str] = Counter()
         self.violation: Violation | None = None
         self.broken = asyncio.Event()
+        self._static = static
         self.metadata = Metadata(self.fail, self.counts, static, self._elected)
         self._causes: dict[int, str] = {}  # node -> what may have taken some of its logs
         self._running: dict[int, None] = {}  # nodes that have opened all that they found
@@ -67,17 +71,41 @@ class Oracle:
         )
         self.quorum.commits = self._committed
         self._truths: dict[Key, PartitionTruth] = {METADATA_KEY: self.quorum}
+        self.groups: GroupOracle | None = None  # where there are groups
 
     def truth(self, key: Key) -> PartitionTruth:
         """What is known of a partition, by topic id and number."""
         found = self._truths.get(key)
         if found is None:
-            name = self.metadata.name(key)
-            found = self._truths[key] = PartitionTruth(name, self.fail, self.counts)
+            found = self._truths[key] = self._made(key)
             found.copies_min = lambda: self.metadata.copies.get(key, 1)
             found.deletions.asked = lambda: self.metadata.deletions_asked(key)
             found.deletions.policy = lambda: self.metadata.policies.get(key[0], Policy())
+            if self.keeps_groups(key):
+                self._groups.watch(key[1], found)
         return found
+
+    def keeps_groups(self, key: Key) -> bool:
+        """Whether a partition is one of `__consumer_offsets`, and groups are looked at."""
+        return self.groups is not None and self.metadata.topics.get(key[0]) == GROUP_OFFSETS
+
+    @property
+    def _groups(self) -> GroupOracle:
+        assert self.groups is not None, "there are groups"
+        return self.groups
+
+    def _made(self, key: Key) -> PartitionTruth:
+        name, own = self.metadata.name(key), self.metadata.own_config
+        if "compact" not in own(key[0], "cleanup.policy", "delete"):
+            return PartitionTruth(name, self.fail, self.counts)
+        of_nodes = self._static.get("log.cleaner.delete.retention.ms", "86400000")
+        return CompactedTruth(
+            name,
+            self.fail,
+            self.counts,
+            retention_ms=float(own(key[0], "delete.retention.ms", of_nodes)),
+            now_ms=lambda: asyncio.get_running_loop().time() * 1000,
+        )
 
     def named(self, topic: str, partition: int) -> PartitionTruth | None:
         """The truth of a partition by the name of a topic that there is."""
@@ -160,6 +188,8 @@ class Oracle:
 
     def _elected(self, key: Key, epoch: int, election: Election) -> None:
         self.truth(key).elections[epoch] = election
+        if self.keeps_groups(key):
+            self._groups.elected(key[1], epoch, election.leader)
 
     # -- the verdict ---------------------------------------------------------------------------
 

@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.wire.batch_header import NO_TIMESTAMP
 
 VERSION: Final = 1
 _DAY_MS: Final = 86_400_000
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"  # KIP-848
 AHEAD_MS: Final = 3_000_000  # less than message.timestamp.after.max.ms
 _SIZE_MAX: Final = 64  # of a value
 
@@ -70,6 +73,14 @@ class TopicPlan:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.configs.get("cleanup.policy", "delete")
+
+    @property
+    def expires(self) -> bool:
+        return "delete" in self.configs.get("cleanup.policy", "delete")
+
+    @property
     def min_isr(self) -> int:
         return min(int(self.configs["min.insync.replicas"]), self.replication_factor)
 
@@ -89,6 +100,7 @@ class ProducerPlan:
     size_max: int = _SIZE_MAX  # of its values, beside their names
     oversized: float = 0.0  # how often a value is larger than the topic takes
     pipelined: bool = False  # with others of its topic; else with one batch in flight
+    keyed: bool = False  # each record has one of a few keys
     wraps: bool = False  # its sequences begin just before they start over
 
 
@@ -100,6 +112,34 @@ class ReaderPlan:
     rack: str = ""
     pause_ms: int = 300
     in_sessions: bool = False  # names what has changed, and is told what has (KIP-227)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPlan:
+    """One process with a member of a group. When it dies it comes back, as another member."""
+
+    protocol: str  # CLASSIC or CONSUMER
+    instance: str | None = None  # `group.instance.id`
+    assignor: str = ""  # what a classic member offers, or another asks for; "": any
+    join_version: int | None = None  # of JoinGroup; None: the newest
+    pause_ms: int = 1_000  # on average, between two looks at what it owns
+    begins_s: float = 0.0
+    stays_dead: bool = False  # it dies when all is healed: the others have what it had
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """A group of consumers; all of its members read the same topics.
+
+    They may be of both protocols: then the group changes over, and back.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    session_ms: int
+    rebalance_ms: int
+    heartbeat_ms: int
+    members: tuple[MemberPlan, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +164,32 @@ class Plan:
     topics: tuple[TopicPlan, ...] = ()
     producers: tuple[ProducerPlan, ...] = ()
     readers: tuple[ReaderPlan, ...] = ()
+    groups: tuple[GroupPlan, ...] = ()
+    group_topics: tuple[TopicPlan, ...] = ()  # that groups alone read, and that come and go
     broken: tuple[str, ...] = ()  # a minority that stays down while liveness is looked at
     events: tuple[Event, ...] = ()
+
+    @property
+    def offsets_topic(self) -> TopicPlan | None:
+        """What groups are kept in, as the cluster makes it for itself."""
+        if not self.groups:
+            return None
+        return TopicPlan(
+            name=GROUP_OFFSETS,
+            partitions=int(self.config["offsets.topic.num.partitions"]),
+            replication_factor=int(self.config["offsets.topic.replication.factor"]),
+            configs={
+                "min.insync.replicas": self.config["min.insync.replicas"],
+                "unclean.leader.election.enable": "false",
+            },
+        )
+
+    def topic(self, name: str) -> TopicPlan:
+        """Return a topic by its name. StopIteration: there is none in this plan."""
+        known = [*self.topics, *self.group_topics]
+        if self.offsets_topic is not None:
+            known.append(self.offsets_topic)
+        return next(topic for topic in known if topic.name == name)
 
     def to_json(self) -> str:
         return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
@@ -159,6 +223,18 @@ class Plan:
                 f"{', in fetch sessions' if one.in_sessions else ''}"
                 for one in self.readers
             ),
+            *(
+                f"group {group.name} of {', '.join(group.topics)}: session"
+                f" {group.session_ms} ms, rebalance {group.rebalance_ms} ms, heartbeat"
+                f" {group.heartbeat_ms} ms; members "
+                + ", ".join(
+                    f"{one.protocol} {one.instance or 'dynamic'} {one.assignor or 'any'} every"
+                    f" {one.pause_ms} ms{', dead in the end' if one.stays_dead else ''}"
+                    f" from {one.begins_s:g} s"
+                    for one in group.members
+                )
+                for group in self.groups
+            ),
             *([f"broken to the end: {', '.join(self.broken)}"] if self.broken else ()),
             *map(str, self.events),
         ]
@@ -176,8 +252,15 @@ def plan_from_row(row: dict[str, Any]) -> Plan:
                 "topics": tuple(TopicPlan(**each) for each in row["topics"]),
                 "producers": tuple(ProducerPlan(**each) for each in row["producers"]),
                 "readers": tuple(ReaderPlan(**each) for each in row["readers"]),
+                "groups": tuple(map(_group_from_row, row.get("groups", ()))),
+                "group_topics": tuple(TopicPlan(**each) for each in row.get("group_topics", ())),
                 "events": tuple(Event(**each) for each in row["events"]),
             }
         )
     except (TypeError, KeyError) as error:
         raise ValueError(f"not a plan: {error}") from None
+
+
+def _group_from_row(row: dict[str, Any]) -> GroupPlan:
+    members = tuple(MemberPlan(**each) for each in row["members"])
+    return GroupPlan(**{**row, "topics": tuple(row["topics"]), "members": members})

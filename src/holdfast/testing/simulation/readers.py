@@ -21,6 +21,7 @@ from holdfast.testing.simulated_client import (
     ClusterClient,
     RefusedError,
     Stored,
+    behind,
     records_of,
 )
 from holdfast.testing.simulated_cluster import SimulatedCluster
@@ -123,8 +124,9 @@ class SimulatedReader:
                 truth.read(stored[0].offset, stored[0].leader_epoch)
                 truth.read(stored[-1].offset, stored[-1].leader_epoch)
             deliver(self._history, self._process, topic, partition, stored, data.high_watermark)
-            self._next[partition] = stored[-1].offset + 1
             self._seen[partition].append(stored[0])
+        # Behind what compaction left without records as well.
+        self._next[partition] = max(self._next[partition], behind(data.records or b""))
         self.came(partition)
         return len(stored)
 
@@ -177,6 +179,7 @@ class SimulatedReader:
         if truth is not None:
             found = truth.committed.at(wanted.offset)
             stands = found is not None and found.epoch == wanted.leader_epoch
+            stands = stands and not truth.is_gone(wanted.leader_epoch, [wanted.offset])
             if stands and offset > wanted.offset >= truth.start_max:
                 self._oracle.fail(
                     Invariant.READABLE_BY_TIMESTAMP,
@@ -221,8 +224,10 @@ def deliver(
     stored: list[Stored],
     high_watermark: int | None,
 ) -> None:
-    """Write down what a reader was given."""
+    """Write down what a reader was given. What deletes a key nobody has promised anything of."""
     for one in stored:
+        if one.value is None:
+            continue
         history.note(
             Delivered, process, topic, partition,
             offset=one.offset, id=name_of(one.value), digest=digest_of(one.value or b""),
@@ -241,7 +246,7 @@ async def read_whole(
             # Asked after the read: retention may have deleted what stood before it.
             begin = await client.end(topic, partition, timestamp=EARLIEST)
             deliver(history, "final", topic, partition, stored, None)
-            end = stored[-1].offset + 1 if stored else begin
+            end = max(begin, await client.end(topic, partition))
             history.note(
                 ReadEnd, "final", topic, partition,
                 begin=min(begin, end), end=end, asked_ms=asked_ms,

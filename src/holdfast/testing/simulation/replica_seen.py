@@ -6,7 +6,7 @@ Owns no rule: what must hold of it is `truth`'s.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.testing.simulation.chain import Chain, Entry, Name
 
@@ -53,3 +53,14 @@ class Replica:
             f"node {self.node} ({life}): start {self.start}, high watermark {self.high_watermark}, "
             f"end {chain.end}, synced {self.synced}, last batches {tail or 'none'}"
         )
+
+
+class Asked(NamedTuple):
+    """Whom a client has asked to take a batch, as he was then."""
+
+    replica: Replica | None
+    epoch: int  # the last in which he had led, in any of his processes; -1: none
+
+    def still_leads(self, replica: Replica | None) -> bool:
+        """Whether he has gone on in one epoch since he was asked, so that this one has answered."""
+        return replica is not None and replica is self.replica and replica.epoch == self.epoch >= 0

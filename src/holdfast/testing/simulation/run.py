@@ -28,12 +28,15 @@ from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation import verdict
 from holdfast.testing.simulation.admin import elect, lift_throttles
 from holdfast.testing.simulation.conductor import Conductor
-from holdfast.testing.simulation.drawing import LIGHT, draw_plan
+from holdfast.testing.simulation.drawing import GROUPS, draw_plan
 from holdfast.testing.simulation.faults import KINDS
+from holdfast.testing.simulation.groups.group_checks import GroupChecks
+from holdfast.testing.simulation.groups.group_oracle import GroupOracle
+from holdfast.testing.simulation.groups.group_work import GroupWork
 from holdfast.testing.simulation.invariants import JUDGE, Invariant
 from holdfast.testing.simulation.liveness import can_acknowledge, waiting
 from holdfast.testing.simulation.oracle import Oracle, Violation
-from holdfast.testing.simulation.plan import Event, Plan
+from holdfast.testing.simulation.plan import CLASSIC, CONSUMER, Event, Plan
 from holdfast.testing.simulation.watch import WatchedLog
 from holdfast.testing.simulation.workload import STOP_S, Workload
 from holdfast.wire.administration import Election
@@ -106,7 +109,17 @@ def _rehearse() -> None:
     """Run something short first, once in a process: what is looked up or made at its first use
     must not cost the one run that happens to come first.
     """
-    run_plan(replace(draw_plan(0, LIGHT), seconds=6.0, events=(), broken=(), call_us=0.0))
+    plan = replace(draw_plan(0, GROUPS), seconds=6.0, events=(), broken=(), call_us=0.0)
+    (first, *_) = plan.groups
+    groups = [
+        replace(
+            first,
+            name=protocol,
+            members=tuple(replace(each, protocol=protocol, assignor="") for each in first.members),
+        )
+        for protocol in (CLASSIC, CONSUMER)
+    ]
+    run_plan(replace(plan, groups=tuple(groups)))
 
 
 def _take_note(outcome: Outcome, error: UnhandledError, world: World) -> None:
@@ -184,6 +197,8 @@ class _Stage:
             static=plan.config,
         )
         oracle.metadata.was_fenced = self._fenced
+        if plan.groups:
+            oracle.groups = GroupOracle(plan, oracle.metadata, oracle.fail, oracle.counts)
         self._cluster = SimulatedCluster(
             world,
             brokers=plan.brokers,
@@ -198,6 +213,9 @@ class _Stage:
         )
         self._work = Workload(plan, self._cluster, oracle)
         self._hand = Conductor(plan, self._cluster, oracle, self._work.history)
+        if oracle.groups is not None:
+            self._hand.groups = GroupWork(plan, self._cluster, oracle.groups)
+            self._group_checks = GroupChecks(plan, self._cluster, oracle.groups)
         self.log = self._hand.log
         phases = asyncio.get_running_loop().create_task(self._phases())
         broken = asyncio.get_running_loop().create_task(oracle.broken.wait())
@@ -229,18 +247,24 @@ class _Stage:
             await hand.roll.grow()
         self._calm = "while topics were made"
         await self._work.start()
+        if hand.groups is not None:
+            await hand.groups.start()
         self._calm = ""
         if plan.provoked:
             self._world.provocations.pick()
         hand.start(KINDS)
         await asyncio.sleep(plan.seconds)
         await hand.heal()
+        if hand.groups is not None:
+            await hand.groups.heal()
         await lift_throttles(hand)
         # Who was cut off until now may lose its session yet: the next heartbeat comes too late.
         await asyncio.sleep(int(plan.config.get("broker.session.timeout.ms", 9_000)) / 1000)
         await self._settle("after healing", drained=False)
         self._calm = "in the calm"
         await asyncio.sleep(_CALM_S)
+        if hand.groups is not None:
+            await self._group_checks.describe(partial(can_acknowledge, hand))
         self._calm = ""
         if plan.wide:
             await self._lose_one()
@@ -248,6 +272,8 @@ class _Stage:
         if plan.broken:
             hand.revive()
             await self._settle("with everybody back", drained=False)
+        if hand.groups is not None:
+            await hand.groups.stop()
         if late := await self._work.stop():
             self._oracle.fail(Invariant.ALL_ANSWERED, f"{late} wait for {STOP_S} s")
         await self._settle("after the last record", drained=True)
@@ -259,6 +285,8 @@ class _Stage:
                 if self._oracle.metadata.topics[key[0]] == topic.name and state.leader >= 0
             ]
             await self._work.read_whole(topic.name, led)
+        if hand.groups is not None:
+            await self._group_checks.last_word(self._oracle.is_led)
         self._judge()
 
     def _fenced(self, node: int) -> None:
@@ -301,6 +329,7 @@ class _Stage:
                 is_read = True
             if not drained:
                 found += [each for reader in self._work.readers for each in reader.behind()]
+                found += self._groups_waiting(began)
             if not found:
                 self._hand.note(f"all is well {when}")
                 self._count_served()
@@ -352,6 +381,15 @@ class _Stage:
             for runner, one in zip(self._work.producers, self._plan.producers, strict=True)
             if runner.served_s < since and can_acknowledge(self._hand, one.topic, one.partition)
         ]
+
+    def _groups_waiting(self, since: float) -> list[str]:
+        """Members and partitions that wait, of groups that are kept where that can be written."""
+        work = self._hand.groups
+        if work is None:
+            return []
+        return work.waiting(
+            self._oracle.metadata, since=since, is_well=partial(can_acknowledge, self._hand)
+        )
 
     def _count_served(self) -> None:
         """Who was served although some are dead: what `_stuck` waits for must have been asked."""

@@ -24,13 +24,18 @@ from typing import Any, Final
 
 from holdfast.lab.background import SIMULATOR, Results, ResultsError
 from holdfast.testing.simulation import report
-from holdfast.testing.simulation.drawing import FULL, LIGHT, WIDE, Scale, draw_plan
+from holdfast.testing.simulation.drawing import FULL, GROUPS, LIGHT, WIDE, Scale, draw_plan
 from holdfast.testing.simulation.oracle import Violation
 from holdfast.testing.simulation.plan import Plan, plan_from_row
 from holdfast.testing.simulation.run import Outcome, minimise, run_plan
 
 MODULE: Final = "holdfast.testing.simulation"
-SCALES: Final[Mapping[str, Scale]] = {"full": FULL, "light": LIGHT, "wide": WIDE}
+SCALES: Final[Mapping[str, Scale]] = {
+    "full": FULL,
+    "groups": GROUPS,
+    "light": LIGHT,
+    "wide": WIDE,
+}
 _LARGE: Final = 300  # a batch in which everything must have happened
 _WALL_S: Final = 300  # of one run; more is a run that does not end
 _TRACE_LINES: Final = 400

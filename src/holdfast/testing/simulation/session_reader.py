@@ -204,9 +204,15 @@ class SessionReader(SimulatedReader):
         """What this node has that we have not read; None: nothing."""
         truth = self._oracle.named(self._plan.topic, partition)
         ends = None if truth is None else ends_at(truth, node)
-        if truth is None or ends is None or ends.replica.high_watermark <= self._next[partition]:
+        if truth is None or ends is None:
             return None
-        return _Promised(truth, ends)
+        low, high = self._next[partition], ends.replica.high_watermark
+        # Who began anew may know a high watermark below all that compaction has left.
+        left = any(
+            not truth.is_gone(entry.epoch, range(entry.base, entry.last + 1))
+            for entry in ends.replica.chain.between(low, high)
+        )
+        return _Promised(truth, ends) if low < high and left else None
 
     def _left_out(
         self,

@@ -12,9 +12,9 @@ Rules: replication.md#invariants, quorum.md#quorum-invariants.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdfast.testing.simulation.allowances import (
     Allowances,
@@ -26,18 +26,11 @@ from holdfast.testing.simulation.allowances import (
 from holdfast.testing.simulation.chain import Chain, Entry, Name
 from holdfast.testing.simulation.deletions import Deletions, Stretch
 from holdfast.testing.simulation.invariants import Invariant
-from holdfast.testing.simulation.replica_seen import Replica
+from holdfast.testing.simulation.replica_seen import Asked, Replica
 
 POWER_CUT: Final = "power cut"
 WIPED: Final = "disk lost"
 DISK_FAULT: Final = "disk fault"
-
-
-class Asked(NamedTuple):
-    """Whom a client has asked to take a batch, as he was then."""
-
-    replica: Replica | None
-    epoch: int  # the last in which he had led, in any of his processes; -1: none
 
 
 class PartitionTruth:
@@ -100,8 +93,9 @@ class PartitionTruth:
             # It may have moved, and could not say so any more.
             self._deleted(min(start, before.high_watermark))
         for entry in entries:
-            self._link(replica, entry)
-            replica.chain.append(entry)
+            for each in self._logical(replica, entry, start):
+                self._link(replica, each)
+                replica.chain.append(each)
         self._check_start(replica, start)
         replica.start, replica.high_watermark = start, high_watermark
         self.replicas[replica.node] = replica
@@ -199,6 +193,17 @@ class PartitionTruth:
         replica.chain.append(entry)
         replica.lost.pop(entry.name, None)
 
+    def _logical(self, _replica: Replica, entry: Entry, _start: int) -> Sequence[Entry]:
+        """Return what a log holds that goes on with a batch; more than that where it is compacted.
+
+        `_start`: where the log starts.
+        """
+        return (entry,)
+
+    def is_gone(self, _epoch: int, _offsets: Sequence[int]) -> bool:
+        """Whether compaction has taken, somewhere, all that an epoch wrote at these offsets."""
+        return False
+
     def _link(self, replica: Replica, entry: Entry) -> None:
         """Hold a batch that is about to stand at a chain's end against what is known of it."""
         before = replica.chain.entries[-1] if replica.chain.entries else None
@@ -227,20 +232,22 @@ class PartitionTruth:
                 f"{behind} here, behind {known[1]} elsewhere\n{self}",
             )
 
-    def truncated(self, replica: Replica, end: int) -> None:
-        """Its log was cut to `end`."""
+    def truncated(self, replica: Replica, end: int, asked: int = 0) -> None:
+        """Its log was cut to `end`; what it holds no more may lie up to where that was `asked`."""
         high_watermark = replica.high_watermark
         replica.high_watermark = min(high_watermark, end)
         replica.start = min(replica.start, end)
         replica.kept = min(replica.kept, end)
         dropped = replica.chain.truncate(end)
-        if not dropped:
-            return
-        self._counts["truncations of records"] += 1
+        self._counts["truncations of records"] += bool(dropped)
         for entry in dropped:
             below = entry.last < high_watermark or self._voters is not None
             committed = below and self.committed.at(entry.base) == entry
-            if committed and not self.allowances.covers(entry.epoch, entry.base):
+            if entry.last < asked and self.is_gone(entry.epoch, range(entry.base, entry.last + 1)):
+                continue  # who has it sends it once again
+            if committed and not self.allowances.covers(
+                entry.epoch, entry.base, self._committed_in[entry.name]
+            ):
                 self._fail(
                     Invariant.COMMITTED_STAYS,
                     f"{self.name}, node {replica.node}: cut to {end}, high watermark "
@@ -330,9 +337,10 @@ class PartitionTruth:
 
     def _commit(self, replica: Replica, entry: Entry) -> bool:
         """Hold a batch below a high watermark against the others'. True: it is the first."""
-        if self.allowances.given and self.allowances.covers(entry.epoch, entry.base):
-            return False  # of a leader that does not know yet that it is none
         known = self.committed.at(entry.base)
+        is_forgiven = self.allowances.given and self.allowances.covers(entry.epoch, entry.base)
+        if is_forgiven and (known is not None or not self._leads_last(replica)):
+            return False  # of a leader that does not know yet that it is none
         late = self._may_be_lost.get(entry.name)
         if known != entry and late is not None and replica.epoch < late.epoch:
             self.allowances.given.append(late)
@@ -350,6 +358,14 @@ class PartitionTruth:
                 f"elsewhere\n{self}",
             )
         return False
+
+    def _leads_last(self, replica: Replica) -> bool:
+        """Whether nobody has led later: then what it has of earlier epochs is not what was lost.
+
+        Who was chosen uncleanly may have something else where that stood, which nobody had
+        committed, and commits it now.
+        """
+        return replica.epoch >= max(self.leaders, default=0)
 
     def _count_copies(self, replica: Replica, entry: Entry) -> None:
         """Whoever commits first must have seen it on enough replicas."""
@@ -525,16 +541,6 @@ class PartitionTruth:
         led = (epoch for epoch, leader in self.leaders.items() if leader == node)
         return Asked(self.replicas.get(node), max(led, default=-1))
 
-    def _still_leads(self, node: int, asked: Asked | None) -> bool:
-        """Whether it has gone on in one epoch since it was asked, so that this one has answered."""
-        replica = self.replicas.get(node)
-        return (
-            asked is not None
-            and replica is not None
-            and replica is asked.replica
-            and replica.epoch == asked.epoch >= 0
-        )
-
     def epochs_of(
         self, node: int, offset: int, sent: Collection[int], asked: Asked | None
     ) -> tuple[int, ...]:
@@ -559,7 +565,11 @@ class PartitionTruth:
         `sent`: the CRC of each batch that may be meant, for a retry has another time in it, and the
         content of them all. `asked`: the node, as it was asked.
         """
-        leads_in = asked.epoch if asked is not None and self._still_leads(node, asked) else None
+        leads_in = (
+            asked.epoch
+            if asked is not None and asked.still_leads(self.replicas.get(node))
+            else None
+        )
         found = self.committed.at(offset)
         if found is not None:
             if not self._is(found, sent) and not self._may_be_gone(leads_in, offset):

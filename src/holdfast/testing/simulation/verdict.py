@@ -15,6 +15,7 @@ from holdfast.judge.promise import ALWAYS_FORBIDDEN
 from holdfast.judge.verdict import Anomaly, Finding, Judgement
 from holdfast.testing.simulation.allowances import Allowances
 from holdfast.testing.simulation.clients import History
+from holdfast.testing.simulation.compacted_truth import CompactedTruth
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.plan import Plan, ProducerPlan
 from holdfast.testing.simulation.refusals import wrong_refusals
@@ -45,6 +46,7 @@ def unforgiven(plan: Plan, history: History, oracle: Oracle) -> tuple[Judgement,
         gone_until = 0 if truth is None else truth.deletions.gone
         if (
             not is_deleted(finding, gone_until, history)
+            and not (isinstance(truth, CompactedTruth) and is_replaced(finding, truth))
             and not _is_allowed(finding, allowances, history, producer)
             and not (
                 is_empty_everywhere(finding, gone_until)
@@ -77,6 +79,21 @@ def is_deleted(finding: Finding, gone_until: int, history: History) -> bool:
         extents = [event for event in finding.events if isinstance(event, Replica)]
         if len(extents) == len(finding.events) == 2 and extents[0].end == extents[1].end:
             return max(each.begin for each in extents) <= gone_until
+    return False
+
+
+def is_replaced(finding: Finding, truth: CompactedTruth) -> bool:
+    """Whether what is missing went because a later record has its key, as the oracle has seen."""
+    if finding.anomaly is Anomaly.LOST:
+        one = _acknowledged(finding)
+        return one is not None and truth.compacted.is_taken(one.id)
+    if finding.anomaly in {Anomaly.VANISHED, Anomaly.SKIPPED}:
+        read = finding.events[0]
+        return (
+            isinstance(read, Delivered)
+            and read.epoch is not None
+            and (read.epoch, read.offset) in truth.compacted.taken
+        )
     return False
 
 

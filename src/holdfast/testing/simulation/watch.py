@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.core.metadata.image_records import SNAPSHOT_SUFFIX
+from holdfast.log.compaction.log_compaction import LogCompaction
 from holdfast.log.log import Log
+from holdfast.log.segment import Segment
+from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.testing.ground.disk import MemoryDisk
-from holdfast.testing.simulation.chain import content_of, entries_of
+from holdfast.testing.simulation.chain import Entry, content_of, entries_of
+from holdfast.testing.simulation.compacted import stored
+from holdfast.testing.simulation.compacted_truth import CompactedTruth
 from holdfast.testing.simulation.deletions import Stretch
 from holdfast.testing.simulation.invariants import Invariant
 from holdfast.testing.simulation.oracle import METADATA_KEY, Oracle
@@ -22,6 +28,16 @@ from holdfast.wire.well_known import METADATA_TOPIC
 _WALK_BYTES = 1 << 20
 
 
+class _WatchedCompaction(LogCompaction):
+    def __init__(self, *arguments: Any, told: Callable[[int], None]) -> None:
+        super().__init__(*arguments)
+        self._told = told
+
+    def take_over(self, bases: Sequence[int], segment: Segment, removed: Sequence[str]) -> None:
+        super().take_over(bases, segment, removed)
+        self._told(segment.base)
+
+
 class WatchedLog(Log):
     """Made in place of `Log`."""
 
@@ -34,6 +50,9 @@ class WatchedLog(Log):
         self._oracle = oracle
         self._replica = Replica(node, self)
         self._is_metadata = self.topic == METADATA_TOPIC
+        self.compaction = _WatchedCompaction(
+            self, self._segments, self._producers, self._cursors.clear, told=self._swapped
+        )
         self._is_made = True
         self._count_successor()
         self._enter()
@@ -70,13 +89,15 @@ class WatchedLog(Log):
         if self.topic_id == NULL_UUID and not self._is_metadata:
             return
         key = METADATA_KEY if self._is_metadata else (self.topic_id, self.partition)
-        entries = []
+        entries: list[Entry] = []
+        data: list[bytes] = []
         offset = self.start
         while offset < self.end:
             part = self.read(offset, _WALK_BYTES, self.end)
             if part.error is not ErrorCode.NONE or not part.records:
                 break
             entries += list(entries_of(part.records))
+            data.append(part.records)
             self._check_bytes(part.records)
             if self._is_metadata:
                 self._keep(part.records)
@@ -84,6 +105,14 @@ class WatchedLog(Log):
         self._truth = self._oracle.opened(
             key, self._replica, entries, self.start, self.high_watermark
         )
+        if isinstance(self._truth, CompactedTruth):
+            self._truth.check_stored(
+                self._replica,
+                stored(b"".join(data)),
+                self.start,
+                self._replica.chain.end,
+                is_found=True,
+            )
 
     def _check_bytes(self, records: bytes) -> None:
         """The truth goes by CRCs as headers say; that the bytes are those is seen when it opens."""
@@ -146,10 +175,40 @@ class WatchedLog(Log):
             if self.settings.record_validation == "deep":
                 self._read_claims(records)  # before who believes them
             self._read_stamps(records)
+            if self.topic == GROUP_OFFSETS and self._oracle.groups is not None:
+                self._oracle.groups.keep(self.partition, records)
             if self._is_rewritten:
                 self._read_contents(records)
+        told = self._told
+        if isinstance(told, CompactedTruth):
+            if not leads:
+                told.fetched(self._replica, stored(records))
+                return
+            told.compacted.wrote(records)
         for entry in entries_of(records):
-            self._told.appended(self._replica, entry, leads=leads)
+            told.appended(self._replica, entry, leads=leads)
+
+    def _swapped(self, base: int) -> None:
+        """A new segment is in the place of those that it was made of."""
+        if not isinstance(self._truth, CompactedTruth):
+            return
+        whose = " of groups" if self._oracle.keeps_groups((self.topic_id, self.partition)) else ""
+        self._oracle.counts[f"segments{whose} that were compacted"] += 1
+        index = self._segments.index_of(base)
+        self.check_stored(self._segments.bases[index + 1])
+
+    def check_stored(self, end: int) -> None:
+        """Hold what the files have below `end` against what was appended."""
+        low, disk = self.start, self._disk()
+        with disk.observed():
+            data = b"".join(
+                disk.read(segment.log_path)[: segment.size]
+                for segment in self._segments.all
+                if segment.base < end
+            )
+        found = [one for one in stored(data) if low <= one.entry.last and one.entry.base < end]
+        assert isinstance(self._truth, CompactedTruth), "its topic is not compacted"
+        self._truth.check_stored(self._replica, found, low, end)
 
     def _read_claims(self, records: memoryview) -> None:
         """What a client claims of its records is true in the log, or nobody has looked."""
@@ -195,7 +254,7 @@ class WatchedLog(Log):
     def truncate_to(self, offset: int) -> None:
         super().truncate_to(offset)
         if self._truth is not None:
-            self._truth.truncated(self._replica, self.end)
+            self._truth.truncated(self._replica, self.end, offset)
 
     def reset_to(self, offset: int) -> None:
         truth, self._truth = self._truth, None  # start, end and watermark jump together
@@ -243,9 +302,22 @@ class WatchedLog(Log):
         ends = [*self._segments.bases[1:], self.end]
         with disk.observed():
             return [
-                Stretch(one.base, end, disk.size(one.log_path), disk.modified_ms(one.log_path))
+                Stretch(
+                    one.base,
+                    end,
+                    disk.size(one.log_path),
+                    disk.modified_ms(one.log_path),
+                    self._newest(disk.read(one.log_path)[: one.size]),
+                )
                 for one, end in zip(self._segments.all, ends, strict=True)
             ]
+
+    def _newest(self, data: bytes) -> int | None:
+        """The largest timestamp of a segment, where what was appended does not tell it."""
+        if not isinstance(self._truth, CompactedTruth):
+            return None
+        headers = (header for _, header in batches(memoryview(data)))
+        return max((header.max_timestamp for header in headers), default=-1)
 
     def _disk(self) -> MemoryDisk:
         disk = self.home.runtime.disk

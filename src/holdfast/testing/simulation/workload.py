@@ -17,12 +17,14 @@ from holdfast.judge.verdict import Finding, Judgement
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation import verdict
 from holdfast.testing.simulation.clients import History, SimulatedProducer
+from holdfast.testing.simulation.eraser import Eraser
 from holdfast.testing.simulation.metadata import RETENTION
 from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.pipelined import Pipeline
 from holdfast.testing.simulation.plan import Plan, ProducerPlan, TopicPlan
 from holdfast.testing.simulation.readers import SimulatedReader, read_whole
 from holdfast.testing.simulation.session_reader import SessionReader
+from holdfast.testing.simulation.watch import WatchedLog
 from holdfast.wire.batch import batches
 
 WIDE: Final = "wide"
@@ -39,7 +41,7 @@ class Workload:
         self._cluster: Final = cluster
         self._oracle: Final = oracle or Oracle()
         self._tasks: list[asyncio.Task[None]] = []
-        self._running: list[SimulatedProducer | Pipeline | SimulatedReader] = []
+        self._running: list[SimulatedProducer | Pipeline | SimulatedReader | Eraser] = []
         self.producers: list[SimulatedProducer] = []
         self.readers: list[SimulatedReader] = []
 
@@ -80,6 +82,11 @@ class Workload:
         ]
         self._running += self._pipelines()
         self._running += self.readers
+        self._running += [
+            Eraser(topic, cluster.client(f"eraser-{topic.name}"), self._oracle, plan.seed)
+            for topic in plan.topics
+            if topic.is_compacted
+        ]
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(one.run()) for one in self._running]
 
@@ -103,7 +110,9 @@ class Workload:
     def _expect(self, topic: TopicPlan) -> None:
         """Note what is to be judged, and how long it is to be kept."""
         limits = [int(topic.configs.get(key, default)) for key, default in RETENTION.items()]
-        kept_ms, kept_bytes = (None if limit < 0 else limit for limit in limits)
+        kept_ms, kept_bytes = (
+            None if limit < 0 or not topic.expires else limit for limit in limits
+        )
         for partition in range(topic.partitions):
             where = "operator", topic.name, partition
             self.history.note(Expected, *where)
@@ -132,8 +141,37 @@ class Workload:
         """Note what every replica holds now; return the judge's word and what nothing excuses."""
         for topic in self.plan.topics:
             for partition in range(topic.partitions):
-                self._note_replicas(topic.name, partition)
+                if topic.is_compacted:
+                    self._note_appended(topic.name, partition)
+                else:
+                    self._note_replicas(topic.name, partition)
         return verdict.unforgiven(self.plan, self.history, self._oracle)
+
+    def _note_appended(self, topic: str, partition: int) -> None:
+        """Note what replicas hold that compact each on its own: what was appended to each.
+
+        That each file has that, less what may be gone, the oracle says.
+        """
+        truth = self._oracle.named(topic, partition)
+        for node, log in self._cluster.logs(topic, partition).items():
+            held = None if truth is None else truth.replicas.get(node)
+            if log is None or held is None:
+                continue
+            assert isinstance(log, WatchedLog)
+            log.check_stored(log.end)
+            where = "replicas", topic, partition
+            self.history.note(Replica, *where, node=node, begin=log.start, end=log.end)
+            for entry in held.chain.between(log.start, log.end):
+                self.history.note(
+                    ReplicaBatch,
+                    *where,
+                    node=node,
+                    offset=entry.base,
+                    last_offset=entry.last,
+                    epoch=entry.epoch,
+                    digest=f"{entry.crc:08x}",
+                    size=1,
+                )
 
     def _note_replicas(self, topic: str, partition: int) -> None:
         for node, log in self._cluster.logs(topic, partition).items():

@@ -1,6 +1,7 @@
-"""DescribeLogDirs (key 35), versions 1 to 4: which replica lies in which log directory.
+"""DescribeLogDirs (key 35), versions 1 to 5: which replica lies in which log directory.
 
-Null topics ask for all. Version 3 brought an error of the whole answer, 4 the volume's sizes.
+Null topics ask for all. Version 3 brought an error of the whole answer, 4 the volume's sizes, 5
+whether new replicas go elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class DescribableLogDirTopic(Struct):
     partitions: list[int] = array(int32)
 
 
-class DescribeLogDirsRequest(Request, key=35, versions=(1, 4), flexible=2):
+class DescribeLogDirsRequest(Request, key=35, versions=(1, 5), flexible=2):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable=0)
 
 
@@ -44,8 +45,9 @@ class DescribeLogDirsResult(Struct):
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
     total_bytes: int = int64(since=4, default=-1, ignorable=True)
     usable_bytes: int = int64(since=4, default=-1, ignorable=True)
+    is_cordoned: bool = boolean(since=5, ignorable=True)
 
 
-class DescribeLogDirsResponse(ThrottledResponse, key=35, versions=(1, 4), flexible=2):
+class DescribeLogDirsResponse(ThrottledResponse, key=35, versions=(1, 5), flexible=2):
     error_code: int = int16(since=3, ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -1,11 +1,12 @@
-"""OffsetFetch (key 9), versions 1 to 9.
+"""OffsetFetch (key 9), versions 1 to 10.
 
 From 2 on there is an error for the whole group, from 8 on several groups at once. Topics null: all.
+Version 10 names topics by their ids only, those before it by their names.
 """
 
 from __future__ import annotations
 
-from holdfast.wire.messages.parts import IndexedPartition, NamedTopic
+from holdfast.wire.messages.parts import IndexedPartition
 from holdfast.wire.schema import (
     Request,
     Response,
@@ -16,10 +17,16 @@ from holdfast.wire.schema import (
     int32,
     int64,
     string,
+    uuid,
 )
 
 
-class OffsetFetchRequestTopic(NamedTopic):
+class FetchedTopic(Struct):
+    name: str = string(until=9, ignorable=True)
+    topic_id: bytes = uuid(since=10, ignorable=True)
+
+
+class OffsetFetchRequestTopic(FetchedTopic):
     partition_indexes: list[int] = array(int32)
 
 
@@ -30,7 +37,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable=8)
 
 
-class OffsetFetchRequest(Request, key=9, versions=(1, 9), flexible=6):
+class OffsetFetchRequest(Request, key=9, versions=(1, 10), flexible=6):
     group_id: str = string(until=7)
     topics: list[OffsetFetchRequestTopic] | None = array(
         OffsetFetchRequestTopic, until=7, nullable=2
@@ -46,7 +53,7 @@ class OffsetFetchResponsePartition(IndexedPartition):
     error_code: int = int16()
 
 
-class OffsetFetchResponseTopic(NamedTopic):
+class OffsetFetchResponseTopic(FetchedTopic):
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
@@ -56,7 +63,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: int = int16()
 
 
-class OffsetFetchResponse(Response, key=9, versions=(1, 9), flexible=6):
+class OffsetFetchResponse(Response, key=9, versions=(1, 10), flexible=6):
     throttle_time_ms: int = int32(since=3, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)
     error_code: int = int16(since=2, until=7, ignorable=True)

@@ -37,6 +37,12 @@ from holdfast.wire.records.group_tables import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from holdfast.wire.records.offset_records import (
+    CommittedOffset,
+    OffsetKey,
+    encode_offset,
+    encode_offset_key,
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -85,16 +91,21 @@ class UnknownRecordTypeError(WireError):
     """A record of a type that is not known here: a reader may pass over it, as Kafka's do."""
 
 
-def encode_key(key: GroupKey) -> bytes:
+def encode_key(key: GroupKey | OffsetKey) -> bytes:
     """Return a record's key, its type in front."""
+    if isinstance(key, OffsetKey):
+        return encode_offset_key(key)
     return _PREFIX.pack(key.KEY) + encode(key, _KEY_VERSION)
 
 
-def encode_value(value: GroupValue, version: int | None = None) -> bytes:
+def encode_value(value: GroupValue | CommittedOffset, version: int | None = None) -> bytes:
     """Return a record's value, its version in front; by default in the one that Kafka writes.
 
     EncodeError: the version can't carry it.
     """
+    if isinstance(value, CommittedOffset):
+        assert version is None, "it has the version that is written"
+        return encode_offset(value)
     if version is None:
         version = written_version(value)
     return _PREFIX.pack(version) + encode(value, version)

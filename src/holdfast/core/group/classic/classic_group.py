@@ -13,6 +13,7 @@ from holdfast.core.group.classic import classic_rebalance as rebalance
 from holdfast.core.group.classic import classic_requests as requests
 from holdfast.core.group.classic.classic_joining import Joining
 from holdfast.core.group.classic.classic_state import ClassicState, GroupState
+from holdfast.core.group.group_memory import GROUP_OVERHEAD_BYTES, GroupMemory
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.log_machine import Decision, KeyedRecord
 from holdfast.wire.errors import ErrorCode
@@ -34,9 +35,15 @@ class ClassicGroup:
 
     __slots__ = ("group_id", "state")
 
-    def __init__(self, group_id: str, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        memory: GroupMemory,
+    ) -> None:
         self.group_id = group_id
-        self.state = ClassicState(group_id, settings, new_id)
+        self.state = ClassicState(group_id, settings, new_id, memory)
 
     @property
     def kind(self) -> str:
@@ -56,7 +63,11 @@ class ClassicGroup:
 
     @property
     def deadline_ms(self) -> int:
-        return self.state.timers.next_ms
+        return self.state.timers.wake_ms
+
+    @property
+    def bytes(self) -> int:
+        return GROUP_OVERHEAD_BYTES + 2 * len(self.group_id) + self.state.roster.bytes
 
     @property
     def retention_version(self) -> int:
@@ -182,16 +193,22 @@ class ClassicGroups:
     key_types: tuple[type[Struct], ...] = (GroupMetadataKey,)
     existence_type: type[Struct] = GroupMetadataKey
 
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        memory: GroupMemory | None = None,
+    ) -> None:
         self._settings = settings
         self._new_id = new_id
+        self._memory = memory or GroupMemory()
 
     def group_id_of(self, key: Struct) -> str:
         assert isinstance(key, GroupMetadataKey)
         return key.group
 
     def make(self, group_id: str) -> ClassicGroup:
-        return ClassicGroup(group_id, self._settings, self._new_id)
+        return ClassicGroup(group_id, self._settings, self._new_id, self._memory)
 
     def new_group(self, group_id: str, now_ms: int) -> KeyedRecord:
         """Return the record that makes a group: it has had no members yet."""

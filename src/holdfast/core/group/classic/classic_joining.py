@@ -41,6 +41,7 @@ from holdfast.wire.messages.join_group import (
 
 KNOWN_ID_SINCE: Final = 4  # from this version on a client is given an id first
 SKIPPED_ASSIGNMENT_SINCE: Final = 9
+ID_BYTES_MAX: Final = 32_767  # of a text in the log
 NEW_MEMBER_JOIN_MS: Final = 5 * 60 * 1000  # as Kafka: how long a member may wait that never joined
 
 _S = GroupState
@@ -98,8 +99,10 @@ class Joining:
         return member is not None or len(roster.members) < most
 
     def _exceeds_bytes(self, member_id: str) -> bool:
-        size = self.group.roster.size_with(member_id, bytes_of(self.protocols))
-        return size > self.group.settings.group_bytes_max
+        group = self.group
+        size = group.roster.size_with(member_id, bytes_of(self.protocols))
+        more = size - group.roster.bytes
+        return size > group.settings.group_bytes_max or not group.memory.has_room(more)
 
     def _turn_away(self, member_id: str) -> None:
         group = self.group
@@ -117,7 +120,9 @@ class Joining:
         instance_id = request.group_instance_id
         name = self.caller.client_id if instance_id is None else instance_id
         member_id = f"{name}-{group.new_id()}"
-        if instance_id is not None:
+        if len(member_id.encode()) > ID_BYTES_MAX:
+            self._refuse(ErrorCode.INVALID_REQUEST)
+        elif instance_id is not None:
             old_id = group.roster.member_of_instance(instance_id)
             if old_id is None:
                 self._add(member_id)

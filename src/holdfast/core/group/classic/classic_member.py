@@ -20,7 +20,8 @@ from holdfast.wire.messages.sync_group import SyncGroupResponse
 from holdfast.wire.records.group_tables import GroupMetadataMember
 
 NULLABLE_PROTOCOL_SINCE: Final = 7  # JoinGroup: before, no protocol is an empty name
-MEMBER_OVERHEAD_BYTES: Final = 512  # what a member takes here that says nothing of itself
+MEMBER_OVERHEAD_BYTES: Final = 2048  # what a member takes here that says nothing of itself
+PENDING_OVERHEAD_BYTES: Final = 512  # and an id that was given out
 _PROTOCOL_OVERHEAD_BYTES: Final = 64
 
 FORGOTTEN: Final = Caller(-1, 0)
@@ -57,6 +58,11 @@ class Member:
     def is_excused(self) -> bool:
         """Whether it need not show signs of life, because we are the ones who owe an answer."""
         return not self.is_new and (self.join_caller is not None or self.sync_caller is not None)
+
+    @property
+    def own_bytes(self) -> int:
+        """What it takes in memory beside its protocols, about."""
+        return MEMBER_OVERHEAD_BYTES + len(self.member_id) + len(self.instance_id or "")
 
     def vote(self, candidates: Iterable[str]) -> str:
         """Return the candidate that it likes best."""

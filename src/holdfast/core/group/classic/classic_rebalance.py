@@ -32,6 +32,7 @@ from holdfast.wire.messages.sync_group import SyncGroupResponse
 
 # For members that are all away; each of them may have asked for no time at all.
 WAIT_AGAIN_MS: Final = 1000
+TIMERS_A_TURN: Final = 50  # of one group: thousands of sessions may end together
 
 _S = GroupState
 _MAY_BEGIN: Final = frozenset({_S.EMPTY, _S.COMPLETING_REBALANCE, _S.STABLE})
@@ -232,9 +233,9 @@ def _is(caller: Caller | None, call: int) -> bool:
 
 
 def handle_due(group: ClassicState, decision: Decision, now_ms: int) -> None:
-    """Do what is due, until something is to be appended: what follows has to see that."""
-    while not decision.records:
-        key = group.timers.take(now_ms)
+    """Do a part of what is due, until something is to be appended: what follows has to see that."""
+    for _ in range(TIMERS_A_TURN):
+        key = None if decision.records else group.timers.take(now_ms)
         if key is None:
             return
         kind, member_id = key

@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from holdfast.core.group.any_group import Caller
-from holdfast.core.group.classic.classic_member import MEMBER_OVERHEAD_BYTES, Member
+from holdfast.core.group.classic.classic_member import (
+    MEMBER_OVERHEAD_BYTES,
+    PENDING_OVERHEAD_BYTES,
+    Member,
+)
 from holdfast.wire.errors import ErrorCode
 
 
@@ -54,6 +58,10 @@ class Roster:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self._count(member, 1)
+
+    def has_namesake(self, member: Member) -> bool:
+        """Whether somebody is there with its id, or as its instance."""
+        return member.member_id in self.members or member.instance_id in self._by_instance
 
     def remove(self, member_id: str) -> Member | None:
         """Take out a member. If it led, the one that came first after it leads."""
@@ -115,14 +123,14 @@ class Roster:
     def add_pending(self, member_id: str) -> None:
         assert member_id not in self.members, "an id is given out once"
         self.pending[member_id] = None
-        self.bytes += len(member_id) + MEMBER_OVERHEAD_BYTES
+        self.bytes += len(member_id) + PENDING_OVERHEAD_BYTES
 
     def drop_pending(self, member_id: str) -> bool:
         """Forget an id that was given out. False: it was not, or its client has come."""
         if member_id not in self.pending:
             return False
         del self.pending[member_id]
-        self.bytes -= len(member_id) + MEMBER_OVERHEAD_BYTES
+        self.bytes -= len(member_id) + PENDING_OVERHEAD_BYTES
         return True
 
     def member_of_instance(self, instance_id: str) -> str | None:
@@ -225,12 +233,11 @@ class Roster:
         if member is not None:
             return self.bytes + protocols_bytes - member.protocols_bytes
         if member_id in self.pending:
-            return self.bytes + protocols_bytes
+            return self.bytes + protocols_bytes + MEMBER_OVERHEAD_BYTES - PENDING_OVERHEAD_BYTES
         return self.bytes + protocols_bytes + MEMBER_OVERHEAD_BYTES
 
     def _count(self, member: Member, sign: int) -> None:
-        size = len(member.member_id) + MEMBER_OVERHEAD_BYTES + member.protocols_bytes
-        self.bytes += sign * size
+        self.bytes += sign * (member.own_bytes + member.protocols_bytes)
         for name in member.protocols:
             number = self._supporters.get(name, 0) + sign
             if number:

@@ -12,13 +12,14 @@ Rules: classic-groups.md#states, classic-groups.md#what-the-log-keeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import Enum
+from enum import Enum, IntEnum, auto
 from typing import Final
 
 from holdfast.core.deadlines import Deadlines
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.classic.classic_member import Member
 from holdfast.core.group.classic.classic_roster import Roster
+from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.log_machine import KeyedRecord
 from holdfast.wire.errors import WireError
@@ -53,10 +54,10 @@ MOVES: Final[dict[S, frozenset[S]]] = {
 assert MOVES.keys() == set(S), "every state needs a row"
 
 
-class TimerKind(Enum):
-    SESSION = "session"  # one for each member, and each id that was given out
-    JOIN = "join"
-    SYNC = "sync"
+class TimerKind(IntEnum):  # whose hash is C's: each heartbeat looks for its member's
+    SESSION = auto()  # one for each member, and each id that was given out
+    JOIN = auto()
+    SYNC = auto()
 
 
 TimerKey = tuple[TimerKind, str]
@@ -71,6 +72,7 @@ class ClassicState:
         "generation",
         "group_id",
         "initial_step_ms",
+        "memory",
         "new_id",
         "new_member_added",
         "parked",
@@ -87,9 +89,16 @@ class ClassicState:
         "timers",
     )
 
-    def __init__(self, group_id: str, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        memory: GroupMemory,
+    ) -> None:
         self.group_id = group_id
         self.settings = settings
+        self.memory = memory  # of all groups of the broker
         self.new_id = new_id  # a new UUID at each call
         self.state = S.EMPTY
         self.previous = S.DEAD
@@ -210,8 +219,12 @@ class ClassicState:
         for record in value.members:
             # A record with members and no protocol is not one of ours, and Kafka writes none.
             loaded = Member.of_record(record, protocol or "")
-            member = known.pop(record.member_id, None)
-            self.roster.add(loaded if member is None else member.take_over(loaded))
+            member = known.get(record.member_id)
+            member = loaded if member is None else member.take_over(loaded)
+            if self.roster.has_namesake(member):
+                continue  # no coordinator writes that: whoever stands first is it
+            known.pop(record.member_id, None)
+            self.roster.add(member)
         if value.leader in self.roster.members:
             self.roster.leader_id = value.leader
         for member in known.values():

@@ -100,12 +100,17 @@ def refuse_bytes(
     if after.member_id in core.state.members or after.instance_id in core.state.static_ids:
         more -= told_bytes(before)
     bytes_max = core.settings.bytes_max
-    if more <= 0 or core.state.told_bytes + more <= bytes_max:
-        return None
-    return Refusal(
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-        f"What the members of the group tell of themselves exceeds {bytes_max} bytes.",
-    )
+    if more > 0 and core.state.told_bytes + more > bytes_max:
+        return Refusal(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"What the members of the group tell of themselves exceeds {bytes_max} bytes.",
+        )
+    if not core.around.memory.has_room(more):
+        return Refusal(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            "All groups of this broker take as much memory as they may.",
+        )
+    return None
 
 
 def refuse_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> Refusal | None:

@@ -7,7 +7,7 @@ leaves with them what others have to do for it: hold its patterns to the names o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import Enum
+from enum import IntEnum, auto
 from typing import Final, TypeAlias
 
 from holdfast.core.deadlines import Deadlines
@@ -21,6 +21,7 @@ from holdfast.core.group.consumer.consumer_patterns import (
 from holdfast.core.group.consumer.consumer_settings import ConsumerGroupSettings, GroupOverrides
 from holdfast.core.group.consumer.consumer_state import ConsumerState
 from holdfast.core.group.consumer.consumer_topics import KnownTopics, TopicIndex
+from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.refusal import Refusal
 
 METADATA_REFRESH_MS: Final = 2**31 - 1
@@ -30,14 +31,14 @@ _AT_ONCE_MS: Final = -1
 _NO_OVERRIDES: Final = GroupOverrides()
 
 
-class Timer(Enum):
+class Timer(IntEnum):  # whose hash is C's: each heartbeat looks for its member's
     """What is due in a group. All but the last are a member's."""
 
-    SESSION = "session"  # to be heard of
-    REBALANCE = "rebalance"  # to give up partitions
-    JOIN = "join"  # a member of the classic protocol: to join again
-    SYNC = "sync"  # a member of the classic protocol: to fetch what it got
-    ASSIGNMENT = "assignment"  # an epoch waits for its assignment
+    SESSION = auto()  # to be heard of
+    REBALANCE = auto()  # to give up partitions
+    JOIN = auto()  # a member of the classic protocol: to join again
+    SYNC = auto()  # a member of the classic protocol: to fetch what it got
+    ASSIGNMENT = auto()  # an epoch waits for its assignment
 
 
 TimerKey: TypeAlias = tuple[Timer, str]
@@ -57,6 +58,7 @@ class ConsumerSurroundings:
         "downgraded",
         "index",
         "journal",
+        "memory",
         "new_member_id",
         "overrides",
         "refreshes",
@@ -70,12 +72,15 @@ class ConsumerSurroundings:
         topics: KnownTopics,
         new_member_id: Callable[[], str],
         compiled: Callable[[str], Matches | Refusal] = compile_pattern,
+        memory: GroupMemory | None = None,
     ) -> None:
         self.settings = settings
+        self.memory = memory or GroupMemory()  # of all groups of the broker
         self.topics = topics
         self.new_member_id = new_member_id
         self.compiled = compiled
-        self.overrides: dict[str, GroupOverrides] = {}  # by group id, where a group has its own
+        # By group id, where a group has its own. The shards of a broker share it.
+        self.overrides: dict[str, GroupOverrides] = {}
         self.index = TopicIndex()
         self.journal = TopicJournal(topics.version)
         self.refreshes: dict[str, PatternRefresh] = {}  # what groups ask for, until it is taken
@@ -102,7 +107,9 @@ class ConsumerSurroundings:
 
     def aside(self) -> ConsumerSurroundings:
         """Return surroundings for a group that isn't there yet: nobody is told of its topics."""
-        around = ConsumerSurroundings(self.settings, self.topics, self.new_member_id, self.compiled)
+        around = ConsumerSurroundings(
+            self.settings, self.topics, self.new_member_id, self.compiled, self.memory
+        )
         around.overrides = self.overrides
         around.journal = self.journal
         around.refreshes = self.refreshes

@@ -51,10 +51,18 @@ def _member(
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.pattern,
-        assignment=_named(member.assigned, topics),
+        assignment=_named(_held(member), topics),
         target_assignment=_named(target, topics),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
+
+
+def _held(member: ConsumerMember) -> Partitions:
+    """Return what nobody else may have yet: what a member has, and what it has yet to give up."""
+    held = dict(member.assigned)
+    for topic_id, numbers in member.revoking.items():
+        held[topic_id] = tuple(sorted((*held.get(topic_id, ()), *numbers)))
+    return held
 
 
 def _named(partitions: Partitions, topics: KnownTopics) -> ConsumerGroupDescribeAssignment:

@@ -37,6 +37,7 @@ from holdfast.core.group.consumer.consumer_moves import assign, take_resolved
 from holdfast.core.group.consumer.consumer_patterns import ResolvedPattern
 from holdfast.core.group.consumer.consumer_records import group_tombstones
 from holdfast.core.group.consumer.consumer_state import RECORD_KEYS, ConsumerState
+from holdfast.core.group.group_memory import GROUP_OVERHEAD_BYTES
 from holdfast.core.log_machine import Decision, KeyedRecord
 from holdfast.core.refusal import Refusal
 from holdfast.wire.errors import ErrorCode
@@ -97,7 +98,11 @@ class ConsumerGroup:
 
     @property
     def deadline_ms(self) -> int:
-        return self.core.timers.next_ms
+        return self.core.timers.wake_ms
+
+    @property
+    def bytes(self) -> int:
+        return GROUP_OVERHEAD_BYTES + 2 * len(self.group_id) + self.state.told_bytes
 
     @property
     def retention_version(self) -> int:

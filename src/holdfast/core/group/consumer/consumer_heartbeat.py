@@ -104,8 +104,7 @@ def _heartbeat(
     if refusal is not None:
         return refusal
     # A group that changes over has another member, and perhaps some that have nothing yet.
-    is_new_group = core.state.epoch == 0 or changes_over
-    step.note_epoch(bump=is_new_group or step.names_changed or step.pattern_resolved)
+    step.note_epoch(bump=changes_over or step.names_changed or step.pattern_resolved)
     step.note_target()
     refusal = step.move(owned)
     if refusal is not None:

@@ -22,11 +22,13 @@ from holdfast.wire.records.group_tables import (
 )
 
 JOIN_EPOCH: Final = 0
+# Of a group before its first member, and of its targets: so nobody who has joined is told 0.
+FIRST_EPOCH: Final = 1
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2  # a static member that means to come back
 NO_EPOCH: Final = -1
 
-MEMBER_OVERHEAD_BYTES: Final = 512
+MEMBER_OVERHEAD_BYTES: Final = 2048
 NAME_OVERHEAD_BYTES: Final = 64
 
 
@@ -115,7 +117,8 @@ class ConsumerMember:
 
 def told_bytes(member: ConsumerMember) -> int:
     """Return what a member takes in memory by what it tells of itself, about."""
-    size = MEMBER_OVERHEAD_BYTES + len(member.pattern)
+    size = MEMBER_OVERHEAD_BYTES + len(member.member_id) + len(member.pattern)
+    size += len(member.instance_id or "") + len(member.rack_id or "")
     size += sum(map(len, member.topics)) + NAME_OVERHEAD_BYTES * len(member.topics)
     if member.classic is not None:
         size += sum(

@@ -11,7 +11,7 @@ Rules: consumer-groups.md#upgrade, consumer-groups.md#downgrade.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.group.assignors import NOTHING, Partitions
@@ -176,14 +176,16 @@ def may_remove_and_downgrade(core: ConsumerCore, gone: Collection[ConsumerMember
     classic_left = state.classic_count - sum(member.classic is not None for member in gone)
     # A group whose members are all classic has been told so; it is not asked about again.
     is_the_end = any(member.classic is None for member in gone) and classic_left == left
-    return is_the_end and left > 0 and _may_downgrade(core, left)
+    return is_the_end and left > 0 and _may_downgrade(core, left) and bool(_common(core, gone))
 
 
 def may_replace_and_downgrade(core: ConsumerCore, replaced: ConsumerMember) -> bool:
     """Whether the group becomes a classic one when a classic member takes this one's place."""
     state = core.state
     is_the_last = replaced.classic is None and state.classic_count == len(state.members) - 1
-    return is_the_last and _may_downgrade(core, len(state.members))
+    if not is_the_last or not _may_downgrade(core, len(state.members)):
+        return False
+    return state.classic_count == 0 or bool(_common(core, [replaced]))
 
 
 def _may_downgrade(core: ConsumerCore, members: int) -> bool:
@@ -230,16 +232,35 @@ def downgrade(
     decision.once_applied(lambda: core.around.note_downgrade(group_id, rebalances=rebalances))
 
 
-def _common_protocol(members: Sequence[ConsumerMember]) -> str:
-    """Return the protocol that most members like best, among those that all of them have."""
-    names = [
+def _common(core: ConsumerCore, gone: Collection[ConsumerMember]) -> list[str]:
+    """Return the protocols that all classic members have, without `gone`.
+
+    None of them would be let in without one; but a log may say anything.
+    """
+    out = {member.member_id for member in gone}
+    return _common_names(
+        [member for member in core.state.members.values() if member.member_id not in out]
+    )
+
+
+def _common_names(members: Iterable[ConsumerMember]) -> list[str]:
+    names = _names_of(members)
+    having = Counter(name for each in names for name in dict.fromkeys(each))
+    return [name for name in dict.fromkeys(names[0]) if having[name] == len(names)] if names else []
+
+
+def _names_of(members: Iterable[ConsumerMember]) -> list[list[str]]:
+    return [
         [protocol.name for protocol in member.classic.supported_protocols]
         for member in members
         if member.classic is not None
     ]
-    having = Counter(name for each in names for name in dict.fromkeys(each))
-    common = [name for name in names[0] if having[name] == len(names)]
-    votes = Counter(next(name for name in each if name in common) for each in names)
+
+
+def _common_protocol(members: Sequence[ConsumerMember]) -> str:
+    """Return the protocol that most members like best, among those that all of them have."""
+    common = _common_names(members)
+    votes = Counter(next(name for name in each if name in common) for each in _names_of(members))
     return max(common, key=lambda name: votes[name])
 
 

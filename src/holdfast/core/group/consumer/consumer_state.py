@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 from holdfast.core.group.assignors import NOTHING, Partitions
 from holdfast.core.group.consumer.consumer_member import (
+    FIRST_EPOCH,
     LEAVE_EPOCH,
     ConsumerMember,
     MemberState,
@@ -87,9 +88,9 @@ class ConsumerState:
         self._begin()
 
     def _begin(self) -> None:
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = FIRST_EPOCH
         self.assigned_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Partitions] = {}

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from holdfast.core.group.assignors import NOTHING, Partitions
 from holdfast.core.group.consumer.consumer_core import ASSIGNMENT_TIMER, ConsumerCore, Timer
 from holdfast.core.group.consumer.consumer_member import (
+    FIRST_EPOCH,
     ConsumerMember,
     MemberState,
     current_record,
@@ -200,7 +201,7 @@ class MemberStep:
         """Whether the last assignment is long enough ago. A group that has none is not kept."""
         core, state = self._core, self._core.state
         at_ms = state.assigned_ms + core.settings.assignment_interval_ms
-        if state.assignment_epoch <= 0 or self._now_ms >= at_ms:
+        if state.assignment_epoch <= FIRST_EPOCH or self._now_ms >= at_ms:
             return True
         self._effects.append(lambda: core.timers.set(ASSIGNMENT_TIMER, at_ms))
         return False

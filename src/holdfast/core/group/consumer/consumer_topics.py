@@ -74,6 +74,8 @@ class TopicIndex:
     def changed(self, names: Iterable[str]) -> list[str]:
         """Note that topics have changed, come or gone. Return the groups that this concerns."""
         concerned: dict[str, None] = {}
+        if not self._groups:  # thousands may come at once, and each shard is told
+            return []
         for name in names:
             self._hashes.pop(name, None)
             concerned.update(self._groups.get(name, {}))

@@ -15,12 +15,7 @@ from typing import Final
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.append_errors import append_error, commit_append_error
 from holdfast.core.group.group_settings import GroupSettings
-from holdfast.core.group.offsets.offset_store import (
-    NO_EXPIRY,
-    CommittedOffset,
-    OffsetStore,
-    bytes_of_offset,
-)
+from holdfast.core.group.offsets.offset_store import OffsetStore, bytes_of_offset
 from holdfast.core.log_machine import Decision
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.offset_commit import (
@@ -47,7 +42,8 @@ from holdfast.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from holdfast.wire.records.group_tables import OffsetCommitKey
+from holdfast.wire.records.offset_records import NO_EXPIRY, CommittedOffset, OffsetKey
+from holdfast.wire.uuids import NULL_UUID
 
 _NO_OFFSET: Final = -1
 _NO_EPOCH: Final = -1
@@ -61,25 +57,29 @@ _TIME_MAX: Final = 2**63 - 1
 def commit(
     store: OffsetStore,
     settings: GroupSettings,
+    room: int,
     decision: Decision,
     caller: Caller,
     request: OffsetCommitRequest,
     now_ms: int,
 ) -> None:
-    """Write the offsets of a request that may commit. Each partition has its own result."""
+    """Write the offsets of a request that may commit. Each partition has its own result.
+
+    There is room for so many bytes of new ones.
+    """
     retention_ms = request.retention_time_ms
     expires_ms = NO_EXPIRY
     if retention_ms != _RETENTION_OF_BROKER:
         expires_ms = min(max(now_ms + retention_ms, 0), _TIME_MAX)
-    room = settings.offsets_bytes_max - store.bytes
     response = OffsetCommitResponse()
     for topic in request.topics:
-        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answered)
+        group_id, name, topic_id = request.group_id, topic.name, bytes(topic.topic_id)
+        known = store.offsets_of(group_id, name)
+        answered: list[OffsetCommitResponsePartition] = []
         for asked in topic.partitions:
             index, metadata = asked.partition_index, asked.committed_metadata or ""
-            code = _check_metadata(metadata, settings)
-            if store.get(request.group_id, topic.name, index) is None:
+            code = _check_metadata(metadata, settings) if metadata else ErrorCode.NONE
+            if index not in known:
                 room -= bytes_of_offset(metadata)
                 if room < 0 and code is ErrorCode.NONE:
                     code = ErrorCode.POLICY_VIOLATION
@@ -90,13 +90,13 @@ def commit(
                     metadata,
                     now_ms,
                     expires_ms,
-                    bytes(topic.topic_id),
+                    topic_id,
                 )
-                key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
-                decision.append(key, committed.to_record())
-            answered.partitions.append(
-                OffsetCommitResponsePartition(partition_index=index, error_code=code)
-            )
+                decision.append(OffsetKey(group_id, name, index), committed)
+            answered.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+        response.topics.append(
+            OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=answered)
+        )
     decision.answer(
         caller.call, response, lambda code: commit_refused(request, commit_append_error(code))
     )
@@ -156,26 +156,36 @@ def transaction_refused(
 def fetch(
     store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """Read a group's offsets: those that are asked for, or all."""
+    """Read a group's offsets: those that are asked for, each once, or all.
+
+    A topic that is asked for by its id has none of another one that had its name.
+    """
     group_id = request.group_id
-    wanted: Iterable[tuple[str, Iterable[int]]]
+    wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if request.topics is None:
-        wanted = store.topics_of(group_id)
+        wanted = ((topic, NULL_UUID, each) for topic, each in store.topics_of(group_id))
     else:
-        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
+        # Four bytes that name a partition again would be answered with what it has for metadata.
+        named: dict[tuple[str, bytes], dict[int, None]] = {}
+        for topic in request.topics:
+            key = topic.name, bytes(topic.topic_id)
+            named.setdefault(key, {}).update(dict.fromkeys(topic.partition_indexes))
+        wanted = ((name, topic_id, indexes) for (name, topic_id), indexes in named.items())
     topics = [
         OffsetFetchResponseTopic(
             name=topic,
+            topic_id=topic_id,
             partitions=[
                 _fetched(
                     index,
                     store.get(group_id, topic, index),
+                    topic_id,
                     is_unstable=require_stable and is_unstable(group_id, topic, index),
                 )
                 for index in partitions
             ],
         )
-        for topic, partitions in wanted
+        for topic, topic_id, partitions in wanted
     ]
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
@@ -186,9 +196,9 @@ def is_unstable(_group_id: str, _topic: str, _partition: int) -> bool:
 
 
 def _fetched(
-    index: int, committed: CommittedOffset | None, *, is_unstable: bool
+    index: int, committed: CommittedOffset | None, topic_id: bytes, *, is_unstable: bool
 ) -> OffsetFetchResponsePartition:
-    if is_unstable or committed is None:
+    if is_unstable or committed is None or not committed.is_of(topic_id):
         return OffsetFetchResponsePartition(
             partition_index=index,
             committed_offset=_NO_OFFSET,
@@ -234,9 +244,7 @@ def delete(
             continue
         for each in topic.partitions:
             if store.get(request.group_id, topic.name, each.partition_index) is not None:
-                key = OffsetCommitKey(
-                    group=request.group_id, topic=topic.name, partition=each.partition_index
-                )
+                key = OffsetKey(request.group_id, topic.name, each.partition_index)
                 decision.append(key, None)
     decision.answer(
         caller.call, response, lambda code: OffsetDeleteResponse(error_code=append_error(code))

@@ -12,10 +12,10 @@ from __future__ import annotations
 from holdfast.core.deadlines import NEVER_MS, Deadlines
 from holdfast.core.group.any_group import AnyGroup
 from holdfast.core.group.group_settings import GroupSettings
-from holdfast.core.group.offsets.offset_store import NO_EXPIRY, CommittedOffset, OffsetStore
+from holdfast.core.group.offsets.offset_store import OffsetStore
 from holdfast.core.group.offsets.tombstone_batch import TombstoneBatch
 from holdfast.core.log_machine import Decision
-from holdfast.wire.records.group_tables import OffsetCommitKey
+from holdfast.wire.records.offset_records import NO_EXPIRY, CommittedOffset, OffsetKey
 
 
 class OffsetRetention:
@@ -49,8 +49,8 @@ class OffsetRetention:
 
     @property
     def deadline_ms(self) -> int:
-        """The first check in which a group has to be looked at."""
-        at_ms = self._deadlines.next_ms
+        """The first check in which a group may have to be looked at."""
+        at_ms = self._deadlines.wake_ms
         if at_ms == NEVER_MS:
             return NEVER_MS
         checks = -(-(at_ms - self._loaded_ms) // self._check_ms)
@@ -78,14 +78,14 @@ class OffsetRetention:
         for topic, partitions in self._store.topics_of(group.group_id):
             if group.subscribes_to(topic):
                 continue
-            for partition, committed in partitions.items():
-                expires_ms = self._expires_ms(group, committed)
+            for partition, kept in partitions.items():
+                expires_ms = self._expires_ms(group, CommittedOffset._make(kept))
                 if expires_ms is None:
                     return NEVER_MS  # nothing of the group does, until it says otherwise
                 if expires_ms > now_ms:
                     next_ms = min(next_ms, expires_ms)
                     continue
-                key = OffsetCommitKey(group=group.group_id, topic=topic, partition=partition)
+                key = OffsetKey(group.group_id, topic, partition)
                 if not batch.add(key):
                     return self._check_before(now_ms)
         return next_ms

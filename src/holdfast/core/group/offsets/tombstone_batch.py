@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.log_machine import Decision
-from holdfast.wire.records.group_tables import OffsetCommitKey
+from holdfast.wire.records.offset_records import OffsetKey
 
 RECORDS_MAX: Final = 1000
 # Of what keys say; a batch may have 1 MiB unless it is configured otherwise, and an id 32 KiB.
@@ -23,7 +23,7 @@ class TombstoneBatch:
         self._bytes = 0
         self.count = 0
 
-    def add(self, key: OffsetCommitKey) -> bool:
+    def add(self, key: OffsetKey) -> bool:
         """Append one. False: there is no room for it."""
         size = _CHARACTER_BYTES_MAX * (len(key.group) + len(key.topic))
         if self.count == RECORDS_MAX or self._bytes + size > _BYTES_MAX:

@@ -1,0 +1,57 @@
+"""Bugs in what the coordinator's room does not do for a heartbeat, and does by turns.
+
+Owns the list for the tests that each names.
+"""
+
+from __future__ import annotations
+
+from mutation import Mutation, one
+
+LED = "node/coordinator/led_shard.py"
+COORDINATOR = "node/coordinator/coordinator.py"
+TEST_LED = "tests/coordinator/test_led_shard.py"
+TEST_ROOM = "tests/coordinator/test_coordinator.py"
+TOLD_AT_ONCE = "test_a_heartbeat_that_tells_of_nothing_new_waits_for_nothing_and_leaves_nothing"
+
+GROUP_ROOM: tuple[Mutation, ...] = (
+    one(
+        "offsets are kept as named tuples",
+        "the collector looks at a million objects, and nobody is served meanwhile",
+        "core/group/offsets/offset_store.py",
+        "partitions[partition] = committed[:]",
+        "partitions[partition] = committed",
+        tests=("tests/group/test_offset_store.py",),
+    ),
+    one(
+        "a heartbeat's answer overtakes commits of its turn",
+        "answers leave in their order",
+        LED,
+        "        if not self.is_current or self._commits or not self._around.calls.is_quiet:\n",
+        "        if not self.is_current or not self._around.calls.is_quiet:\n",
+        tests=(f"{TEST_LED}::{TOLD_AT_ONCE}",),
+    ),
+    one(
+        "what is told at once may not be committed",
+        "an answer tells of what is committed",
+        LED,
+        "if decision.records or self.partition.acknowledgement(self._end) is None:",
+        "if decision.records:",
+        tests=(f"{TEST_LED}::{TOLD_AT_ONCE}",),
+    ),
+    one(
+        "who asks for patterns to be looked at is forgotten meanwhile",
+        "topics count that a member may describe",
+        LED,
+        "            if is_mine and not self.shard.wants_refresh:\n",
+        "            if is_mine:\n",
+        tests=(f"{TEST_LED}::test_who_asks_for_patterns_to_be_looked_at_is_known_meanwhile",),
+    ),
+    one(
+        "a shard that is over is freed in one go",
+        "nobody is held up for longer than a slice",
+        COORDINATOR,
+        "            self._put_away(led)\n",
+        "            pass\n",
+        tests=(f"{TEST_ROOM}::test_a_shard_that_is_over_is_freed_a_little_at_a_time",),
+    ),
+)

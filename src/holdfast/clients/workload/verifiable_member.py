@@ -1,0 +1,408 @@
+"""A consumer in a group that writes down what it does; a process of its own.
+
+`python -m holdfast.clients.workload.verifiable_member --help`. Made of confluent-kafka, so of a
+real client, in either protocol. It asks for the committed offset of what it is given, as its client
+would by itself, so that the history says where it began and why; it processes record by record, and
+commits as it is told. SIGTERM and SIGINT: finish the batch, commit, leave.
+
+While the file `--hold` is there the member stands still in the middle of a batch, as if it were
+busy with a record, and its heartbeats go on. So whoever drives a run can kill it exactly there.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.clients.workload.command import on_stop
+from holdfast.clients.workload.group_diary import GroupDiary, Membership, now_ms
+from holdfast.clients.workload.member_commits import Commits
+from holdfast.clients.workload.member_options import Options, parse
+from holdfast.clients.workload.member_sink import GoneOnError, OtherWriterError, Result, Sink
+from holdfast.clients.workload.payload import id_of
+from holdfast.clients.workload.recorder import Recorder
+
+POLL_S = 0.05
+HOLD_S = 0.01
+MORE = "+"  # behind the number in a hold file: only in a batch of more records
+ASK_S = 5.0  # for what is committed, and asked again
+BEGIN_S = 20.0  # for a place to begin with to be known; then the member joins anew
+STALE_S = 10.0  # for a member that is behind to hear of its new generation
+MAGIC = b"CGMDv2:"  # of what librdkafka says of a membership; a generation follows, then names
+OUT = frozenset({"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"})
+BEHIND = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
+
+
+def membership_of(metadata: bytes) -> Membership:
+    """Return what librdkafka says of its membership, as it writes that for a producer."""
+    assert metadata.startswith(MAGIC), metadata
+    (epoch,) = struct.unpack_from("=i", metadata, len(MAGIC))
+    _group, member, _rest = metadata[len(MAGIC) + 4 :].split(b"\0", 2)
+    return Membership(member.decode(), epoch)
+
+
+class VerifiableMember:
+    """Joins, works and leaves. Its callbacks come from within its own calls of the client."""
+
+    def __init__(self, options: Options, recorder: Recorder) -> None:
+        import confluent_kafka  # noqa: PLC0415 - `Options` is for the lab, cheaply
+
+        self._kafka = confluent_kafka
+        self._options = options
+        self._diary = GroupDiary(recorder, options.group, options.topic, options.instance)
+        self._commits = Commits(self._diary, options.topic)
+        self._sink = None if options.sink is None else Sink(options.sink, options.sink_mode)
+        self._results: list[Result] = []  # of this batch
+        self._waiting: set[int] = set()  # its own, and another group may write their results
+        self._consumer: Any = None
+        self._me = Membership("", -1)  # the last that it was
+        self._next: dict[int, int] = {}  # of partitions that are its own: what to process next
+        self._done: dict[int, int] = {}  # processed and not committed: the offset to be committed
+        self._batch: list[Any] = []
+        self._batches = 0  # since the last commit
+        self._behind: Membership | None = None  # a commit was refused as of a passed generation
+        self._is_paused = False
+        self._broken = ""  # why it has to join anew
+        self._fenced = False  # another one has its instance
+        self._stopping = False
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def run(self) -> None:
+        while not self._stopping and not self._fenced:
+            self._join()
+            while not (self._stopping or self._broken or self._fenced):
+                self._turn()
+            self._leave()
+        if self._sink is not None:
+            self._sink.close()
+
+    def _join(self) -> None:
+        self._broken = ""
+        config = {**self._options.client_config(), "on_commit": self._commits.committed}
+        self._consumer = self._kafka.Consumer(config, logger=None)
+        self._consumer.subscribe(
+            [self._options.topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+        )
+
+    def _leave(self) -> None:
+        if self._broken:
+            self._diary.note(f"{self._options.process} joins anew: {self._broken}")
+        self._give_up(list(self._next), lost=bool(self._broken))
+        self._diary.left(self._me)
+        self._consumer.close()
+        self._diary.flush()
+
+    def _look(self) -> None:
+        """Learn who it is now; who is thrown out stays what it was until it is a member again."""
+        me = membership_of(self._consumer.consumer_group_metadata())
+        if me.is_known:
+            self._me = me
+            self._diary.joined(me)
+
+    # -- one batch -------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._look()
+        self._take_over()
+        self._gather()
+        self._catch_up()
+        if self._broken or self._fenced:
+            self._batch.clear()
+        if not self._batch:
+            self._diary.flush()
+            return
+        ends = {each.partition(): each.offset() + 1 for each in self._batch}
+        if self._options.commits == "before":
+            self._commit(ends)
+            self._catch_up()
+        elif self._options.commits == "automatic":
+            self._commits.store(self._consumer, self._me, ends)
+        self._work()
+        self._batches += 1
+        if self._options.commits == "after" and self._batches >= self._options.commit_every:
+            self._commit(self._done)
+        self._diary.flush()
+
+    def _gather(self) -> None:
+        """Take what is there, up to a batch; wait a little where there is less."""
+        begin_s = time.monotonic()
+        full_s = begin_s + self._options.linger_ms / 1000
+        # What is thrown away must not keep it here for ever.
+        last_s = max(full_s, begin_s + POLL_S)
+        while len(self._batch) < self._options.batch and time.monotonic() < last_s:
+            left_s = max(0.0, full_s - time.monotonic())
+            message = self._consumer.poll(min(POLL_S, left_s) if self._batch else POLL_S)
+            if message is not None:
+                self._take(message)
+            elif not self._batch or not left_s:
+                return
+            if self._broken or self._fenced:
+                return
+
+    def _take(self, message: Any) -> None:
+        """Keep a record of what is its own. Others were fetched before it was given up."""
+        error = message.error()
+        if error is not None:
+            self._told(error)
+        elif message.offset() >= self._next.get(message.partition(), sys.maxsize):
+            self._batch.append(message)
+
+    def _told(self, error: Any) -> None:
+        if error.fatal() or error.name() in {"_FATAL", "FENCED_INSTANCE_ID"}:
+            self._fenced = True
+        elif error.name() == "_AUTO_OFFSET_RESET":
+            self._broken = error.str()
+        self._diary.note(f"{self._options.process} was told: {error.name()}: {error.str()}")
+
+    def _work(self) -> None:
+        batch, total = self._batch, len(self._batch)
+        self._is_paused = self._options.pause
+        if self._is_paused:
+            self._consumer.pause(self._consumer.assignment())
+        done = 0
+        while batch:
+            self._hold(done, total)
+            self._process(batch.pop(0))
+            done += 1
+            if self._sink is not None and not self._sink.keeps_positions:
+                self._put_results()  # each for itself, as the record is done
+            if self._is_paused:  # callbacks are served, and may take what is left of the batch
+                message = self._consumer.poll(0)
+                if message is not None:
+                    self._take(message)
+        self._hold(done, total)
+        self._put_results()
+        if self._is_paused:
+            self._is_paused = False
+            self._consumer.resume(self._consumer.assignment())
+
+    def _process(self, message: Any) -> None:
+        partition, offset = message.partition(), message.offset()
+        if offset < self._next.get(partition, sys.maxsize):
+            return
+        begin_ms = now_ms()
+        if self._options.work_ms:
+            time.sleep(self._options.work_ms / 1000)
+        self._diary.processed(self._me, partition, offset, id_of(message.value()), begin_ms)
+        self._diary.flush()  # else what was done before a SIGKILL is never seen to be done again
+        self._next[partition] = offset + 1
+        if self._sink is not None:
+            name = id_of(message.value()) or f"{partition}:{offset}"
+            self._results.append(Result(name, partition, offset, self._options.process, now_ms()))
+        if self._options.commits != "before":
+            self._done[partition] = offset + 1
+
+    def _hold(self, done: int, total: int) -> None:
+        """Stand still here, if the file says so: behind so many records of a batch."""
+        if self._options.hold is None or not self._options.hold.exists():
+            return
+        told = self._options.hold.read_text()
+        wanted = int(told.rstrip(MORE) or "0")
+        if done != min(wanted, total) or (told.endswith(MORE) and total <= wanted):
+            return
+        self._diary.note(f"{self._options.process} holds with {done} of {total} records processed")
+        while self._options.hold.exists() and not self._stopping:
+            time.sleep(HOLD_S)
+
+    # -- results ---------------------------------------------------------------------------------
+
+    def _put_results(self) -> None:
+        """Put what came of the batch where results go, before anything of it is committed."""
+        results, self._results = self._results, []
+        if self._sink is None or not results:
+            return
+        self._diary.flush()
+        begin: dict[int, int] = {}
+        for each in results:
+            begin.setdefault(each.partition, each.offset)
+        try:
+            self._sink.put(self._options.group, results, begin)
+        except GoneOnError as error:
+            self._diary.note(f"{self._options.process} puts nothing in: {error}")
+            self._give_up(list(self._next), lost=True)
+        except OtherWriterError as error:
+            self._diary.note(f"{self._options.process} puts nothing in: {error}")
+            self._waiting.update(self._next)
+            self._next.clear()
+            self._batch.clear()
+
+    def _take_over(self) -> None:
+        """Go on with what waits, where the results end, once this group may write them.
+
+        Until then it has read along and thrown away, so that nothing has to warm up.
+        """
+        if self._sink is None or not self._waiting or not self._may_write(self._sink):
+            return
+        for partition in sorted(self._waiting):
+            offset = self._sink.position(partition)
+            place = self._kafka.TopicPartition(self._options.topic, partition, offset)
+            try:
+                self._consumer.seek(place)
+            except self._kafka.KafkaException:  # not yet: it was given only just now
+                return
+            self._waiting.discard(partition)
+            self._next[partition] = self._begin_behind(self._sink, partition)
+
+    def _may_write(self, sink: Sink) -> bool:
+        return sink.writer() in {None, self._options.group}
+
+    def _begin_behind(self, sink: Sink, partition: int) -> int:
+        """Return, and write down, where the results of a partition end."""
+        begin_ms = now_ms()
+        offset = sink.position(partition)
+        self._diary.started(
+            self._me, partition, committed=None, offset=offset, reset="stored", begin_ms=begin_ms
+        )
+        return offset
+
+    # -- commits ---------------------------------------------------------------------------------
+
+    def _commit(self, offsets: Mapping[int, int]) -> None:
+        """Commit, wait for the answer, and act on what it tells of the membership."""
+        offsets = dict(offsets)
+        if not offsets or self._options.commits == "never":
+            return
+        self._batches = 0
+        self._look()
+        me = self._me
+        refused = self._commits.commit(self._consumer, me, offsets)
+        for partition, offset in offsets.items():
+            if partition not in refused and self._done.get(partition) == offset:
+                del self._done[partition]
+        errors = set(refused.values())
+        if errors & OUT:  # the client hears of it as well, and tells a moment later
+            self._give_up(list(self._next), lost=True)
+            self._fenced = self._fenced or "FENCED_INSTANCE_ID" in errors
+        elif errors & BEHIND:
+            self._behind = me
+
+    def _catch_up(self) -> None:
+        """Process nothing until it is known what a new generation leaves to this member."""
+        until_s = time.monotonic() + STALE_S
+        while self._me == self._behind and not self._stopping and time.monotonic() < until_s:
+            self._consumer.pause(self._consumer.assignment())
+            message = self._consumer.poll(POLL_S)
+            if message is not None:
+                self._take(message)
+            self._look()
+        if self._behind is not None:
+            self._behind = None
+            self._consumer.resume(self._consumer.assignment())
+
+    # -- what it owns ----------------------------------------------------------------------------
+
+    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        self._look()
+        me = self._me
+        mine = [each.partition for each in partitions]
+        self._diary.assigned(me, mine)
+        places = self._begin(me, mine) if mine else {}
+        given = [
+            self._kafka.TopicPartition(
+                self._options.topic, partition, places.get(partition, self._ahead(partition))
+            )
+            for partition in mine
+        ]
+        if self._options.is_incremental:
+            consumer.incremental_assign(given)
+        else:
+            consumer.assign(given)
+        if self._is_paused and given:
+            consumer.pause(given)
+        self._next.update(places)
+        self._diary.flush()
+
+    def _ahead(self, partition: int) -> int:
+        """Return where to read along while another group may write."""
+        return self._sink.position(partition) if partition in self._waiting and self._sink else 0
+
+    def _begin(self, me: Membership, partitions: list[int]) -> dict[int, int]:
+        """Return where to begin with each; nothing, if nobody says so in time."""
+        if self._sink is not None and self._sink.keeps_positions:
+            if self._may_write(self._sink):
+                return {each: self._begin_behind(self._sink, each) for each in partitions}
+            self._waiting.update(partitions)
+            return {}
+        until_s = time.monotonic() + BEGIN_S
+        while not self._stopping and time.monotonic() < until_s:
+            begin_ms = now_ms()
+            try:
+                committed = self._ask_committed(partitions)
+                places = {
+                    partition: self._ask_reset(partition) if offset is None else offset
+                    for partition, offset in committed.items()
+                }
+            except self._kafka.KafkaException as error:
+                self._diary.note(f"{self._options.process} asks again: {error.args[0].str()}")
+                if error.args[0].name() in OUT | BEHIND:
+                    break
+                continue
+            for partition, offset in committed.items():
+                self._diary.started(
+                    me,
+                    partition,
+                    committed=offset,
+                    offset=places[partition],
+                    reset=self._options.reset if offset is None else "",
+                    begin_ms=begin_ms,
+                )
+            return places
+        self._broken = "nobody has told where to begin"
+        return {}
+
+    def _ask_committed(self, partitions: Iterable[int]) -> dict[int, int | None]:
+        places = [self._kafka.TopicPartition(self._options.topic, each) for each in partitions]
+        found: dict[int, int | None] = {}
+        for each in self._consumer.committed(places, timeout=ASK_S):
+            if each.error is not None:
+                raise self._kafka.KafkaException(each.error)
+            found[each.partition] = each.offset if each.offset >= 0 else None
+        return found
+
+    def _ask_reset(self, partition: int) -> int:
+        """Return where a partition begins for who has committed nothing."""
+        place = self._kafka.TopicPartition(self._options.topic, partition)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=ASK_S)
+        return int(low if self._options.reset == "earliest" else high)
+
+    def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
+        self._give_up([each.partition for each in partitions], lost=False)
+
+    def _lost(self, _consumer: Any, partitions: list[Any]) -> None:
+        self._give_up([each.partition for each in partitions], lost=True)
+
+    def _give_up(self, partitions: list[int], *, lost: bool) -> None:
+        """Process nothing more of these; commit what was done, unless they are gone already."""
+        mine = [partition for partition in partitions if partition in self._next]
+        self._batch[:] = [each for each in self._batch if each.partition() not in mine]
+        done = {each: self._done.pop(each) for each in mine if each in self._done}
+        for partition in mine:
+            del self._next[partition]
+        waiting = self._waiting.intersection(partitions)
+        self._waiting -= waiting
+        if done and not lost and self._options.commits == "after" and not self._options.careless:
+            self._commit(done)
+        if lost:
+            self._commits.forget(mine)
+        self._diary.revoked(self._me, [*mine, *sorted(waiting)], lost=lost)
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    with Recorder(options.history, options.process) as recorder:
+        member = VerifiableMember(options, recorder)
+        on_stop(member.stop)
+        member.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""The broker that coordinates a group leaves, dies, and stands still for longer than it may."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.clients.blocking_driver import Driver
+from holdfast.judge.groups.verdict import Commits
+from holdfast.lab.group import Group, silent_since
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.report import Table
+from holdfast.lab.report.scales import duration
+from holdfast.lab.run import Run
+from holdfast.lab.scenario import Part, Scenario
+from holdfast.lab.steps.groups import begin_load, both, finish
+from holdfast.lab.steps.usual import bring_back
+from holdfast.lab.steps.wants import whole
+from holdfast.lab.workload_processes import Worker
+
+MEMBERS = 3
+WAYS = ("TERM", "KILL", "STOP")
+GOES_ON = "commits are taken while its coordinator is away"
+COMMITS_S = 40.0  # for a commit of each member to be taken by another coordinator
+BACK_S = 60.0  # for clients to find one that was away
+WORK_MS = 5.0
+# A broker that stands still keeps its connections. librdkafka waits a minute for an answer.
+PATIENCE = "socket.timeout.ms=5000"
+
+
+def steps(run: Run) -> None:
+    """Lose the coordinator in every way; the group goes on with another one."""
+    producer = begin_load(run)
+    groups = both(run, "coordinated", work_ms=WORK_MS, config=PATIENCE)
+    for group in groups:
+        group.start_several(MEMBERS)
+    rows = [lose(run, group, action, producer) for group in groups for action in WAYS]
+    finish(groups, producer)
+    run.tables.append(
+        Table(
+            title="From the coordinator's loss to a commit of every member",
+            header=["group", "fault", "commits again after"],
+            rows=rows,
+            note="Measured, not asserted.",
+        )
+    )
+
+
+def lose(run: Run, group: Group, action: str, producer: Worker) -> list[str]:
+    """Hurt the coordinator, wait for commits of every member, and bring it back."""
+    run.steady(producer, 1.0)
+    node = group.coordinator()
+    at_ms = run.fault(action, node)
+    took_ms = expect_commits(group, f"SIG{action} of {node}", at_ms)
+    group.expect_progress(f"SIG{action} of its coordinator {node}")
+    if action == "STOP":
+        expect_another(run, group, node)
+        run.fault("CONT", node)
+        run.expect(f"{node} goes on, and is in sync", whole(run.replicas), 45.0)
+        run.steady(producer, 1.0)
+    else:
+        bring_back(run, node, f"{group.name}: {node} is back after SIG{action}")
+    group.expect_progress(f"{node} is back after SIG{action}")
+    run.elect()
+    return [group.name, f"SIG{action} {node}", "-" if took_ms is None else duration(took_ms)]
+
+
+def expect_commits(group: Group, what: str, since_ms: float) -> float | None:
+    """Check that every member commits again; return how long that took."""
+    kept = group.expect_commits(f"{what}: {GOES_ON}", COMMITS_S)
+    return time.monotonic() * 1000 - since_ms if kept else None
+
+
+def expect_another(run: Run, group: Group, node: int) -> None:
+    """Check that another broker coordinates the group by now."""
+    others = [n for n in run.cluster.broker_ids if n != node]
+    addresses = [f"{each.host}:{each.port}" for each in map(run.cluster.node, others)]
+    with Driver(",".join(addresses), "lab") as driver:
+        now = group.coordinator(driver)
+    run.check(
+        f"{group.name}: coordinator while {node} stands still",
+        "another broker",
+        f"broker {now}",
+        kept=now != node,
+    )
+
+
+def only_copy(run: Run) -> None:
+    """Control: committed offsets have one copy, and nobody can take over."""
+    producer = begin_load(run)
+    (group, other) = both(run, "alone", work_ms=WORK_MS)
+    for each in (group, other):
+        each.start_several(MEMBERS)
+    run.steady(producer, 1.0)
+    node = group.coordinator()
+    run.fault("KILL", node)
+    expect_commits(group, f"SIGKILL of {node}", time.monotonic() * 1000)
+    bring_back(run, node)
+    # Clients take their time to look again: that is no peace yet.
+    before = group.commits()
+    run.wait(f"{group.name} to commit again", lambda: not silent_since(before), BACK_S)
+    finish([group, other], producer)
+
+
+SCENARIO = Scenario(
+    name="coordinator-lost",
+    summary="The broker that coordinates a group leaves, dies, and stands still.",
+    text=(
+        "By SIGTERM, by SIGKILL, and by SIGSTOP for longer than its session: each time another "
+        "broker leads the group's partition of __consumer_offsets, reads it, and goes on with "
+        "the members that there are. What was committed stays committed; nothing is skipped. A "
+        "coordinator that has stood still must take no commit any more when it goes on. In the "
+        "control committed offsets have one copy: while that broker is away no commit is taken. "
+        "Groups of both protocols."
+    ),
+    defaults=Parameters(commits=Commits.AFTER),
+    parts=(
+        Part(name="main", title="Three copies of committed offsets", steps=steps),
+        Part(
+            name="control",
+            title="Control: one copy of committed offsets",
+            steps=only_copy,
+            change={"config": {"offsets.topic.replication.factor": "1"}},
+            breaks_check=GOES_ON,
+        ),
+    ),
+    fixed=frozenset({"acks", "brokers", "replication_factor", "signal"}),
+)

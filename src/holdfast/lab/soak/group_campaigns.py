@@ -1,0 +1,137 @@
+"""Groups' campaigns for `make soak`: ten consumers over thirty partitions, and random kills."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.judge.checker import Evidence
+from holdfast.judge.groups.verdict import Commits, GroupAnomaly
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.evidence import evidence_of, history_files
+from holdfast.lab.group import Group
+from holdfast.lab.parameters import Parameters
+from holdfast.lab.prove import PROBLEMS
+from holdfast.lab.run import Run
+from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.steps.closing import conclude
+from holdfast.lab.steps.group_chaos import Chaos
+from holdfast.lab.steps.groups import BATCH, PROTOCOLS, finish
+
+MEMBERS = 10
+SETTINGS = Parameters(commits=Commits.AFTER, partitions=30, rate=300.0)
+MINUTES = {5: 6, 20: 1}  # how many runs of each length
+WORK_MS = 10.0  # so that kills meet members in the middle of a batch
+
+
+def group_kills(protocol: str, seconds: float) -> Callable[[Path], dict[str, Any]]:
+    """Return what runs a group under random faults for so long, and judges it."""
+
+    def run(directory: Path) -> dict[str, Any]:
+        return kill_for(directory, protocol, seconds)
+
+    return run
+
+
+def kill_for(
+    directory: Path,
+    protocol: str,
+    seconds: float,
+    settings: Parameters = SETTINGS,
+    members: int = MEMBERS,
+) -> dict[str, Any]:
+    """Run a group for so long while members, brokers and coordinators are killed; then judge."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    done: Counter[str] = Counter()
+    broke_off = None
+    try:
+        with Run(settings, directory, lambda _line: None) as run:
+            try:
+                _hurt(run, protocol, seconds, members, random.Random(seed), done)  # noqa: S311 - moments, not secrets
+            except PROBLEMS as problem:
+                broke_off = str(problem)
+        run.journal.close()
+        evidence = evidence_of(history_files(run.history), with_groups=True)
+    except PROBLEMS as problem:
+        return {"kept": None, "verdict": f"The run could not be made: {problem}", "seed": seed}
+    failed = [check.name for check in run.checks if not check.kept]
+    return {**result_of(evidence, settings, failed, broke_off), "done": dict(done), "seed": seed}
+
+
+def _hurt(
+    run: Run,
+    protocol: str,
+    seconds: float,
+    members: int,
+    chance: random.Random,
+    done: Counter[str],
+) -> None:
+    run.make_topic()
+    producer = run.start_producer(delivery_timeout_ms=120_000)
+    run.must_flow(producer)
+    group = Group(run, protocol, protocol, batch=BATCH, work_ms=WORK_MS)
+    chaos = Chaos(group, producer, chance)
+    chaos.done = done
+    chaos.start(members)
+    chaos.last(seconds)
+    group.wait_shared()
+    finish([group], producer)
+    conclude(run)
+
+
+def result_of(
+    evidence: Evidence, settings: Parameters, failed: list[str], broke_off: str | None
+) -> dict[str, Any]:
+    """Return what a run has shown, of the log and of its group."""
+    judgement, groups = evidence.judgement, evidence.groups
+    promised = settings.group_promise
+    assert promised is not None, "there is a group"
+    broken = judgement.broken(settings.promise.forbids)
+    broken_groups = groups.broken(promised.forbids)
+    undecided = judgement.undecided + groups.undecided
+    # What was seen broken stays broken, whatever became of the run behind it.
+    is_broken = bool(broken or broken_groups or failed)
+    if not is_broken and (broke_off is not None or undecided):
+        why = broke_off or "; ".join(undecided[:3])
+        return {"kept": None, "verdict": f"The run could not be made: {why}"}
+    counts = groups.counts
+    verdict = (
+        f"{judgement.counts.acknowledged:,} of {judgement.counts.sent:,} events acknowledged, "
+        f"{judgement.count(Anomaly.LOST)} lost; {counts.processed:,} processed, "
+        f"{counts.repeated:,} again, {groups.count(GroupAnomaly.SKIPPED)} skipped, "
+        f"{groups.count(GroupAnomaly.PROCESSED_TWICE)} twice."
+    )
+    if broke_off is not None:
+        verdict += f" It broke off: {broke_off}"
+    return {
+        "kept": not is_broken,
+        "verdict": verdict,
+        "sent": judgement.counts.sent,
+        "acknowledged": judgement.counts.acknowledged,
+        "processed": counts.processed,
+        "repeated": counts.repeated,
+        "commits": counts.commits,
+        "commits_refused": counts.commits_refused,
+        "commits_unknown": counts.commits_unknown,
+        "longest_wait_ms": round(counts.longest_wait_ms),
+        "anomalies": {a.value: judgement.count(a) for a in Anomaly if judgement.count(a)},
+        "of_groups": {a.value: groups.count(a) for a in GroupAnomaly if groups.count(a)},
+        "findings": [f"{each.topic}-{each.partition}: {each.text}" for each in groups.findings[:5]],
+        "failed": failed,
+    }
+
+
+CAMPAIGNS = tuple(
+    Campaign(
+        name=f"groups-{protocol}-{minutes}",
+        text=f"Ten consumers ({protocol} protocol), thirty partitions, manual commits; brokers, "
+        f"coordinators and members are killed at random for {minutes} minutes.",
+        runs=runs,
+        run=group_kills(protocol, 60.0 * minutes),
+    )
+    for minutes, runs in MINUTES.items()
+    for protocol in PROTOCOLS
+)

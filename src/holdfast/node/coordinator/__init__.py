@@ -1,0 +1,1 @@
+"""The room of the group coordinator: what `core.group` decides is performed here."""

@@ -1,0 +1,364 @@
+"""Goal: a member of a group does what a careful user's would, and writes it down in time.
+
+Method: a client in librdkafka's place, whose polls and answers stand in a script; what is compared
+is the history, what was committed, and what was on disk by then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+from tests.lab.fake_group_client import (
+    FakeConsumer,
+    Step,
+    give,
+    install,
+    nothing,
+    records,
+    revoke,
+    told,
+)
+
+from holdfast.clients.workload import member_commits
+from holdfast.clients.workload.group_diary import Membership
+from holdfast.clients.workload.member_options import Options, parse
+from holdfast.clients.workload.member_sink import Sink
+from holdfast.clients.workload.recorder import Recorder
+from holdfast.clients.workload.verifiable_member import VerifiableMember, membership_of
+from holdfast.judge.groups.history import Processed, Revoked, Started
+from holdfast.judge.history import Note
+
+Live = Callable[..., FakeConsumer]
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """Return a function that lets a member live through a script."""
+
+    def run(script: Sequence[Step], *, codes: Sequence[int] = (), **flags: Any) -> FakeConsumer:
+        history = tmp_path / "m.jsonl"
+        options = Options(
+            bootstrap="b", topic="foo", history=history, process="m", group="g", **flags
+        )
+        consumer = FakeConsumer(script, history)
+        consumer.commit_codes.extend(codes)
+        install(monkeypatch, consumer)
+        with Recorder(history, "m") as recorder:
+            member = VerifiableMember(options, recorder)
+            consumer.ended = member.stop
+            member.run()
+        return consumer
+
+    return run
+
+
+def kinds(consumer: FakeConsumer) -> list[str]:
+    return [event.KIND.removeprefix("group_") for event in consumer.events()]
+
+
+def processed(consumer: FakeConsumer) -> list[tuple[int, int]]:
+    done = [event for event in consumer.events() if isinstance(event, Processed)]
+    return [(event.partition, event.offset) for event in done]
+
+
+def test_who_commits_afterwards_has_it_on_disk_before(live: Live) -> None:
+    consumer = live([give(0, 1), *records(0, 3, 4), *records(1, 3), nothing])
+    assert kinds(consumer) == [
+        "joined", "assigned", "assigned", "started", "started",
+        "processed", "processed", "processed", "commit", "commit", "committed", "committed",
+        "revoked", "revoked", "left",
+    ]  # fmt: skip
+    assert consumer.commits == [{0: 5, 1: 4}]
+    assert consumer.on_disk[0][-5:] == ["group_processed"] * 3 + ["group_commit"] * 2
+    assert consumer.closed
+
+
+def test_what_was_done_is_on_disk_before_the_next_is_begun(live: Live, tmp_path: Path) -> None:
+    """Goal: what a killed member had done is known, or its repeats are not seen as such."""
+    on_disk: list[int] = []
+
+    def work(_seconds: float) -> None:
+        on_disk.append((tmp_path / "m.jsonl").read_bytes().count(b"group_processed"))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "sleep", work)
+        live([give(0), *records(0, 3, 4, 5), nothing], work_ms=1.0)
+    assert on_disk == [0, 1, 2]
+
+
+def test_who_commits_before_says_so_before(live: Live) -> None:
+    consumer = live([give(0), *records(0, 3, 4), nothing], commits="before")
+    assert kinds(consumer)[3:7] == ["commit", "committed", "processed", "processed"]
+    assert consumer.commits == [{0: 5}]
+
+
+def test_it_begins_where_it_was_committed_or_as_the_reset_says(live: Live) -> None:
+    for reset, offset in (("earliest", 3), ("latest", 50)):
+        consumer = live([give(0)], reset=reset)
+        (started,) = [event for event in consumer.events() if isinstance(event, Started)]
+        assert (started.committed, started.offset, started.reset) == (None, offset, reset)
+        assert consumer.closed
+
+    def commits(consumer: FakeConsumer) -> None:
+        consumer.committed_offsets[0] = 7
+
+    consumer = live([commits, give(0), *records(0, 6, 7), nothing])
+    started = next(event for event in consumer.events() if isinstance(event, Started))
+    assert (started.committed, started.offset, started.reset) == (7, 7, "")
+    assert processed(consumer) == [(0, 7)], "what is before its place is not its own"
+    consumer = live([commits, give(0), *records(0, 6), nothing], commits="before")
+    assert consumer.commits == []
+
+
+def test_nothing_of_what_it_gave_up_is_processed(live: Live) -> None:
+    """Method: a rebalance comes while a batch is put together."""
+    script = [give(0, 1), *records(0, 3), *records(1, 3), revoke(0), *records(0, 4), nothing]
+    consumer = live(script, protocol="consumer")
+    assert processed(consumer) == [(1, 3)]
+    consumer = live(script, protocol="consumer", commits="before")
+    assert consumer.commits == [{1: 4}], "nor committed"
+
+
+@pytest.mark.parametrize(
+    ("flags", "lost", "commits"),
+    [({}, False, [{0: 5}]), ({"careless": True}, False, []), ({}, True, [])],
+)
+def test_what_was_done_is_committed_before_it_is_given_up(
+    live: Live, flags: dict[str, Any], lost: bool, commits: list[dict[int, int]]
+) -> None:
+    script = [give(0), *records(0, 3, 4), nothing, revoke(0, lost=lost)]
+    consumer = live(script, commit_every=9, **flags)
+    assert consumer.commits == commits
+    revoked = [event for event in consumer.events() if isinstance(event, Revoked)]
+    assert [event.lost for event in revoked] == [lost]
+
+
+@pytest.mark.parametrize(
+    ("code", "certain_s", "kind"),
+    [
+        (KafkaError.REBALANCE_IN_PROGRESS, 9.0, "commit_refused"),
+        (KafkaError.REBALANCE_IN_PROGRESS, 0.0, "commit_unknown"),
+        (KafkaError.NOT_COORDINATOR, 9.0, "commit_unknown"),
+        (KafkaError._TIMED_OUT, 9.0, "commit_unknown"),
+    ],
+)
+def test_only_the_first_answer_is_a_certain_refusal(
+    live: Live, monkeypatch: pytest.MonkeyPatch, code: int, certain_s: float, kind: str
+) -> None:
+    """Goal: what librdkafka sent again by itself may have taken effect the first time."""
+    monkeypatch.setattr(member_commits, "CERTAIN_S", certain_s)
+    consumer = live([give(0), *records(0, 3), nothing], codes=[code])
+    assert kinds(consumer)[3:6] == ["processed", "commit", kind]
+    assert consumer.commits == [{0: 4}], "it is committed again when it leaves"
+
+
+def test_who_is_no_member_any_more_processes_nothing_until_it_is_one(live: Live) -> None:
+    again = give(0, epoch=4, member="m2")
+    script = [give(0), *records(0, 3), nothing, *records(0, 4), nothing,
+              revoke(0, lost=True), again, *records(0, 3), nothing]  # fmt: skip
+    consumer = live(script, codes=[KafkaError.UNKNOWN_MEMBER_ID])
+    assert processed(consumer) == [(0, 3), (0, 3)]
+    revoked = [event for event in consumer.events() if isinstance(event, Revoked)]
+    assert [(event.member, event.lost) for event in revoked] == [("m1", True), ("m2", False)]
+
+
+def test_who_is_behind_waits_for_its_new_generation(live: Live) -> None:
+    """Method: a commit is refused; records come before it is told that it keeps its partition."""
+    at: list[tuple[set[int], int]] = []
+
+    def look(consumer: FakeConsumer) -> None:
+        at.append((set(consumer.paused), len(processed(consumer))))
+
+    def next_generation(consumer: FakeConsumer) -> None:
+        consumer.epoch = 2
+
+    script = [give(0), *records(0, 3), nothing, *records(0, 4), nothing, look, next_generation]
+    consumer = live(script, codes=[KafkaError.ILLEGAL_GENERATION], protocol="consumer")
+    assert at == [({0}, 1)]
+    assert processed(consumer) == [(0, 3), (0, 4)]
+    assert not consumer.paused
+
+
+def test_another_one_has_its_instance(live: Live) -> None:
+    consumer = live([give(0), told(KafkaError._FATAL), *records(0, 3)])
+    assert processed(consumer) == []
+    assert consumer.closed
+
+
+def test_what_the_client_commits_by_itself_is_told_before_and_after(live: Live) -> None:
+    def commits(offset: int, code: int = 0) -> Step:
+        def step(consumer: FakeConsumer) -> None:
+            error = KafkaError(code) if code else None
+            consumer.on_commit(error, [TopicPartition("foo", 0, offset)])
+
+        return step
+
+    script = [give(0), *records(0, 3), nothing, *records(0, 4), nothing, commits(5),
+              *records(0, 5), nothing, commits(6, KafkaError._TIMED_OUT)]  # fmt: skip
+    consumer = live(script, commits="automatic")
+    found = kinds(consumer)
+    assert found[3:5] == ["commit", "processed"]
+    assert consumer.stored == [{0: 4}, {0: 5}, {0: 6}]
+    assert [each for each in found if each.startswith("commit")] == [
+        "commit", "commit", "commit_refused", "committed", "commit", "commit_unknown",
+    ]  # fmt: skip
+
+
+def test_it_stands_still_where_it_is_told_to(live: Live, tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.write_text("2")
+
+    def let_go(_seconds: float) -> None:
+        hold.unlink()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "sleep", let_go)
+        consumer = live([give(0), *records(0, 3, 4, 5), nothing], hold=hold)
+    notes = [event.text for event in consumer.events() if isinstance(event, Note)]
+    assert notes == ["m holds with 2 of 3 records processed"]
+    assert kinds(consumer)[3:7] == ["processed", "processed", "note", "processed"]
+
+
+def test_it_stands_still_only_in_a_batch_of_which_some_is_left(live: Live, tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.write_text("2+")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "sleep", lambda _: hold.unlink())
+        script = [give(0), *records(0, 3, 4), nothing, *records(0, 5, 6, 7), nothing]
+        consumer = live(script, hold=hold)
+    notes = [event.text for event in consumer.events() if isinstance(event, Note)]
+    assert notes == ["m holds with 2 of 3 records processed"]
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def test_results_and_the_place_behind_them_are_one(live: Live, tmp_path: Path) -> None:
+    sink = tmp_path / "sink"
+    flags = {"sink": sink, "sink_mode": "transaction", "commits": "never"}
+    live([give(0), *records(0, 0, 1), nothing], **flags)
+    consumer = live([give(0), *records(0, 1, 2), nothing], **flags)
+    with Sink(sink) as table:
+        assert [row.offset for row in table.rows()] == [0, 1, 2]
+        assert table.position(0) == 3
+    assert consumer.commits == []
+
+
+def test_who_was_replaced_puts_nothing_in(live: Live, tmp_path: Path) -> None:
+    sink = tmp_path / "sink"
+
+    def another_goes_on(_consumer: FakeConsumer) -> None:
+        with Sink(sink) as table:
+            table.put("g", [], {})
+            table._connection.execute("INSERT INTO positions VALUES (0, 9)")
+
+    flags = {"sink": sink, "sink_mode": "transaction", "commits": "never"}
+    script = [give(0), *records(0, 0), another_goes_on, *records(0, 1), nothing]
+    consumer = live(script, **flags)
+    with Sink(sink) as table:
+        assert table.rows() == []
+    assert any("goes on at 9, not at 0" in e.text for e in consumer.events() if isinstance(e, Note))
+    assert processed(consumer) == [(0, 0)]
+
+
+def test_a_group_that_may_not_write_waits_and_takes_over_where_results_end(
+    live: Live, tmp_path: Path
+) -> None:
+    sink = tmp_path / "sink"
+    with Sink(sink) as table:
+        table.switch("other")
+        table._connection.execute("INSERT INTO positions VALUES (0, 2)")
+    at: list[dict[int, int]] = []
+
+    def switch(consumer: FakeConsumer) -> None:
+        at.append(dict(consumer.assigned))
+        with Sink(sink) as table:
+            table._connection.execute("UPDATE positions SET next = 5")
+            table.switch("g")
+
+    script = [give(0), *records(0, 0), nothing, switch, *records(0, 4, 5), nothing]
+    consumer = live(
+        script, sink=sink, sink_mode="transaction", commits="never", protocol="consumer"
+    )
+    assert at == [{0: 2}], "it reads along from where results end"
+    assert processed(consumer) == [(0, 5)]
+    with Sink(sink) as table:
+        assert [row.offset for row in table.rows()] == [5]
+
+
+def test_what_is_thrown_away_keeps_nobody_from_taking_over(live: Live, tmp_path: Path) -> None:
+    """Method: records of another's partition come without an end, until it has taken over."""
+    sink = tmp_path / "sink"
+    with Sink(sink) as table:
+        table.switch("other")
+    until_s = time.monotonic() + 30
+
+    def switch(_consumer: FakeConsumer) -> None:
+        with Sink(sink) as table:
+            table.switch("g")
+
+    def foreign(consumer: FakeConsumer) -> Any:
+        if b"group_started" not in consumer.history.read_bytes() and time.monotonic() < until_s:
+            consumer.script.append(foreign)
+        return records(1, 0)[0](consumer)
+
+    consumer = live([give(0), switch, foreign], sink=sink, sink_mode="transaction", commits="never")
+    assert any(isinstance(event, Started) for event in consumer.events())
+
+
+def test_a_key_is_put_in_once_and_without_one_all_is(live: Live, tmp_path: Path) -> None:
+    for mode, offsets in (("key", [3, 4]), ("plain", [3, 4, 3, 4])):
+        sink = tmp_path / mode
+        for _ in range(2):
+            live([give(0), *records(0, 3, 4), nothing], sink=sink, sink_mode=mode, commits="never")
+        with Sink(sink, mode) as table:
+            assert [row.offset for row in table.rows()] == offsets
+
+
+@pytest.mark.parametrize(("mode", "there"), [("key", 2), ("plain", 2), ("transaction", 0)])
+def test_who_dies_in_a_batch_has_put_in_what_it_had_done(
+    live: Live, tmp_path: Path, mode: str, there: int
+) -> None:
+    """Goal: a death between a result and its commit happens, or nothing shows what it costs."""
+    hold, sink, seen = tmp_path / "hold", tmp_path / "sink", list[int]()
+    hold.write_text("2")
+
+    def look(_seconds: float) -> None:
+        with Sink(sink, mode) as table:
+            seen.append(len(table.rows()))
+        hold.unlink()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "sleep", look)
+        live([give(0), *records(0, 3, 4, 5), nothing], hold=hold, sink=sink, sink_mode=mode,
+             commits="never")  # fmt: skip
+    assert seen == [there]
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def test_a_membership_is_read_as_librdkafka_writes_it() -> None:
+    assert membership_of(b"CGMDv2:\x02\x00\x00\x00g\x00a-1\x00\x01") == Membership("a-1", 2)
+    assert not membership_of(b"CGMDv2:\xff\xff\xff\xffg\x00\x00\x01").is_known
+    assert not membership_of(b"CGMDv2:\xff\xff\xff\xffg\x00a\x00\x01").is_known
+    assert not membership_of(b"CGMDv2:\x00\x00\x00\x00g\x00a\x00\x01").is_known
+
+
+def test_options_reach_the_client() -> None:
+    told = ["--bootstrap-server", "b", "--topic", "foo", "--partitions", "3", "--history", "h",
+            "--group", "g", "--protocol", "consumer", "--assignor", "range",
+            "--instance", "i"]  # fmt: skip
+    config = parse(told).client_config()
+    assert config["group.remote.assignor"] == "range"
+    assert config["group.instance.id"] == "i"
+    assert "session.timeout.ms" not in config
+    classic = parse([*told, "--protocol", "classic", "--assignor", "cooperative-sticky"])
+    assert classic.client_config()["session.timeout.ms"] == 6000
+    assert classic.is_incremental
+    assert not parse([*told, "--protocol", "classic"]).is_incremental
