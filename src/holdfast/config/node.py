@@ -190,6 +190,12 @@ class NodeSettings(Settings):
         """Listeners where the controller serves; empty on a node that is only a broker."""
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 
+    def is_protected(self, listener: Listener) -> bool:
+        """Whether nodes alone come by it: a controller's, or what brokers have beside clients'."""
+        if listener.name in self.controller_listener_names:
+            return True
+        return listener.name == self.inter_broker_listener_name and len(self.broker_listeners) > 1
+
     def with_dynamic(
         self, *, cluster: Mapping[str, str], broker: Mapping[str, str]
     ) -> NodeSettings:

@@ -1,7 +1,7 @@
 """Who may have a connection: so many of a node and of an address, that files are left for logs.
 
 Owns the counts, and who has to go when there is no place for a newcomer: a flood of silent
-connections must not keep others out.
+connections must not keep others out, nor cut a node off from the rest of its cluster.
 
 Rules: connections.md#how-many.
 """
@@ -31,6 +31,7 @@ class Guest(Protocol):
     """A connection, as far as its place matters."""
 
     active_at: float  # loop time, seconds
+    is_protected: bool  # came by a listener of the cluster itself
 
     @property
     def host(self) -> str:
@@ -158,8 +159,12 @@ class Admission:
         going = min(
             candidates,
             key=lambda each: (
-                held[each.host] <= fair, each.is_owed, -held[each.host], each.active_at
+                held[each.host] <= fair,
+                each.is_protected,
+                each.is_owed,
+                -held[each.host],
+                each.active_at,
             ),
-        )  # fmt: skip
+        )
         going.abort()
         self.leave(going)

@@ -65,9 +65,14 @@ class Connections:
         admission: Admission | None = None,
         budget: Budget | None = None,
         dear_s: float = DEAR_S,
+        is_protected: bool = False,
     ) -> None:
-        """`dear_s` is how long a request may take before its connection has to let others go."""
+        """`dear_s` is how long a request may take before its connection has to let others go.
+
+        `is_protected`: where a node is full, clients go first.
+        """
         self.listener = listener
+        self.is_protected = is_protected
         self.dear_s = dear_s
         self.handle = handle
         self.frame_bytes_max = frame_bytes_max
@@ -155,6 +160,7 @@ class Connection(asyncio.BufferedProtocol):
         self._kept_bytes = 0  # of requests that wait
         self._kept_told = 0  # of them, as the node was told last
         self.active_at = 0.0
+        self.is_protected = group.is_protected
         self._muted = 0  # reasons why nothing is looked at: requests that wait, throttles
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None

@@ -24,6 +24,7 @@ class LeftBehind:
     """One request without its connection."""
 
     is_owed = True
+    is_protected = False  # nobody is there any more
 
     def __init__(
         self, answer: Deferred, who: Visitor, admission: Admission, ledger: Ledger

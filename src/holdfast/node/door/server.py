@@ -67,6 +67,7 @@ class Server:
                 budget=self._shared.budgets.of(listener.name),
                 # What brokers ask of a controller about thousands of partitions is its very work.
                 dear_s=inf if listener.name in own else DEAR_S,
+                is_protected=self._settings.is_protected(listener),
             )
             host = listener.host  # "": any address
             try:
