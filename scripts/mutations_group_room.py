@@ -9,9 +9,13 @@ from mutation import Mutation, one
 
 LED = "node/coordinator/led_shard.py"
 COORDINATOR = "node/coordinator/coordinator.py"
+GROUPS = "node/coordinator/groups.py"
+TEST_IMPORT = "tests/coordinator/test_groups_import.py"
 TEST_LED = "tests/coordinator/test_led_shard.py"
 TEST_ROOM = "tests/coordinator/test_coordinator.py"
 TOLD_AT_ONCE = "test_a_heartbeat_that_tells_of_nothing_new_waits_for_nothing_and_leaves_nothing"
+IMPORTED_BY_TURNS = "test_who_follows_a_shard_has_imported_all_by_turns_before_it_leads"
+TOLD_AT_THE_END = "test_who_leads_meanwhile_is_told_of_at_the_end_or_when_somebody_asks"
 
 GROUP_ROOM: tuple[Mutation, ...] = (
     one(
@@ -53,5 +57,21 @@ GROUP_ROOM: tuple[Mutation, ...] = (
         "            self._put_away(led)\n",
         "            pass\n",
         tests=(f"{TEST_ROOM}::test_a_shard_that_is_over_is_freed_a_little_at_a_time",),
+    ),
+    one(
+        "the coordinator is imported in one go",
+        "nobody is held up for longer than a slice",
+        GROUPS,
+        "            self._import_next(iter(IMPORTS))",
+        "            self._import_next(iter(IMPORTS[-1:]))",
+        tests=(f"{TEST_IMPORT}::{IMPORTED_BY_TURNS}",),
+    ),
+    one(
+        "who leads while the coordinator is imported is never told of",
+        "who leads a shard coordinates its groups",
+        GROUPS,
+        "            self._roles.append(partition)\n",
+        "",
+        tests=(f"{TEST_IMPORT}::{TOLD_AT_THE_END}",),
     ),
 )
