@@ -10,6 +10,7 @@ from mutation import Mutation, one
 LED = "node/coordinator/led_shard.py"
 COORDINATOR = "node/coordinator/coordinator.py"
 GROUPS = "node/coordinator/groups.py"
+TEST_MESSAGES = "tests/wire/test_group_messages.py"
 TEST_IMPORT = "tests/coordinator/test_groups_import.py"
 TEST_LED = "tests/coordinator/test_led_shard.py"
 TEST_ROOM = "tests/coordinator/test_coordinator.py"
@@ -73,5 +74,13 @@ GROUP_ROOM: tuple[Mutation, ...] = (
         "            self._roles.append(partition)\n",
         "",
         tests=(f"{TEST_IMPORT}::{TOLD_AT_THE_END}",),
+    ),
+    one(
+        "a commit may name as many as any other request",
+        "what is refused anyway is refused before it is decoded",
+        "wire/messages/offset_commit.py",
+        ", elements_max=ELEMENTS_MAX",
+        "",
+        tests=(f"{TEST_MESSAGES}::test_a_commit_names_fewer_than_other_requests",),
     ),
 )

@@ -99,6 +99,9 @@ class Raw:
         self.send(request, version)
         return self.receive(request.KEY, version)
 
+    def is_closed_on(self) -> bool:
+        return not self._file.read(1)
+
     def __enter__(self) -> Self:
         return self
 
@@ -152,13 +155,17 @@ def test_what_is_named_again_and_again_is_answered_once(raw: Raw, watch: LoopWat
 
 
 def test_commits_of_very_many_offsets_are_taken_or_refused_at_once(
-    raw: Raw, watch: LoopWatch
+    cluster: LocalCluster, raw: Raw, watch: LoopWatch
 ) -> None:
     watch.arm()
     few = raw.ask(_commit(5000), 9)
     many = raw.ask(_commit(30_000), 9)
     assert _codes(few) == {E.NONE}
     assert _codes(many) == {E.INVALID_COMMIT_OFFSET_SIZE}
+    with Raw(cluster) as other:
+        other.send(_commit(100_000), 9)
+        assert other.is_closed_on(), "so many are not even decoded"
+    assert _codes(raw.ask(_commit(10), 9)) == {E.NONE}
     watch.check()
 
 

@@ -117,15 +117,26 @@ def test_giant_lengths_allocate_nothing(cls: type[Message], version: int, text: 
     hostile.test_giant_lengths_allocate_nothing(cls, version, text)
 
 
+def _commit(*counts: int) -> OffsetCommitRequest:
+    """A commit of so many partitions of each topic."""
+    one = OffsetCommitRequestPartition(committed_offset=5, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[one] * count) for count in counts]
+    return OffsetCommitRequest(group_id="g", topics=topics)
+
+
 @pytest.mark.parametrize(
     ("message", "version"),
     [
+        (_commit(OffsetCommitRequest.ELEMENTS_MAX), 2),
+        (_commit(OffsetCommitRequest.ELEMENTS_MAX), 9),
+        (_commit(*[0] * (OffsetCommitRequest.ELEMENTS_MAX + 1)), 9),
         (DescribeGroupsRequest(groups=[""] * (ELEMENTS_MAX + 1)), 5),
         (DeleteGroupsRequest(groups_names=[""] * (ELEMENTS_MAX + 1)), 2),
         (ListConfigResourcesRequest(resource_types=[0] * (ELEMENTS_MAX + 1)), 1),
     ],
 )
 def test_elements_are_counted(message: Message, version: int) -> None:
+    """Goal: no object is made of any of them. Method: what decoding takes in memory at most."""
     data = encode(message, version)
     tracemalloc.start()
     try:
@@ -135,3 +146,13 @@ def test_elements_are_counted(message: Message, version: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak < len(data) + 100_000
+
+
+def test_a_commit_names_fewer_than_other_requests() -> None:
+    """Seen to fail: one of 60,000 partitions held a loop for 60 ms, only to be refused."""
+    half = OffsetCommitRequest.ELEMENTS_MAX // 2
+    most = _commit(half - 1, half - 1)
+    for version in (2, 9):
+        assert decode(OffsetCommitRequest, version, encode(most, version)) == most
+        with pytest.raises(WireError, match=f"more than {2 * half} elements, ask for less"):
+            decode(OffsetCommitRequest, version, encode(_commit(half, half - 1), version))

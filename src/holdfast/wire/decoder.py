@@ -50,7 +50,7 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
     kind = "memoryview" if reader.sliced else "bytes"
     head = f"def function(data, p):\n d = {kind}(data); end = len(d)"
     if reader.is_counted:
-        head += f"; left = {ELEMENTS_MAX}"
+        head += f"; left = {reader.elements_max}"
     function = reader.source.compile(head, f"{cls.__name__} v{version} decoder")
     cls.DECODERS[version] = function
     return function
@@ -73,7 +73,10 @@ class _Reader:
         self.flexible = version >= cls.FLEXIBLE
         # Whoever may ask is nobody that we know; answers come from nodes of ours.
         self.is_counted = issubclass(cls, Request)
-        self.too_many = f"{cls.__name__}: more than {ELEMENTS_MAX} elements, ask for less at a time"
+        self.elements_max = cls.ELEMENTS_MAX or ELEMENTS_MAX
+        self.too_many = (
+            f"{cls.__name__}: more than {self.elements_max} elements, ask for less at a time"
+        )
         # Where there are record batches the data stays a view, so that they are slices of it;
         # elsewhere it is bytes, whose slices are quicker to come by.
         self.sliced = holds_records(cls)

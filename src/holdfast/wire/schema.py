@@ -232,6 +232,7 @@ class Message(Struct):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = 0
     FLEXIBLE: ClassVar[int] = 0  # the first flexible version; VERSION_MAX: none is
+    ELEMENTS_MAX: ClassVar[int] = 0  # of a request in all arrays; 0: what any other may have
 
     def __init_subclass__(
         cls,
@@ -239,9 +240,11 @@ class Message(Struct):
         key: int = -1,
         versions: tuple[int, int] = (0, 0),
         flexible: int = VERSION_MAX,
+        elements_max: int = 0,
         **keywords: object,
     ) -> None:
         super().__init_subclass__(**keywords)
+        cls.ELEMENTS_MAX = elements_max
         cls.KEY = key
         cls.MIN_VERSION, cls.MAX_VERSION = versions
         cls.FLEXIBLE = flexible

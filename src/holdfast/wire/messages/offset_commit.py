@@ -5,6 +5,8 @@ Version 10 names topics by their ids only, those before it by their names.
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast.wire.messages.parts import AnsweredPartition, IndexedPartition
 from holdfast.wire.schema import (
     Request,
@@ -16,6 +18,11 @@ from holdfast.wire.schema import (
     string,
     uuid,
 )
+
+ELEMENTS_MAX: Final = 40_000
+"""Topics and partitions of a request. No batch of a megabyte, the default, holds so many offsets,
+and twice as many objects, with those of the answer, would hold up everybody.
+"""
 
 
 class CommittedTopic(Struct):
@@ -35,7 +42,7 @@ class OffsetCommitRequestTopic(CommittedTopic):
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-class OffsetCommitRequest(Request, key=8, versions=(2, 10), flexible=8):
+class OffsetCommitRequest(Request, key=8, versions=(2, 10), flexible=8, elements_max=ELEMENTS_MAX):
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)
     member_id: str = string()
