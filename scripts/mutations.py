@@ -7,6 +7,7 @@ from mutations_bounds import BOUNDS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
 from mutations_following import FOLLOWING
+from mutations_group_members import GROUP_MEMBERS
 from mutations_group_room import GROUP_ROOM
 from mutations_group_settings import GROUP_SETTINGS
 from mutations_groups import GROUPS
@@ -33,6 +34,7 @@ MUTATIONS = (
     *ANSWERS,
     *COMPACTION,
     *CONTROL,
+    *GROUP_MEMBERS,
     *GROUP_ROOM,
     *GROUP_SETTINGS,
     *WAITS,

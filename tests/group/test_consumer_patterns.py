@@ -262,3 +262,17 @@ def test_names_and_a_pattern_together() -> None:
     coordinator.resolve()
     coordinator.heartbeat("m", 1)
     assert sorted(coordinator.group().state.members["m"].assigned) == both
+
+
+def test_a_clock_that_was_ahead_holds_up_no_refresh() -> None:
+    """Goal: patterns are held to new topics, whenever the last coordinator says it has done so.
+
+    Method: another one leads, whose clock is an hour behind.
+    """
+    coordinator = subscribed()
+    coordinator.now_ms -= 60 * 60 * 1000
+    coordinator.fail_over()
+    coordinator.create("a2")
+    assert len(beat(coordinator, 1)) == 1
+    assert coordinator.group().state.patterns["a*"].topics == ("a1", "a2")
+    assert beat(coordinator, 1) == [], "once, and not with each heartbeat"

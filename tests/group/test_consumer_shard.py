@@ -13,6 +13,7 @@ from tests.group.consumer_kit import GROUP, START_MS, Coordinator, assigned, dur
 
 from holdfast.core.deadlines import NEVER_MS
 from holdfast.core.group.any_group import Committer
+from holdfast.core.group.assignors.subscriber import partition_count
 from holdfast.core.group.consumer.consumer_group import ConsumerGroup
 from holdfast.core.group.consumer.consumer_member import told_bytes
 from holdfast.core.group.consumer.consumer_settings import (
@@ -474,3 +475,30 @@ def test_a_request_may_name_a_topic_twice() -> None:
     (topic_id,) = coordinator.group().state.members["m"].assigned
     response = coordinator.heartbeat("m", 2, owned={topic_id: (0, 0, 1)})
     assert assigned(response) == {topic_id: (0,)}
+
+
+def test_a_clock_that_was_ahead_holds_up_no_assignment() -> None:
+    """Goal: who joins is assigned to, whenever the last coordinator believes it has assigned.
+
+    Method: another one leads, whose clock is an hour behind. Seen to fail: an hour of nothing.
+    """
+    coordinator = Coordinator(assignment_interval_ms=1000)
+    coordinator.create("t", 2)
+    coordinator.join("A", "t")
+    coordinator.now_ms -= 60 * 60 * 1000
+    coordinator.fail_over()
+    coordinator.join("B", "t")
+    coordinator.advance(1000)
+    targets = coordinator.group().state.targets
+    assert {name: partition_count(target) for name, target in targets.items()} == {"A": 1, "B": 1}
+
+
+def test_an_instance_that_a_member_is_no_more_is_free() -> None:
+    """Goal: a member that joins as one instance after the other keeps no name but the last."""
+    coordinator = Coordinator()
+    coordinator.create("t")
+    for number in range(3):
+        coordinator.join("A", "t", instance_id=f"i{number}")
+    assert coordinator.group().state.static_ids == {"i2": "A"}
+    assert coordinator.join("B", "t", instance_id="i0").error_code == ErrorCode.NONE
+    assert durable(coordinator.group()) == durable(coordinator.loaded_group())

@@ -239,15 +239,17 @@ class ConsumerState:
         for member, sign in ((before, -1), (after, 1)):
             if member is not None:
                 self._count(member, sign)
+        if before is not None:
+            # It may be another instance from now on, of which it needs the name alone.
+            instance_id = before.instance_id
+            if instance_id is not None and self.static_ids.get(instance_id) == before.member_id:
+                del self.static_ids[instance_id]
         if after is not None:
             self.members[after.member_id] = after
             if after.instance_id is not None:
                 self.static_ids[after.instance_id] = after.member_id
         elif before is not None:
             del self.members[before.member_id]
-            instance_id = before.instance_id
-            if instance_id is not None and self.static_ids.get(instance_id) == before.member_id:
-                del self.static_ids[instance_id]
 
     def _count(self, member: ConsumerMember, sign: int) -> None:
         if member.state is MemberState.STABLE:

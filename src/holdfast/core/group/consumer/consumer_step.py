@@ -116,12 +116,12 @@ class MemberStep:
         if core.is_refreshing or not (must or state.pattern_users):
             return None
         some = next(iter(state.patterns.values()), None)  # all are resolved together
-        if some is not None and self._now_ms <= some.at_ms + REFRESH_MIN_MS:
+        if some is not None and self._is_within(REFRESH_MIN_MS, some.at_ms):
             return None
         patterns = self._patterns_after()
         unknown = len(patterns) != len(state.patterns)
         interval_ms = core.settings.regex_refresh_interval_ms
-        is_old = some is not None and self._now_ms > some.at_ms + interval_ms
+        is_old = some is not None and not self._is_within(interval_ms, some.at_ms)
         has_new_topics = (some.version if some is not None else 0) < journal.newest
         if not patterns or not (must or unknown or is_old or has_new_topics):
             return None
@@ -133,6 +133,14 @@ class MemberStep:
             since=since,
             known={} if since is None else dict(state.patterns),
         )
+
+    def _is_within(self, milliseconds: int, since_ms: int) -> bool:
+        """Whether no more than that has passed since a time that the log tells.
+
+        One that lies ahead was written by another clock, or before this one was set: nobody waits
+        for it to come.
+        """
+        return 0 <= self._now_ms - since_ms <= milliseconds
 
     def _known_since(self, patterns: tuple[str, ...], interval_ms: int) -> int | None:
         """Return the version at which all of these were resolved; None: look at all topics.
@@ -200,9 +208,12 @@ class MemberStep:
     def _may_assign(self) -> bool:
         """Whether the last assignment is long enough ago. A group that has none is not kept."""
         core, state = self._core, self._core.state
-        at_ms = state.assigned_ms + core.settings.assignment_interval_ms
-        if state.assignment_epoch <= FIRST_EPOCH or self._now_ms >= at_ms:
+        interval_ms = core.settings.assignment_interval_ms
+        if state.assignment_epoch <= FIRST_EPOCH:
             return True
+        if not self._is_within(interval_ms - 1, state.assigned_ms):
+            return True
+        at_ms = state.assigned_ms + interval_ms
         self._effects.append(lambda: core.timers.set(ASSIGNMENT_TIMER, at_ms))
         return False
 
