@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from mutation import Mutation, one
 
+PATTERNS = "core/group/consumer/consumer_patterns.py"
 STEP = "core/group/consumer/consumer_step.py"
 TEST_SHARD = "tests/group/test_consumer_shard.py"
 TEST_PATTERNS = "tests/group/test_consumer_patterns.py"
+NOT_AGAIN = "test_what_can_t_be_written_is_not_found_out_again_with_each_heartbeat"
 
 GROUP_MEMBERS: tuple[Mutation, ...] = (
     one(
@@ -30,5 +32,39 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
         "        if before is not None:\n            # It may be another instance",
         "        if before and not after:\n            # It may be another instance",
         tests=(f"{TEST_SHARD}::test_an_instance_that_a_member_is_no_more_is_free",),
+    ),
+    one(
+        "all patterns of a group are compiled in one go",
+        "a stranger holds up the loop for seconds, and takes gigabytes",
+        PATTERNS,
+        "        self._patterns = iter(refresh.patterns)\n",
+        "        self._patterns = iter(refresh.patterns)\n"
+        "        every = {each: compiled(each) for each in refresh.patterns}\n"
+        "        self._compiled = every.__getitem__\n",
+        tests=(f"{TEST_PATTERNS}::test_patterns_are_compiled_one_at_a_time_and_let_go",),
+    ),
+    one(
+        "what patterns match has no bound",
+        "names sorted and encoded for a batch that no log takes",
+        PATTERNS,
+        "        if self._room < 0:\n",
+        "        if self._room < -(1 << 40):\n",
+        tests=(f"{TEST_PATTERNS}::test_patterns_that_match_more_than_a_batch_takes_are_given_up",),
+    ),
+    one(
+        "what the log has no room for is found out again with each heartbeat",
+        "all topics are looked at for nothing, without an end",
+        STEP,
+        "        last_ms = [core.refresh_failed_ms, None if some is None else some.at_ms]\n",
+        "        last_ms = [None if some is None else some.at_ms]\n",
+        tests=(f"{TEST_PATTERNS}::{NOT_AGAIN}",),
+    ),
+    one(
+        "a group may have any number of patterns",
+        "each topic is looked at thousands of times over",
+        STEP,
+        "        if len(self._patterns_after()) > PATTERNS_MAX:\n",
+        "        if not self._patterns_after():\n",
+        tests=(f"{TEST_PATTERNS}::test_a_group_has_so_many_different_patterns",),
     ),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ from holdfast.cluster import LocalCluster
 from holdfast.wire.administration import create_topic
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.frame import decode_response, encode_request
+from holdfast.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.wire.messages.delete_groups import DeleteGroupsRequest
 from holdfast.wire.messages.describe_groups import DescribeGroupsRequest
 from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -209,6 +211,35 @@ def _long_join(number: int) -> JoinGroupRequest:
         session_timeout_ms=6000,
         rebalance_timeout_ms=6000,
     )
+
+
+def test_many_dear_patterns_in_one_group_hold_up_nobody(raw: Raw, watch: LoopWatch) -> None:
+    """Each takes ten milliseconds to compile. Seen to fail: all of them were compiled in one go."""
+    pytest.importorskip("re2")
+    watch.arm()
+
+    def beat(member: str, epoch: int, **told: Any) -> Any:
+        told = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], **told} if not epoch else {}
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="patterns", member_id=member, member_epoch=epoch, **told
+        )
+        return raw.ask(request, 1)
+
+    def dear(number: int) -> Any:
+        return beat(f"m{number}", 0, subscribed_topic_regex=f".{{600}}x{number}").error_code
+
+    few = [dear(number) for number in range(99)]
+    last = beat("last", 0, subscribed_topic_regex="t.*")
+    many = [dear(number) for number in range(100, 300)]  # more than the library itself remembers
+    give_up = time.monotonic() + 90
+    while last.assignment is None or not last.assignment.topic_partitions:
+        assert time.monotonic() < give_up, "what it matches is not found out"
+        time.sleep(0.2)
+        last = beat("last", last.member_epoch)
+        assert last.error_code == E.NONE
+    watch.check()
+    assert set(few) == {E.NONE}
+    assert set(many) == {E.INVALID_REGULAR_EXPRESSION}
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

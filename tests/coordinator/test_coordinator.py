@@ -23,6 +23,7 @@ from tests.coordinator.coordinator_world import (
 )
 from tests.group.shard_kit import Offsets
 
+from holdfast.config.topic import TopicSettings
 from holdfast.core.group.consumer_shard import ConsumerShard
 from holdfast.core.log_machine import Answer
 from holdfast.core.metadata.image import ImageDelta
@@ -478,5 +479,36 @@ def test_groups_begin_anew_where_their_topic_was_deleted() -> None:
             found = coordinator_of(cluster, each)
             assert all(shard.is_current for shard in found._shards.values())
             assert not found._retries
+
+    play_groups(story)
+
+
+def test_patterns_that_match_too_much_are_named_and_cost_one_look(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Goal: the group gets nothing, its operator is told why, and nobody looks again and again."""
+
+    async def story(cluster: SimulatedCluster, groups: GroupClient) -> None:
+        await groups.commit("g", OFFSETS)
+        shard = led(cluster, await groups.coordinator("g"), "g")
+        shard.partition.settings = TopicSettings(max_message_bytes=600)
+        for number in range(3):  # of 201 bytes each
+            await groups.client.create_topic(
+                "t" * 200 + str(number), partitions=1, replication_factor=1
+            )
+        caplog.clear()
+        first = {"subscribed_topic_regex": "t.*", "topic_partitions": []}
+        epoch, told = 0, {**first, "rebalance_timeout_ms": 60_000}
+        for _ in range(6):
+            beat = ConsumerGroupHeartbeatRequest(
+                group_id="g", member_id="m", member_epoch=epoch, **told
+            )
+            answered = await groups.ask("g", beat)
+            assert answered.error_code == E.NONE
+            epoch, told = answered.member_epoch, {}
+            await asyncio.sleep(1)
+        said = [each for each in caplog.messages if "match more topics" in each]
+        assert len(said) == 1
+        assert "group g" in said[0]
 
     play_groups(story)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from tests.group.consumer_kit import Coordinator, match_by_prefix
 
-from holdfast.core.group.consumer import consumer_patterns
+from holdfast.core.group.consumer import consumer_patterns, consumer_step
 from holdfast.core.group.consumer.consumer_patterns import (
     PatternRefresh,
     PatternScan,
     ResolvedPattern,
+    TooManyNamesError,
     TopicJournal,
     compile_pattern,
 )
@@ -87,14 +88,19 @@ def scan(refresh: PatternRefresh, names: list[str], **options: Any) -> PatternSc
     return PatternScan(refresh, names, compiled=match_by_prefix, **options)
 
 
+def finish(each: PatternScan) -> None:
+    while not each.advance(10):
+        pass
+
+
 def test_a_scan_goes_in_slices() -> None:
     refresh = PatternRefresh(group_id="g", patterns=("a*", "*"), call=1)
     names = [f"{letter}{number}" for number in range(5) for letter in "ab"]
     each = scan(refresh, names)
-    slices = 1
+    slices = 0
     while not each.advance(3):
         slices += 1
-    assert slices == 4
+    assert slices == 2 * (1 + 4), "each pattern is compiled, and then held to three names at a time"
     outcome = each.outcome(7, 99)
     assert outcome["a*"] == ResolvedPattern(("a0", "a1", "a2", "a3", "a4"), 7, 99)
     assert outcome["*"].topics == tuple(sorted(names))
@@ -104,21 +110,21 @@ def test_a_scan_of_new_names_keeps_what_was_matched_and_is_still_there() -> None
     known = {"a*": ResolvedPattern(("a1", "a2"), 3, 0)}
     refresh = PatternRefresh(group_id="g", patterns=("a*",), call=1, since=3, known=known)
     each = scan(refresh, ["a3", "b1"], exists=lambda name: name != "a2")
-    assert each.advance(10)
+    finish(each)
     assert each.outcome(4, 1)["a*"].topics == ("a1", "a3")
 
 
 def test_topics_that_may_not_be_described_are_left_out() -> None:
     refresh = PatternRefresh(group_id="g", patterns=("a*",), call=1)
     each = scan(refresh, ["a1", "a2"], allowed=lambda name: name == "a2")
-    assert each.advance(10)
+    finish(each)
     assert each.outcome(1, 1)["a*"].topics == ("a2",)
 
 
 def test_a_pattern_that_is_no_good_any_more_matches_nothing() -> None:
     refresh = PatternRefresh(group_id="g", patterns=("a*", "bad"), call=1)
     each = scan(refresh, ["a1", "bad"])
-    assert each.advance(10)
+    finish(each)
     assert each.outcome(1, 1)["bad"].topics == ()
 
 
@@ -276,3 +282,83 @@ def test_a_clock_that_was_ahead_holds_up_no_refresh() -> None:
     assert len(beat(coordinator, 1)) == 1
     assert coordinator.group().state.patterns["a*"].topics == ("a1", "a2")
     assert beat(coordinator, 1) == [], "once, and not with each heartbeat"
+
+
+def test_patterns_are_compiled_one_at_a_time_and_let_go() -> None:
+    """Goal: members that bring a hundred dear patterns hold up nobody, and take no memory.
+
+    A pattern may take ten milliseconds and a megabyte. Seen to fail when all are compiled at once.
+    """
+    alive: set[int] = set()
+
+    class Compiled:
+        def __init__(self) -> None:
+            alive.add(id(self))
+
+        def __call__(self, name: str) -> bool:
+            return name == "a"
+
+        def __del__(self) -> None:
+            alive.discard(id(self))
+
+    made = 0
+
+    def compiled(_: str) -> Compiled:
+        nonlocal made
+        made += 1
+        return Compiled()
+
+    patterns = tuple(map(str, range(20)))
+    refresh = PatternRefresh(group_id="g", patterns=patterns, call=1)
+    each = PatternScan(refresh, ["a", "b"], exists=lambda _: True, compiled=compiled)
+    seen, is_over = 0, False
+    while not is_over:
+        assert made - seen <= 1, "one in a step"
+        seen = made
+        is_over = each.advance(10)
+        assert len(alive) <= 1
+    assert {one.topics for one in each.outcome(1, 1).values()} == {("a",)}
+    assert made == len(patterns)
+
+
+def test_patterns_that_match_more_than_a_batch_takes_are_given_up() -> None:
+    """Goal: a hundred patterns that match all topics are neither sorted nor encoded to no end."""
+    refresh = PatternRefresh(group_id="g", patterns=("a*", "*"), call=1)
+    finish(scan(refresh, ["aaa", "bbb"], bytes_max=9))
+    with pytest.raises(TooManyNamesError, match="group g match more topics"):
+        finish(scan(refresh, ["aaa", "bbb"], bytes_max=8))
+
+
+@pytest.mark.parametrize("is_refused_by_the_log", [True, False])
+def test_what_can_t_be_written_is_not_found_out_again_with_each_heartbeat(
+    is_refused_by_the_log: bool,
+) -> None:
+    coordinator = Coordinator()
+    coordinator.create("a1")
+    coordinator.join("m", subscribed_topic_regex="a*", subscribed_topic_names=None)
+    refresh = coordinator.shard.take_refresh()
+    assert refresh is not None
+    if is_refused_by_the_log:
+        coordinator.refuses = ErrorCode.RECORD_LIST_TOO_LARGE
+        outcome = coordinator.scan(refresh)
+        decision = coordinator.shard.patterns_resolved(refresh, outcome, coordinator.now_ms)
+        coordinator.perform(decision)
+        coordinator.refuses = None
+    else:
+        coordinator.shard.patterns_refused(refresh, coordinator.now_ms)
+    assert beat(coordinator, 10_000) == []
+    assert len(beat(coordinator, 1)) == 1
+
+
+def test_a_group_has_so_many_different_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: members can't have each topic looked at a thousand times over."""
+    monkeypatch.setattr(consumer_step, "PATTERNS_MAX", 2)
+    coordinator = Coordinator()
+
+    def join(member: str, pattern: str) -> ErrorCode:
+        told = {"subscribed_topic_regex": pattern, "subscribed_topic_names": None}
+        return ErrorCode(coordinator.join(member, **told).error_code)
+
+    assert [join("A", "a*"), join("B", "b*"), join("C", "a*")] == [ErrorCode.NONE] * 3
+    assert join("D", "d*") is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert join("B", "d*") is ErrorCode.NONE, "its own goes for it"

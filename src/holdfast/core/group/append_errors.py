@@ -28,6 +28,11 @@ def append_error(code: ErrorCode) -> ErrorCode:
     return _TOLD_AS.get(code, code)
 
 
+def is_too_large(code: ErrorCode) -> bool:
+    """Whether the log had no room for the batch, and never will."""
+    return code in _TOO_LARGE
+
+
 def commit_append_error(code: ErrorCode) -> ErrorCode:
     """Return what those are told who commit offsets: too many at once have their own name."""
-    return _E.INVALID_COMMIT_OFFSET_SIZE if code in _TOO_LARGE else append_error(code)
+    return _E.INVALID_COMMIT_OFFSET_SIZE if is_too_large(code) else append_error(code)

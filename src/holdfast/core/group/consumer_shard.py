@@ -180,6 +180,12 @@ class ConsumerShard(GroupShard):
         if isinstance(group, ConsumerGroup):
             group.patterns_unresolved()
 
+    def patterns_refused(self, refresh: PatternRefresh, now_ms: int) -> None:
+        """Note that what a group's patterns match is too much: it may ask again in a while."""
+        group = self._groups.get(refresh.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.patterns_refused(now_ms)
+
     # -- operators -------------------------------------------------------------------------------
 
     def describe_consumer_group(self, caller: Caller, group_id: str, now_ms: int) -> Decision:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.consumer.consumer_core import ConsumerSurroundings
-from holdfast.core.group.consumer.consumer_patterns import PatternRefresh
+from holdfast.core.group.consumer.consumer_patterns import PatternRefresh, TooManyNamesError
 from holdfast.core.group.consumer_shard import ConsumerShard
 from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.group.offsets.deleted_topics import DeletedTopic
@@ -462,9 +462,20 @@ class GroupCoordinator:
             led.shard.patterns_unresolved(refresh)
             return
         image = self._surroundings.image
-        steps = scan(refresh, led.shard.around.journal, image, call.may_describe)
+        bytes_max = led.partition.settings.max_message_bytes
+        steps = scan(refresh, led.shard.around.journal, image, call.may_describe, bytes_max)
 
-        def done(outcome: Scanned) -> None:
+        def whole() -> Steps[Scanned | None]:
+            try:
+                return (yield from steps)
+            except TooManyNamesError as error:
+                logger.error("%s: %s: they count for nothing", led, error)  # noqa: TRY400 - a client's mistake
+                return None
+
+        def done(outcome: Scanned | None) -> None:
+            if outcome is None:
+                led.change(lambda shard, now_ms: shard.patterns_refused(refresh, now_ms))
+                return
             led.change(
                 lambda shard, now_ms: shard.patterns_resolved(
                     refresh, outcome.result(now_ms), now_ms
@@ -472,7 +483,7 @@ class GroupCoordinator:
             )
 
         self.work.begin(
-            steps,
+            whole(),
             REST,
             queue=("patterns", (led.index, refresh.group_id)),
             done=done,

@@ -35,8 +35,12 @@ def scan(
     journal: TopicJournal,
     image: MetadataImage,
     may_describe: Callable[[str], bool],
+    bytes_max: int,
 ) -> Steps[Scanned]:
-    """Hold a group's patterns to all topics, or to those that came since its last refresh."""
+    """Hold a group's patterns to all topics, or to those that came since its last refresh.
+
+    TooManyNamesError: they match more than `bytes_max` of names.
+    """
     names = None if refresh.since is None else journal.since(refresh.since)
     if names is None:
         refresh = PatternRefresh(
@@ -45,9 +49,12 @@ def scan(
         names = list(image.topics)
     version = image.offset
     work = PatternScan(
-        refresh, names, exists=lambda name: name in image.topics, allowed=may_describe
+        refresh,
+        names,
+        exists=lambda name: name in image.topics,
+        allowed=may_describe,
+        bytes_max=bytes_max,
     )
-    share = max(1, NAMES_A_SLICE // max(1, len(refresh.patterns)))
-    while not work.advance(share):
+    while not work.advance(NAMES_A_SLICE):
         yield REST
     return Scanned(work, version)

@@ -130,7 +130,15 @@ class ConsumerSurroundings:
 class ConsumerCore:
     """One group, as decisions see it. Soft are the timers and what is behind them here."""
 
-    __slots__ = ("_refresh_at_ms", "around", "is_refreshing", "scanned_ms", "state", "timers")
+    __slots__ = (
+        "_refresh_at_ms",
+        "around",
+        "is_refreshing",
+        "refresh_failed_ms",
+        "scanned_ms",
+        "state",
+        "timers",
+    )
 
     def __init__(self, group_id: str, around: ConsumerSurroundings) -> None:
         self.around = around
@@ -138,6 +146,7 @@ class ConsumerCore:
         self.timers: Deadlines[TimerKey] = Deadlines()
         self.is_refreshing = False  # its patterns are being held to the names of topics
         self.scanned_ms: int | None = None  # when they were last held to all of them
+        self.refresh_failed_ms: int | None = None  # when the log had no room for what came of it
         self._refresh_at_ms = _AT_ONCE_MS
 
     @property
@@ -167,11 +176,17 @@ class ConsumerCore:
         """Note that the group's patterns were held to the names of all topics."""
         self.scanned_ms = now_ms
 
+    def refresh_failed(self, now_ms: int) -> None:
+        """Note that what came of a refresh could not be written."""
+        self.is_refreshing = False
+        self.refresh_failed_ms = now_ms
+
     def take_over(self, other: ConsumerCore) -> None:
         """Take the soft part of a group that was decided on aside, before this one was there."""
         self.timers = other.timers
         self.is_refreshing = other.is_refreshing
         self.scanned_ms = other.scanned_ms
+        self.refresh_failed_ms = other.refresh_failed_ms
         self._refresh_at_ms = other._refresh_at_ms
 
     # -- timers of members -----------------------------------------------------------------------

@@ -184,6 +184,10 @@ class ConsumerGroup:
         """Note that a refresh came to nothing: the next heartbeat asks for another."""
         self.core.is_refreshing = False
 
+    def patterns_refused(self, now_ms: int) -> None:
+        """Note that there is no room for what they match: the next heartbeats wait a while."""
+        self.core.refresh_failed(now_ms)
+
     def described(self) -> ConsumerGroupDescribedGroup:
         """Return what ConsumerGroupDescribe tells."""
         return describe(self.core)

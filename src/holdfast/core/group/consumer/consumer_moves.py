@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.core.group.append_errors import is_too_large
 from holdfast.core.group.consumer.consumer_core import ConsumerCore
 from holdfast.core.group.consumer.consumer_patterns import ResolvedPattern
 from holdfast.core.group.consumer.consumer_records import epoch_record, pattern_record
@@ -54,3 +55,7 @@ def take_resolved(
         decision.once_applied(lambda: core.metadata_is_new(now_ms))
     if full:
         decision.once_applied(lambda: core.scanned_all(now_ms))
+    if decision.records:
+        decision.once_refused(
+            lambda code: core.refresh_failed(now_ms) if is_too_large(code) else None
+        )

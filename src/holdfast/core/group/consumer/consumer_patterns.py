@@ -13,7 +13,7 @@ Rules: consumer-groups.md#patterns, consumer-groups.md#pattern-refresh.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
@@ -27,6 +27,12 @@ REFRESH_MIN_MS: Final = 10_000
 
 PATTERN_MEMORY_BYTES_MAX: Final = 1 << 20
 """What one compiled pattern may take. RE2 gives up on a larger one: it is refused."""
+
+PATTERNS_MAX: Final = 100
+"""Different patterns in one group: each is held to the names of all topics, again and again."""
+
+MATCHED_BYTES_MAX: Final = 1 << 20
+"""What the names may have that a group's patterns match: they are written in one batch."""
 
 Matches: TypeAlias = Callable[[str], bool]
 """Says whether a pattern matches a whole name."""
@@ -117,14 +123,32 @@ class TopicJournal:
         return [name for came_with, names in self._entries if came_with > version for name in names]
 
 
+class TooManyNamesError(Exception):
+    """Patterns match more than one batch of the log takes. The text says so."""
+
+
 class PatternScan:
     """One refresh, as far as it has come. It touches no group: its outcome is told to one.
 
-    `names` are those of all topics, or of those that came after `refresh.since`. A pattern that
-    can't be compiled any more (the library went with a restart) matches nothing.
+    `names` are those of all topics, or of those that came after `refresh.since`. One pattern after
+    the other is compiled and held to all of them: compiled, each may take a megabyte, and ten
+    milliseconds. One that can't be compiled any more (the library went with a restart) matches
+    nothing.
     """
 
-    __slots__ = ("_allowed", "_exists", "_found", "_matchers", "_names", "_refresh")
+    __slots__ = (
+        "_allowed",
+        "_compiled",
+        "_exists",
+        "_found",
+        "_matched",
+        "_matches",
+        "_names",
+        "_patterns",
+        "_refresh",
+        "_rest",
+        "_room",
+    )
 
     def __init__(
         self,
@@ -134,35 +158,78 @@ class PatternScan:
         exists: Callable[[str], bool],
         allowed: Callable[[str], bool] = lambda _: True,
         compiled: Callable[[str], Matches | Refusal] = compile_pattern,
+        bytes_max: int = MATCHED_BYTES_MAX,
     ) -> None:
+        """`bytes_max`: so much the names that each pattern matches may have, together."""
         self._refresh = refresh
-        self._names = iter(names)
+        self._names = names if isinstance(names, Sequence) else list(names)
         self._exists = exists
         self._allowed = allowed
-        self._found: dict[str, dict[str, None]] = {each: {} for each in refresh.patterns}
-        self._matchers = [
-            (pattern, matches)
-            for pattern in refresh.patterns
-            if not isinstance(matches := compiled(pattern), Refusal)
-        ]
+        self._compiled = compiled
+        self._room = bytes_max
+        self._patterns = iter(refresh.patterns)
+        self._matched: dict[str, tuple[str, ...]] = {}
+        # Of the pattern that is looked at now:
+        self._matches: Matches | None = None
+        self._rest: Iterator[str] = iter(())
+        self._found: set[str] = set()
 
     def advance(self, names_max: int) -> bool:
-        """Look at so many more names at most. Return whether all have been looked at."""
+        """Compile the next pattern, or hold one to so many more names. True: all is done.
+
+        TooManyNamesError: there would be no room for the outcome.
+        """
+        if self._matches is None:
+            return self._begin_next()
         seen = 0
-        for name in islice(self._names, names_max):
+        for name in islice(self._rest, names_max):
             seen += 1
-            for pattern, matches in self._matchers:
-                if matches(name) and self._allowed(name):
-                    self._found[pattern][name] = None
-        return seen < names_max
+            if self._matches(name) and self._allowed(name):
+                self._add(name)
+        if seen < names_max:
+            self._end()
+        return False
+
+    def _begin_next(self) -> bool:
+        pattern = next(self._patterns, None)
+        if pattern is None:
+            return True
+        before: Iterable[str] = ()
+        if self._refresh.since is not None:
+            before = self._refresh.known[pattern].topics
+        self._found = set()
+        for name in before:
+            if self._exists(name):
+                self._add(name)
+        self._matched[pattern] = ()
+        matches = self._compiled(pattern)
+        self._rest = iter(self._names)
+        self._matches = _nothing if isinstance(matches, Refusal) else matches
+        return False
+
+    def _add(self, name: str) -> None:
+        if name in self._found:
+            return
+        self._found.add(name)
+        self._room -= len(name)
+        if self._room < 0:
+            raise TooManyNamesError(
+                f"the patterns of group {self._refresh.group_id} match more topics than fit into "
+                "max.message.bytes"
+            )
+
+    def _end(self) -> None:
+        pattern = next(reversed(self._matched))
+        self._matched[pattern] = tuple(sorted(self._found))
+        self._matches = None
 
     def outcome(self, version: int, now_ms: int) -> dict[str, ResolvedPattern]:
         """Return what each pattern matches at this version, which the names were taken from."""
-        result: dict[str, ResolvedPattern] = {}
-        for pattern, found in self._found.items():
-            names = set(found)
-            if self._refresh.since is not None:
-                before = self._refresh.known[pattern].topics
-                names.update(name for name in before if self._exists(name))
-            result[pattern] = ResolvedPattern(tuple(sorted(names)), version, now_ms)
-        return result
+        return {
+            pattern: ResolvedPattern(topics, version, now_ms)
+            for pattern, topics in self._matched.items()
+        }
+
+
+def _nothing(_name: str) -> bool:
+    return False

@@ -22,7 +22,11 @@ from holdfast.core.group.consumer.consumer_member import (
     current_record,
     metadata_record,
 )
-from holdfast.core.group.consumer.consumer_patterns import REFRESH_MIN_MS, PatternRefresh
+from holdfast.core.group.consumer.consumer_patterns import (
+    PATTERNS_MAX,
+    REFRESH_MIN_MS,
+    PatternRefresh,
+)
 from holdfast.core.group.consumer.consumer_reconcile import Aim, reconcile
 from holdfast.core.group.consumer.consumer_records import (
     epoch_record,
@@ -37,6 +41,7 @@ from holdfast.core.group.consumer.consumer_target import (
 )
 from holdfast.core.log_machine import Decision, KeyedRecord
 from holdfast.core.refusal import Refusal
+from holdfast.wire.errors import ErrorCode
 
 
 class MemberStep:
@@ -100,9 +105,9 @@ class MemberStep:
         is_first = bool(new) and not state.pattern_users[new]
         if self.pattern_changed:
             if is_first:
-                matches = self._core.around.compiled(new)
-                if isinstance(matches, Refusal):
-                    return matches
+                refusal = self._refuse_pattern(new)
+                if refusal is not None:
+                    return refusal
             if old and state.pattern_users[old] == 1:
                 self._append(pattern_tombstone(state.group_id, old))
             self.pattern_resolved = not new or (not is_first and new in state.patterns)
@@ -111,12 +116,23 @@ class MemberStep:
             self._effects.append(lambda: self._ask(refresh))
         return None
 
+    def _refuse_pattern(self, new: str) -> Refusal | None:
+        """Return a refusal of a pattern that no other member has."""
+        if len(self._patterns_after()) > PATTERNS_MAX:
+            return Refusal(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"The members of the group have {PATTERNS_MAX} regular expressions already.",
+            )
+        matches = self._core.around.compiled(new)
+        return matches if isinstance(matches, Refusal) else None
+
     def _refresh(self, *, must: bool) -> PatternRefresh | None:
         core, state, journal = self._core, self._core.state, self._core.around.journal
         if core.is_refreshing or not (must or state.pattern_users):
             return None
         some = next(iter(state.patterns.values()), None)  # all are resolved together
-        if some is not None and self._is_within(REFRESH_MIN_MS, some.at_ms):
+        last_ms = [core.refresh_failed_ms, None if some is None else some.at_ms]
+        if any(ms is not None and self._is_within(REFRESH_MIN_MS, ms) for ms in last_ms):
             return None
         patterns = self._patterns_after()
         unknown = len(patterns) != len(state.patterns)
