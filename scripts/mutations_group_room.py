@@ -13,6 +13,7 @@ GROUPS = "node/coordinator/groups.py"
 TEST_MESSAGES = "tests/wire/test_group_messages.py"
 TEST_IMPORT = "tests/coordinator/test_groups_import.py"
 TEST_LED = "tests/coordinator/test_led_shard.py"
+TEST_TOPIC = "tests/coordinator/test_offsets_topic.py"
 TEST_ROOM = "tests/coordinator/test_coordinator.py"
 TOLD_AT_ONCE = "test_a_heartbeat_that_tells_of_nothing_new_waits_for_nothing_and_leaves_nothing"
 IMPORTED_BY_TURNS = "test_who_follows_a_shard_has_imported_all_by_turns_before_it_leads"
@@ -82,5 +83,13 @@ GROUP_ROOM: tuple[Mutation, ...] = (
         ", elements_max=ELEMENTS_MAX",
         "",
         tests=(f"{TEST_MESSAGES}::test_a_commit_names_fewer_than_other_requests",),
+    ),
+    one(
+        "the topic of offsets is made with the first broker that is there",
+        "groups whose commits have one replica, or never come true",
+        "node/coordinator/offsets_topic.py",
+        "        return max(1, brokers) if now_ms - self._brokers_since_ms >= ALONE_MS else None\n",
+        "        return max(1, brokers) if now_ms >= self._brokers_since_ms else None\n",
+        tests=(f"{TEST_TOPIC}::test_it_waits_for_brokers_that_are_on_their_way",),
     ),
 )

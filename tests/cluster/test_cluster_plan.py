@@ -114,6 +114,7 @@ def test_the_local_profile(brokers: int, replicated: bool) -> None:
     values = plan.profile(Shape(brokers=brokers))
     assert values["broker.session.timeout.ms"] == "3000"
     assert (values.get("default.replication.factor") == "3") == replicated
+    assert values["offsets.topic.replication.factor"] == str(min(brokers, 3))
     assert (values.get("min.insync.replicas") == "2") == replicated
 
 

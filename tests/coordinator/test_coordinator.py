@@ -498,7 +498,8 @@ def test_patterns_that_match_too_much_are_named_and_cost_one_look(
             )
         caplog.clear()
         first = {"subscribed_topic_regex": "t.*", "topic_partitions": []}
-        epoch, told = 0, {**first, "rebalance_timeout_ms": 60_000}
+        epoch = 0
+        told: dict[str, Any] = {**first, "rebalance_timeout_ms": 60_000}
         for _ in range(6):
             beat = ConsumerGroupHeartbeatRequest(
                 group_id="g", member_id="m", member_epoch=epoch, **told

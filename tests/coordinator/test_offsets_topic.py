@@ -16,7 +16,8 @@ from tests.control.control_world import described
 from tests.coordinator.coordinator_world import GroupClient, play_groups
 
 from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
-from holdfast.testing.simulated_cluster import SimulatedCluster
+from holdfast.testing.ground.runtime import World
+from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from holdfast.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -70,6 +71,36 @@ def test_it_has_as_many_replicas_as_there_are_brokers() -> None:
         assert _replicas(cluster) == [1] * 4
 
     play_groups(story, brokers=1, default_replication_factor="1")
+
+
+def test_it_waits_for_brokers_that_are_on_their_way() -> None:
+    """Goal: a consumer that is there before the other brokers does not have all that groups ever
+    commit kept by one of them.
+
+    Method: a new cluster, whose brokers come a second or two after one another.
+    """
+
+    async def story(cluster: SimulatedCluster) -> None:
+        for node in (CONTROLLER, 0):
+            cluster.start_node(node)
+        await cluster.until_ready(0)
+        groups = GroupClient(cluster.client())
+        for node in (1, 2):
+            for _ in range(4):
+                found = await groups.find("g")
+                assert found.error_code == E.COORDINATOR_NOT_AVAILABLE
+                await asyncio.sleep(0.5)
+            cluster.start_node(node)
+        await groups.coordinator("g")
+        assert _replicas(cluster) == [3] * 4
+
+    world = World(1)
+    config = {"offsets.topic.num.partitions": "4"}
+
+    async def main() -> None:
+        await story(SimulatedCluster(world, brokers=3, config=config))
+
+    world.run(main)
 
 
 def test_a_number_of_replicas_that_can_not_be_had_is_told(caplog: pytest.LogCaptureFixture) -> None:

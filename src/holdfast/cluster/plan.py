@@ -31,6 +31,7 @@ CONTROLLERS_MAX = 9
 QUORUM_SIZE = 3
 
 # Makes faults quick to see. A node that is started by hand has Kafka's own defaults.
+OFFSETS_REPLICAS = "offsets.topic.replication.factor"
 LOCAL_PROFILE: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -43,6 +44,7 @@ LOCAL_PROFILE: Mapping[str, str] = {
 REPLICATED_PROFILE: Mapping[str, str] = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
+    OFFSETS_REPLICAS: "3",
 }
 REPLICATED_FROM_BROKERS = 3
 # What follows from the cluster's shape and ports, and what each node must have of its own: the same
@@ -171,6 +173,8 @@ def profile(shape: Shape) -> dict[str, str]:
     values = dict(LOCAL_PROFILE)
     if shape.brokers >= REPLICATED_FROM_BROKERS:
         values |= REPLICATED_PROFILE
+    else:
+        values[OFFSETS_REPLICAS] = str(shape.brokers)  # no others are waited for
     return {key: value for key, value in values.items() if key not in shape.config}
 
 

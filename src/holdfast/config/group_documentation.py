@@ -80,7 +80,8 @@ _NODE: Final = {
     "offsets.topic.num.partitions": "Partitions of the topic of committed offsets, as it is made.",
     "offsets.topic.replication.factor": (
         "Replicas of the topic of committed offsets, as it is made. Where the key is not set they"
-        " are as many as there are brokers, up to three."
+        " are as many as there are brokers, up to three; while there are fewer, others are waited"
+        " for until none has come for five seconds."
     ),
     "offsets.topic.segment.bytes": "Segment size of the topic of committed offsets, as it is made.",
 }

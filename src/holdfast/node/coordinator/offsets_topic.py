@@ -2,7 +2,9 @@
 
 The controller makes it, by an ordinary CreateTopics of this broker's own. It has as many replicas
 as there are brokers, up to `offsets.topic.replication.factor`; where that key is set, exactly so
-many, and until there are as many brokers nobody has a coordinator.
+many, and until there are as many brokers nobody has a coordinator. Where it is not set, fewer are
+taken only once no other broker has come for a while: the first consumer of a new cluster may be
+there before most of the brokers, and what it begins with is for good.
 
 Rules: group-records.md#the-topic.
 """
@@ -31,6 +33,7 @@ logger = logging.getLogger("holdfast.groups")
 GROUP_OFFSETS: Final = "__consumer_offsets"
 VERSION: Final = 7
 REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
+ALONE_MS: Final = 5000  # how long nobody may have come before there are fewer replicas
 
 
 class OffsetsTopic:
@@ -40,6 +43,8 @@ class OffsetsTopic:
         self._around = around
         self._is_under_way = False
         self._not_made = Seldom(logger)
+        self._brokers = 0  # so many there are, as far as was looked,
+        self._brokers_since_ms = 0  # and since then
 
     @property
     def partition_count(self) -> int:
@@ -60,6 +65,9 @@ class OffsetsTopic:
         """Have the topic made, unless it is there or on its way. Nobody waits for it."""
         if self._is_under_way or self.find() is not None:
             return
+        replicas = self._replicas()
+        if replicas is None:
+            return
         from holdfast.wire.messages.create_topics import CreateTopicsRequest, new_topic
 
         self._is_under_way = True
@@ -67,7 +75,7 @@ class OffsetsTopic:
         topic = new_topic(
             GROUP_OFFSETS,
             offsets_topic_partitions(settings),
-            self._replicas(),
+            replicas,
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -78,12 +86,17 @@ class OffsetsTopic:
         answer = self._around.ask_controller(request, VERSION)
         answer.add_done_callback(self._answered)
 
-    def _replicas(self) -> int:
+    def _replicas(self) -> int | None:
+        """Return how many replicas it is to have; None: other brokers may be on their way."""
         settings = self._around.settings()
         wanted = offsets_topic_replication_factor(settings)
-        if REPLICATION_FACTOR in settings.properties:
+        brokers = len(self._around.image.brokers)
+        if REPLICATION_FACTOR in settings.properties or brokers >= wanted:
             return wanted
-        return max(1, min(wanted, len(self._around.image.brokers)))
+        now_ms = self._around.runtime.clock.monotonic_ms()
+        if brokers != self._brokers:
+            self._brokers, self._brokers_since_ms = brokers, now_ms
+        return max(1, brokers) if now_ms - self._brokers_since_ms >= ALONE_MS else None
 
     def _answered(self, done: asyncio.Future[Any]) -> None:
         self._is_under_way = False
