@@ -6,7 +6,9 @@ Method: as much of a run as a step touches; clients whose answers are a list.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ from holdfast.cluster import ClusterError
 from holdfast.judge.history import Acknowledged, Refused
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
+from holdfast.lab.scenarios.compacted_topic import SINGLE, write_single
 from holdfast.lab.scenarios.unclean_election import leave_a_alone
 from holdfast.lab.scenarios.write_anomaly import strike
 from holdfast.lab.steps.usual import expect_consumed, settle
@@ -197,3 +200,14 @@ def test_a_node_that_ends_while_it_starts_breaks_the_promise(state: str, kept: l
 )
 def test_what_partitions_must_look_like(wanted: dict[int, Want], text: str) -> None:
     assert "; ".join(map(str, wanted.values())) == text
+
+
+def test_some_keys_of_a_compacted_topic_never_come_again() -> None:
+    """Goal: of keys that come again and again, whatever is taken by mistake is excused."""
+    sent: list[tuple[int, str]] = []
+    client = SimpleNamespace(send=lambda partition, key: sent.append((partition, key)))
+    run, keys = SimpleNamespace(partitions=range(3)), count()
+    for _ in range(2):
+        write_single(cast("Run", run), cast("Any", client), keys)
+    assert set(Counter(key for _, key in sent).values()) == {1}
+    assert set(Counter(partition for partition, _ in sent).values()) == {2 * SINGLE}

@@ -6,7 +6,11 @@ So kills meet them at any moment, and readers meet the holes that they leave.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+
 from holdfast.clients.replica_files import DamagedFileError, stored_records
+from holdfast.clients.workload.raw_producer import RawProducer
 from holdfast.judge.history import Acknowledged
 from holdfast.lab.parameters import Parameters, refuse_if
 from holdfast.lab.report import Table
@@ -37,6 +41,7 @@ SMALL = {
 COMPACTED = {**SMALL, "cleanup.policy": "compact"}
 NODES = {"log.cleaner.backoff.ms": "20", "log.cleaner.threads": "2"}
 ONLY = "only"  # the key of a record that stays, since none comes later
+SINGLE = 20  # such records of each partition, each time that some are written
 
 
 def held(run: Run, node: int, partition: int) -> int:
@@ -59,10 +64,10 @@ def expect_compacted(run: Run, clients: Clients, when: str) -> None:
         for partition, nodes in run.replicas.items():
             for node in nodes:
                 seen[partition, node] = held(run, node, partition)
-        return all(0 <= count < sent[p] / 2 for (p, _), count in seen.items())
+        return all(0 <= found < sent[p] / 2 for (p, _), found in seen.items())
 
     kept = run.soon(compacted, COMPACTED_S)
-    words = (f"P{p} on {node}: {count} of {sent[p]}" for (p, node), count in sorted(seen.items()))
+    words = (f"P{p} on {node}: {found} of {sent[p]}" for (p, node), found in sorted(seen.items()))
     run.check(f"records in files, {when}", "less than half", ", ".join(words), kept=kept)
     rows = [[f"P{p}", str(node), f"{sent[p]:,}", f"{n:,}"] for (p, node), n in sorted(seen.items())]
     run.tables.append(
@@ -75,10 +80,22 @@ def expect_compacted(run: Run, clients: Clients, when: str) -> None:
     )
 
 
+def write_single(run: Run, client: RawProducer, keys: Iterator[int]) -> None:
+    """Write records whose keys never come again: each round has to keep every one of them.
+
+    Of the others each is replaced soon: whatever took it by mistake would be excused.
+    """
+    for partition in run.partitions:
+        for _ in range(SINGLE):
+            client.send(partition, f"{ONLY}-{next(keys)}")
+
+
 def steps(run: Run) -> None:
     """Kill a leader, then a follower whose copies are lost, and read from the beginning again."""
     run.make_topic(configs=COMPACTED)
     clients = start_clients(run)
+    single, keys = run.raw_client(ONLY, acks="all"), count()
+    write_single(run, single, keys)
     run.steady(clients.producer)
     expect_compacted(run, clients, "before anybody dies")
     victim = run.replicas[VICTIM_PARTITION][0]
@@ -87,6 +104,7 @@ def steps(run: Run) -> None:
         run.expect_flow(clients.producer, f"while {victim} is down (SIGKILL)", 20.0)
         bring_back(run, victim)
         elect_preferred(run, clients.producer)
+        write_single(run, single, keys)
     run.start_reader("late-reader")
     other = run.replicas[VICTIM_PARTITION][-1]
     run.fault("KILL", other)
