@@ -27,6 +27,8 @@ from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part
 from holdfast.lab.scenarios.disk_full import SCENARIO, expect_written
+from holdfast.lab.soak import group_campaigns, scenario_campaigns
+from holdfast.lab.soak.campaign import not_judged
 from holdfast.lab.workload_processes import GaveUpError, Process
 
 GAP = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -141,6 +143,48 @@ def test_a_gap_breaks_the_promise_where_nothing_may_be_lost(
     assert proving._verdict([result], result.broke_off)[0] is code
     again = proving.judge_part(part, base, tmp_path / "main")
     assert again.seen_broken is (code is Exit.BROKEN)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("problem", "kept"), [(GaveUpError(GAP), False), (LabError(GAP), None)], ids=["gap", "other"]
+)
+@pytest.mark.parametrize("campaign", ["groups", "random kills"])
+def test_a_gap_breaks_the_promise_of_a_long_run_too(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    campaign: str,
+    problem: LabError,
+    kept: bool | None,
+) -> None:
+    """Method: as above. What could not be made is repeated, so a gap would never be told of."""
+
+    def steps(*_: object) -> None:
+        raise problem
+
+    class NoCluster(Run):
+        def __enter__(self) -> Self:
+            return self
+
+    for module in (group_campaigns, scenario_campaigns):
+        monkeypatch.setattr(module, "Run", NoCluster)
+    monkeypatch.setattr(group_campaigns, "_hurt", steps)
+    monkeypatch.setattr(scenario_campaigns, "_kill_at_random", steps)
+    if campaign == "groups":
+        row = group_campaigns.kill_for(tmp_path / "run", "classic", 1.0)
+    else:
+        row = scenario_campaigns.random_kills(tmp_path / "run")
+    assert row["kept"] is kept, row
+    assert "seed" in row
+
+
+def test_what_a_run_has_seen_broken_stays_so_when_its_history_is_not_to_be_judged() -> None:
+    run = SimpleNamespace(failed=["1 runs"])
+    row = not_judged(OSError("no room"), cast("Run", run))
+    assert (row["kept"], row["failed"]) == (False, ["1 runs"])
+    assert "1 runs" in row["verdict"]
+    for nothing in (None, cast("Run", SimpleNamespace(failed=[]))):
+        assert not_judged(OSError("no room"), nothing)["kept"] is None
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,21 @@
-"""A run ends all that it has started, whatever happens at its end.
+"""A run ends all that it has started, whatever happens at its end, and misses who ends by himself.
 
-Goal: no broker or client is left behind, where nobody looks for it. Method: a real broker; the end
-is interrupted in its midst, as Ctrl-C does it.
+Goal: no broker or client is left behind, where nobody looks for it; and a node that ends by itself
+breaks the promise, also where the others do without it. Method: real nodes; the end is interrupted
+in its midst, as Ctrl-C does it; a node is killed behind the run's back.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from holdfast.cluster import nodes
 from holdfast.cluster.processes import State
-from holdfast.lab.parameters import Parameters
+from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -47,3 +50,22 @@ def test_an_end_that_is_interrupted_leaves_no_node(
     run.journal.close()
     assert [node.pid is not None for node in started] == [True, True]
     assert [nodes.state_of(node) for node in started] == [State.DEAD] * 2
+
+
+def test_a_node_that_ends_by_itself_breaks_the_promise(tmp_path: Path) -> None:
+    with Run(
+        Parameters(brokers=1, replication_factor=1, min_isr=1), tmp_path / "run", print
+    ) as run:
+        run.make_topic()
+        run.expect_running("at first")
+        assert not run.failed
+        (controller,) = run.cluster.controller_ids
+        pid = run.cluster.node(controller).pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        run.cluster.wait_signalled(controller, "KILL")
+        run.expect_running("in the end")
+        with pytest.raises(LabError, match="has ended by itself"):
+            run.fault("KILL", controller)
+        assert run.failed == ["nodes that run in the end", f"{controller} runs"]
+    run.journal.close()

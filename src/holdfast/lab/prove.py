@@ -15,7 +15,6 @@ from pathlib import Path
 from holdfast.clients.blocking_driver import DriverError
 from holdfast.cluster import ClusterError
 from holdfast.judge.history import HistoryError
-from holdfast.judge.verdict import Anomaly
 from holdfast.lab.aftermath import (
     Errors,
     Recoveries,
@@ -42,7 +41,6 @@ from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario, load_scenario
 from holdfast.lab.steps.closing import conclude
-from holdfast.lab.workload_processes import GaveUpError
 from holdfast.wire.administration import AdminError
 
 # What a run can end with, through no fault of the cluster's promise.
@@ -137,10 +135,7 @@ def _run_part(
             part.steps(run)
             conclude(run)
         except PROBLEMS as problem:
-            broke_off = str(problem)
-            if isinstance(problem, GaveUpError) and Anomaly.LOST in parameters.promise.forbids:
-                run.check("an idempotent producer", "can go on", broke_off, kept=False)
-            run.note(f"the run breaks off: {broke_off}")
+            broke_off = run.break_off(problem)
     run.journal.end(
         directory.parent / MANIFEST,
         broke_off,

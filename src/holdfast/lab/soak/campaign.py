@@ -23,6 +23,7 @@ from typing import Any
 import holdfast
 from holdfast.lab import background
 from holdfast.lab.background import Results
+from holdfast.lab.run import Run
 
 RESULTS = Path("docs") / "design" / "soak"
 # Each holds CAMPAIGNS, a sequence of `Campaign`.
@@ -48,6 +49,18 @@ class Campaign:
     runs: int
     run: Callable[[Path], dict[str, Any]]
     exercises: tuple[str, ...] = background.LAB
+
+
+def not_judged(problem: Exception, run: Run | None) -> dict[str, Any]:
+    """Return the result of a run whose history can't be judged; None: it never began.
+
+    What its checks have seen broken stays broken.
+    """
+    failed = [] if run is None else run.failed
+    if failed:
+        verdict = f"Not so: {'; '.join(failed)}. It can't be judged: {problem}"
+        return {"kept": False, "verdict": verdict, "failed": failed}
+    return {"kept": None, "verdict": f"The run could not be made: {problem}"}
 
 
 def campaigns() -> list[Campaign]:

@@ -16,7 +16,7 @@ from holdfast.lab.group import Group
 from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS
 from holdfast.lab.run import Run
-from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude
 from holdfast.lab.steps.group_chaos import Chaos
 from holdfast.lab.steps.groups import BATCH, PROTOCOLS, finish
@@ -46,19 +46,18 @@ def kill_for(
     """Run a group for so long while members, brokers and coordinators are killed; then judge."""
     seed = random.SystemRandom().randrange(1 << 32)
     done: Counter[str] = Counter()
-    broke_off = None
+    broke_off = run = None
     try:
         with Run(settings, directory, lambda _line: None) as run:
             try:
                 _hurt(run, protocol, seconds, members, random.Random(seed), done)  # noqa: S311 - moments, not secrets
             except PROBLEMS as problem:
-                broke_off = str(problem)
+                broke_off = run.break_off(problem)
         run.journal.close()
         evidence = evidence_of(history_files(run.history), with_groups=True)
     except PROBLEMS as problem:
-        return {"kept": None, "verdict": f"The run could not be made: {problem}", "seed": seed}
-    failed = [check.name for check in run.checks if not check.kept]
-    return {**result_of(evidence, settings, failed, broke_off), "done": dict(done), "seed": seed}
+        return {**not_judged(problem, run), "seed": seed}
+    return {**result_of(evidence, settings, run.failed, broke_off), "done": dict(done), "seed": seed}
 
 
 def _hurt(

@@ -15,7 +15,7 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS, prove
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import SCENARIOS, load_scenario
-from holdfast.lab.soak.campaign import Campaign
+from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude
 from holdfast.lab.steps.wants import whole
 
@@ -46,17 +46,17 @@ def random_kills(directory: Path) -> dict[str, Any]:
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)  # noqa: S311 - moments, not secrets
     killed: Counter[str] = Counter()
-    broke_off = None
+    broke_off = run = None
     try:
         with Run(KILLS, directory, lambda _line: None) as run:
             try:
                 _kill_at_random(run, chance, killed)
             except PROBLEMS as problem:
-                broke_off = str(problem)
+                broke_off = run.break_off(problem)
         judgement = evidence_of(history_files(run.history)).judgement
     except PROBLEMS as problem:
-        return {"kept": None, "verdict": f"The run could not be made: {problem}", "seed": seed}
-    failed = [check.name for check in run.checks if not check.kept]
+        return {**not_judged(problem, run), "seed": seed}
+    failed = run.failed
     broken = judgement.broken(KILLS.promise.forbids)
     # What was seen broken stays broken, whatever became of the run behind it.
     if not broken and not failed and (broke_off is not None or not judgement.decided):
@@ -99,6 +99,7 @@ def _kill_at_random(run: Run, chance: random.Random, killed: Counter[str]) -> No
         run.steady(producer, chance.uniform(*DOWN_S))
         run.start_node(*victims)
     run.expect("at the end", whole(run.parameters.assignment()), 60.0)
+    run.expect_running("at the end")
     run.expect_flow(producer, "at the end", 30.0)
     conclude(run)
 
