@@ -11,6 +11,14 @@ _PROCESSES = "cluster/processes.py"
 _PORTS = "cluster/ports.py"
 _CLOSING = "lab/steps/closing.py"
 
+_SOAK = "lab/soak/campaign.py"
+_SOAK_GROUPS = "lab/soak/group_campaigns.py"
+_SOAK_SCENARIOS = "lab/soak/scenario_campaigns.py"
+_CHAOS = "lab/steps/group_chaos.py"
+_RUN = "lab/run.py"
+
+_TEST_RUN = ("tests/lab/test_lab_run.py",)
+_TEST_GROUPS = ("tests/lab/test_lab_groups.py",)
 _TEST_PROCESSES = ("tests/cluster/test_cluster_processes.py",)
 _TEST_PORTS = ("tests/cluster/test_cluster_ports.py",)
 _TEST_CLOSING = ("tests/lab/test_lab_closing.py",)
@@ -188,9 +196,9 @@ PROCESSES: tuple[Mutation, ...] = (
     one(
         "an idempotent producer that met a gap is a run that could not be made",
         "a loss is undecided",
-        "lab/prove.py",
-        "            if isinstance(problem, GaveUpError) and Anomaly.LOST in",
-        "            if isinstance(problem, GaveUpError) and None in",
+        _RUN,
+        "        if isinstance(problem, GaveUpError) and Anomaly.LOST in",
+        "        if isinstance(problem, GaveUpError) and None in",
         tests=_TEST_GAVE_UP,
     ),
     one(
@@ -322,5 +330,78 @@ PROCESSES: tuple[Mutation, ...] = (
         "        if node in self._begun_anew:\n",
         "        if node in self._begun_anew and not self._all:\n",
         tests=_TEST_DISK_FAULTS,
+    ),
+    # -- what a long run must see -----------------------------------------------------------------
+    one(
+        "a gap in a log is a long run of groups that could not be made",
+        "a break that is repeated until it is gone",
+        _SOAK_GROUPS,
+        "                broke_off = run.break_off(problem)\n",
+        "                broke_off = str(problem)\n",
+        tests=_TEST_GAVE_UP,
+    ),
+    one(
+        "a gap in a log is a long run of kills that could not be made",
+        "a break that is repeated until it is gone",
+        _SOAK_SCENARIOS,
+        "                broke_off = run.break_off(problem)\n",
+        "                broke_off = str(problem)\n",
+        tests=_TEST_GAVE_UP,
+    ),
+    one(
+        "failed checks are forgotten where a history can't be judged",
+        "a break that is repeated until it is gone",
+        _SOAK,
+        "    failed = [] if run is None else run.failed\n",
+        "    failed: list[str] = []\n",
+        tests=_TEST_GAVE_UP,
+    ),
+    one(
+        "a node that has ended by itself makes a run that could not be made",
+        "a break that is repeated until it is gone",
+        _RUN,
+        "            self._refuse_dead(node)\n",
+        "",
+        tests=_TEST_RUN,
+    ),
+    one(
+        "nobody misses a node that has ended by itself",
+        "a node that crashes, and the others do without it",
+        _RUN,
+        '        self.check(f"nodes that run {when}", "all of them", seen, kept=not dead)\n',
+        '        self.check(f"nodes that run {when}", "all of them", seen, kept=True)\n',
+        tests=_TEST_RUN,
+    ),
+    one(
+        "a kind of fault may not come at all",
+        "a long run without a controller's death",
+        _CHAOS,
+        "            left = left or self._drawn()\n",
+        "            left = self._drawn()\n",
+        tests=_TEST_GROUPS,
+    ),
+    one(
+        "a coordinator's followers have what it took last",
+        "a commit that is acknowledged before it is replicated",
+        _CHAOS,
+        '        self._run.fault("STOP", *others)\n        self._run.steady_view(ALONE_S)\n',
+        "        self._run.steady_view(ALONE_S)\n",
+        tests=_TEST_GROUPS,
+    ),
+    one(
+        "who is thrown out had nothing to commit",
+        "a commit of a generation that has passed",
+        _CHAOS,
+        "        is_at_work = name in NEEDS_WORK or self._chance.random() < AT_WORK\n",
+        "        is_at_work = self._chance.random() < AT_WORK\n",
+        tests=_TEST_GROUPS,
+    ),
+    one(
+        "every key of a compacted topic comes again",
+        "a round that takes what it must keep",
+        "lab/scenarios/compacted_topic.py",
+        'f"{ONLY}-{next(keys)}"',
+        "ONLY",
+        tests=("tests/lab/test_lab_usual.py",),
     ),
 )

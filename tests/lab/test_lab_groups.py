@@ -30,7 +30,7 @@ from holdfast.lab.parameters import LabError
 from holdfast.lab.scenarios.clients_cut_off import expect_session
 from holdfast.lab.scenarios.consumer_replaced import VICTIMS, moment
 from holdfast.lab.scenarios.rebalance_price import STRATEGIES
-from holdfast.lab.steps.group_chaos import Chaos
+from holdfast.lab.steps.group_chaos import LONELY, THROWN_OUT, Chaos, Counts
 from holdfast.lab.steps.group_results import expect_once, gaps
 from holdfast.lab.steps.groups import BATCH, repeats
 from holdfast.lab.workload_processes import HistoryTail, Worker
@@ -415,3 +415,94 @@ def test_only_who_has_joined_is_asked_to_leave(
     for _ in range(5):
         chaos._replace_member()
     assert left == ["b"] * 5
+
+
+class Owner:
+    """A member that has joined, and has begun with a partition."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.told = SimpleNamespace(member=name, begun={0: 0})
+
+
+class Scene:
+    """A run and a group that write down what is asked of them; a fault takes a second."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, ...]] = []
+        self.now_s = 0.0
+        self.partitions = range(1)
+        self.replicas = {0: (1, 2, 3)}
+        self.cluster = SimpleNamespace(broker_ids=[1, 2, 3], controller_ids=[100])
+        self.run = self
+        self.name, self.session_ms = "g", 6000
+        self.members = [Owner("a"), Owner("b")]
+
+    def coordinator(self) -> int:
+        return 2
+
+    def fault(self, action: str, *whom: Any) -> float:
+        self.now_s += 1.0
+        self.told.append((action, *(str(getattr(each, "name", each)) for each in whom)))
+        return 0.0
+
+    def start_node(self, node: int) -> None:
+        self.told.append(("start", str(node)))
+
+    def expect_progress(self, when: str, _bound_s: float) -> None:
+        self.told.append(("works", when))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *_, **__: self.told.append((name,))
+
+
+def chaos_of(scene: Scene, counts: Counts | None = None) -> Chaos:
+    return Chaos(cast("Group", scene), cast("Worker", None), random.Random(1), counts)
+
+
+def hurt(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[list[tuple[str, ...]], Counts]:
+    """Have chaos last for so many faults; return what was done, and the counts of it."""
+    scene, counts = Scene(), Counts()
+    monkeypatch.setattr(time, "monotonic", lambda: scene.now_s)
+    chaos = chaos_of(scene, counts)
+    monkeypatch.setattr(chaos, "_replace_member", lambda: scene.fault("leave"))
+    chaos._deeds["member left"] = (chaos._replace_member, 2)
+    chaos.last(seconds)
+    monkeypatch.undo()
+    return scene.told, counts
+
+
+def test_every_kind_of_fault_comes_and_half_of_them_to_a_group_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: no long run is without a kind of fault, nor hurts only a group that does nothing."""
+    told, counts = hurt(monkeypatch, 60.0)
+    done = counts.done
+    assert set(done) == {
+        "broker killed", "coordinator killed", LONELY, "controller killed", "members killed",
+        "member stood still", "member left", THROWN_OUT,
+    }  # fmt: skip
+    weights = {name: weight for name, (_, weight) in chaos_of(Scene())._deeds.items()}
+    rounds = done.total() // sum(weights.values())
+    assert rounds > 0
+    assert all(n * rounds <= done[name] <= n * (rounds + 1) for name, n in weights.items())
+    share = counts.at_work.total() / done.total()
+    assert 0.3 < share < 0.8
+    assert sum(each[0] == "works" for each in told) == counts.at_work.total()
+    assert done[THROWN_OUT] == counts.at_work[THROWN_OUT] > 0
+    at = told.index(("hold",))
+    assert [each[0] for each in told[at:]][:5] == ["hold", "STOP", "steady", "let_go", "CONT"]
+    assert told[-3:] == [("expect",), ("expect_running",), ("expect_flow",)]
+
+
+def test_a_coordinator_dies_when_nobody_has_what_it_took_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a commit that was acknowledged before others had it is gone for certain."""
+    told, counts = hurt(monkeypatch, 60.0)
+    assert counts.done[LONELY] == counts.at_work[LONELY] > 0
+    at = told.index(("STOP", "1", "3"))
+    assert told[at - 1] == ("works", f"before {LONELY}")
+    assert [each for each in told[at:] if each[0] != "steady"][:5] == [
+        ("STOP", "1", "3"), ("steady_view",), ("KILL", "2"), ("CONT", "1", "3"), ("start", "2"),
+    ]  # fmt: skip

@@ -191,7 +191,8 @@ class Group:
         wanted = producer.tail.poll().ends
 
         def left() -> dict[int, int]:
-            ends = {p: end - self.position(p) for p, end in wanted.items()}
+            positions = self.positions()
+            ends = {p: end - positions.get(p, 0) for p, end in wanted.items()}
             return {p: count for p, count in ends.items() if count > 0}
 
         self._must(
@@ -204,7 +205,15 @@ class Group:
 
     def position(self, partition: int) -> int:
         """Behind the highest offset that any member has processed."""
-        return max((each.told.positions.get(partition, 0) for each in self.all), default=0)
+        return self.positions().get(partition, 0)
+
+    def positions(self) -> dict[int, int]:
+        """Return the same of all partitions in which any was; each history is looked at once."""
+        found: dict[int, int] = {}
+        for each in self.all:
+            for partition, position in each.told.positions.items():
+                found[partition] = max(position, found.get(partition, 0))
+        return found
 
     def committed(self) -> dict[int, int]:
         """Return what is committed, by partition. LabError: nobody says."""
@@ -216,10 +225,11 @@ class Group:
 
     def expect_progress(self, when: str, bound_s: float = SETTLE_S) -> None:
         """Check that records of every partition are processed that are not by now."""
-        before = {p: self.position(p) for p in self.run.partitions}
+        before = self.positions()
 
         def silent() -> list[int]:
-            return [p for p, position in before.items() if self.position(p) <= position]
+            now = self.positions()
+            return [p for p in self.run.partitions if now.get(p, 0) <= before.get(p, 0)]
 
         self.run.soon(lambda: not silent(), bound_s)
         left = silent()

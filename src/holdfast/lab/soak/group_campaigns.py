@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from holdfast.clients.replica_files import DamagedFileError, stored_records
 from holdfast.judge.checker import Evidence
 from holdfast.judge.groups.verdict import Commits, GroupAnomaly
 from holdfast.judge.verdict import Anomaly
@@ -17,12 +18,22 @@ from holdfast.lab.parameters import Parameters
 from holdfast.lab.prove import PROBLEMS
 from holdfast.lab.run import Run
 from holdfast.lab.soak.campaign import Campaign, not_judged
-from holdfast.lab.steps.closing import conclude
-from holdfast.lab.steps.group_chaos import Chaos
+from holdfast.lab.steps.closing import conclude, end_of, replica_directory
+from holdfast.lab.steps.group_chaos import Chaos, Counts
 from holdfast.lab.steps.groups import BATCH, PROTOCOLS, finish
+from holdfast.wire.groups.group_partition import group_partition
 
 MEMBERS = 10
-SETTINGS = Parameters(commits=Commits.AFTER, partitions=30, rate=300.0)
+GROUP_OFFSETS = "__consumer_offsets"
+OFFSETS_PARTITIONS = 50  # offsets.topic.num.partitions, which no run here changes
+# Segments of some hundred batches, and looks at short intervals: so coordinators load what was
+# compacted, as they do where a group has lived for long.
+COMPACTED = {
+    "log.index.interval.bytes": "0",
+    "log.index.size.max.bytes": "4000",
+    "log.cleaner.backoff.ms": "500",
+}
+SETTINGS = Parameters(commits=Commits.AFTER, partitions=30, rate=300.0, config=COMPACTED)
 MINUTES = {5: 6, 20: 1}  # how many runs of each length
 WORK_MS = 10.0  # so that kills meet members in the middle of a batch
 
@@ -45,19 +56,21 @@ def kill_for(
 ) -> dict[str, Any]:
     """Run a group for so long while members, brokers and coordinators are killed; then judge."""
     seed = random.SystemRandom().randrange(1 << 32)
-    done: Counter[str] = Counter()
+    counts = Counts()
+    told: dict[str, Any] = {"seed": seed, "done": counts.done, "at_work": counts.at_work}
     broke_off = run = None
     try:
         with Run(settings, directory, lambda _line: None) as run:
             try:
-                _hurt(run, protocol, seconds, members, random.Random(seed), done)  # noqa: S311 - moments, not secrets
+                _hurt(run, protocol, seconds, members, random.Random(seed), counts)  # noqa: S311 - moments, not secrets
             except PROBLEMS as problem:
                 broke_off = run.break_off(problem)
         run.journal.close()
         evidence = evidence_of(history_files(run.history), with_groups=True)
     except PROBLEMS as problem:
-        return {**not_judged(problem, run), "seed": seed}
-    return {**result_of(evidence, settings, run.failed, broke_off), "done": dict(done), "seed": seed}
+        return {**not_judged(problem, run), **told}
+    told["offsets"] = offsets_left(run, protocol)
+    return {**result_of(evidence, settings, run.failed, broke_off), **told}
 
 
 def _hurt(
@@ -66,19 +79,37 @@ def _hurt(
     seconds: float,
     members: int,
     chance: random.Random,
-    done: Counter[str],
+    counts: Counts,
 ) -> None:
     run.make_topic()
     producer = run.start_producer(delivery_timeout_ms=120_000)
     run.must_flow(producer)
     group = Group(run, protocol, protocol, batch=BATCH, work_ms=WORK_MS)
-    chaos = Chaos(group, producer, chance)
-    chaos.done = done
+    chaos = Chaos(group, producer, chance, counts)
     chaos.start(members)
     chaos.last(seconds)
     group.wait_shared()
     finish([group], producer)
     conclude(run)
+
+
+def offsets_left(run: Run, group: str) -> dict[str, int]:
+    """Return how many records a group's part of the offsets has had, and how many are left of them.
+
+    So a row says whether compaction was at work. In the replica that has the most.
+    """
+    partition = group_partition(group, OFFSETS_PARTITIONS)
+    found = {"written": 0, "left": 0}
+    for node in run.cluster.broker_ids:
+        with suppress(OSError, DamagedFileError):
+            directory = replica_directory(run, node, partition, GROUP_OFFSETS)
+            end, left = end_of(run, node, partition, GROUP_OFFSETS), stored_records(directory)
+            found = max(found, {"written": end, "left": sum(1 for _ in left)}, key=_written)
+    return found
+
+
+def _written(found: dict[str, int]) -> int:
+    return found["written"]
 
 
 def result_of(
