@@ -16,6 +16,11 @@ CONSUMER = "core/group/consumer/consumer_group.py"
 RECORDS = "wire/records/offset_records.py"
 RECONCILE = "core/group/consumer/consumer_reconcile.py"
 HEARTBEAT = "core/group/consumer/consumer_heartbeat.py"
+CONSUMER_MEMBER = "core/group/consumer/consumer_member.py"
+EPOCHS = "core/group/consumer/consumer_epochs.py"
+OFFSETS = "core/group/offsets/offset_requests.py"
+TEST_EPOCHS = "tests/group/test_consumer_epochs.py"
+ANOTHER_S = "test_what_was_another_s_in_between_is_not_committed_in_an_epoch_before"
 REQUESTS = "core/group/classic/classic_requests.py"
 REBALANCE = "core/group/classic/classic_rebalance.py"
 STATE = "core/group/classic/classic_state.py"
@@ -99,6 +104,20 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "    if epoch <= member.epoch:\n        return ErrorCode.NONE\n    if member.classic",
     ),
     one(
+        "what a member gets it has had for ever",
+        "KIP-1251: a late commit moves back what another one has committed since",
+        EPOCHS,
+        "known[each] if each in kept else epoch for each in numbers",
+        "known[each] if each in kept else 1 for each in numbers",
+    ),
+    one(
+        "nobody who loads a member knows since when it has what",
+        "KIP-1251: assignment epochs",
+        CONSUMER_MEMBER,
+        "            assignment_epochs=[since[topic_id][each] for each in partitions[topic_id]],\n",
+        "            assignment_epochs=None if since else [],\n",
+    ),
+    one(
         "a partition is given away that another one has",
         "KIP-848: UNRELEASED_PARTITIONS",
         RECONCILE,
@@ -176,4 +195,42 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
     ),
 )
 
-GROUPS = tuple(replace(each, scale=SCALE) for each in _FOUND_BY_SEEDS)
+_FOUND_BY_TESTS: tuple[Mutation, ...] = (
+    one(
+        "what a member has it may commit in each older epoch",
+        "KIP-1251: a commit of before that comes late, when another one has had it since",
+        CONSUMER_MEMBER,
+        "        return since is not None and since <= epoch\n",
+        "        return since is not None and since > NO_EPOCH\n",
+        tests=(f"{TEST_EPOCHS}::{ANOTHER_S}",),
+    ),
+    one(
+        "what a member has given up and gets again it has had all the time",
+        "KIP-1251: since it got it anew",
+        EPOCHS,
+        "known[each] if each in kept else epoch for each in numbers",
+        "known.get(each, epoch) for each in numbers",
+        tests=("tests/group/test_consumer_reconcile.py",),
+    ),
+    one(
+        "one partition of its own is enough for a commit in an older epoch",
+        "KIP-1251: all of them or none",
+        CONSUMER,
+        "epoch < member.epoch and all(member.had_since",
+        "epoch < member.epoch and any(member.had_since",
+        tests=(f"{TEST_EPOCHS}::test_one_partition_that_is_not_its_own_refuses_them_all",),
+    ),
+    one(
+        "a partition that is refused anyway is looked into",
+        "KIP-1251: OFFSET_METADATA_TOO_LARGE",
+        OFFSETS,
+        '            if _check_metadata(asked.committed_metadata or "", settings)'
+        " is ErrorCode.NONE:\n",
+        "            if request.topics:\n",
+        tests=(
+            f"{TEST_EPOCHS}::test_a_partition_that_is_refused_for_something_else_is_not_looked_into",
+        ),
+    ),
+)
+
+GROUPS = (*(replace(each, scale=SCALE) for each in _FOUND_BY_SEEDS), *_FOUND_BY_TESTS)

@@ -147,6 +147,8 @@ def _static(side: Side, one: bytes) -> None:
     say("its old self leaves", "m1", -1, instance_id="i")
     commits = ask.commit(group, {ONE: {0: 5}}, member="m2", epoch=2, group_instance_id="i")
     side.ask("instances: it commits", commits, version=9)
+    commits = ask.commit(group, {ONE: {0: 6}}, member="m2", epoch=1, group_instance_id="i")
+    side.ask("instances: it commits in an epoch before the part was its", commits, version=9)
     commits = ask.commit(group, {ONE: {0: 5}}, member="m1", epoch=2, group_instance_id="i")
     side.ask("instances: its old self commits", commits, version=9)
     say("it leaves by another instance", "m2", -1, instance_id="j")

@@ -26,6 +26,7 @@ def steps(side: Side) -> None:
     _refused(side, one)
     _two(side, one, other)
     _offsets(side, one)
+    _behind(side, one, other)
     _subscriptions(side)
 
 
@@ -175,6 +176,62 @@ def _offsets(side: Side, one: bytes) -> None:
     side.ask("pair: fetch of nobody's", ask.fetch(group), version=9)
     side.ask("pair: delete it", DeleteGroupsRequest(groups_names=[group]))
     described(side, "pair deleted", group)
+
+
+def _behind(side: Side, one: bytes, other: bytes) -> None:
+    """Commits in older epochs: for what a member kept, gave up, got back, and has to give up."""
+    group = "behind"
+
+    def commits(when: str, member: str, epoch: int, *parts: int, **more: Any) -> None:
+        """Commit all of these in one request, first by the topic's id and then by its name."""
+        for topic, version in ((one, BY_ID_SINCE), (ONE, BY_ID_SINCE - 1)):
+            offsets: dict[ask.Topic, dict[int, int]] = {topic: dict.fromkeys(parts, epoch + 10)}
+            request = ask.commit(group, offsets, member=member, epoch=epoch, **more)
+            step = f"behind: {member} commits {parts} in {epoch} {when} v{version}"
+            side.ask(step, request, version=version)
+
+    def each(when: str, member: str, *epochs: int) -> None:
+        for epoch in epochs:
+            for part in range(4):
+                commits(when, member, epoch, part)
+
+    side.ask("behind: a joins", ask.consume(group, "a", 0, [ONE]))
+    side.ask("behind: b joins", ask.consume(group, "b", 0, [ONE]))
+    side.ask("behind: a is told", ask.consume(group, "a", 2))
+    each("while it has to give up", "a", 1, 2, 3)
+    side.ask("behind: a lets go", ask.consume(group, "a", 2, None, {one: [0, 1]}))
+    each("when it has let go", "a", 2, 3)
+    side.ask("behind: b gets it", ask.consume(group, "b", 3))
+    each("when b has it", "a", -2, -1, 0, 1, 2, 3, 4)
+    each("when it has just got it", "b", 2, 3)
+    commits("when b has some", "a", 2, 0, 1)
+    commits("when b has some", "a", 2, 0, 2)
+    commits("when b has some", "a", 2, 2, 0)
+    commits("when b has some", "a", 3, 0, 2)
+    commits("when b has some", "a", 4, 0, 2)
+    commits("with much to say", "a", 2, 0, 2, metadata="m" * 5000)
+    for named in (one, other):
+        both: dict[ask.Topic, dict[int, int]] = {one: {0: 1}, other: {0: 1}}
+        if named is other:
+            both = dict(reversed(both.items()))
+        request = ask.commit(group, both, member="a", epoch=2)
+        side.ask(f"behind: a commits what it never had, {len(both)}, {named == one}", request)
+    mixed: dict[ask.Topic, dict[int, int]] = {one: {0: 1, 9: 1}, b"x" * 16: {0: 1}}
+    side.ask("behind: a commits what is not there", ask.commit(group, mixed, member="a", epoch=2))
+    side.ask("behind: fetch", ask.fetch(group), version=9)
+    side.ask("behind: b leaves", ask.consume(group, "b", -1))
+    side.ask("behind: a gets it back", ask.consume(group, "a", 3))
+    described(side, "behind when a has all again", group)
+    each("when it has all again", "a", 2, 3, 4)
+    side.ask("behind: c joins", ask.consume(group, "c", 0, [ONE]))
+    side.ask("behind: a is told again", ask.consume(group, "a", 4))
+    described(side, "behind when a has to give up again", group)
+    each("when it has to give up again", "a", 2, 3, 4)
+    side.ask("behind: fetch at last", ask.fetch(group), version=9)
+    asked = ask.fetch(group, {ONE: [0]}, member_id="a", member_epoch=3)
+    side.ask("behind: a fetches in an older epoch", asked, version=9)
+    for member in ("a", "c"):
+        side.ask(f"behind: {member} leaves", ask.consume(group, member, -1))
 
 
 def _subscriptions(side: Side) -> None:

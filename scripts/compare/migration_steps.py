@@ -110,6 +110,14 @@ def _up_and_down(side: Side) -> None:
     described(side, "both protocols while it moves", group)
     _settle(side, group, old, number)
     described(side, "both protocols, settled", group)
+    found = {it.member_id: it.member_epoch for it in group_of(side, group).members}
+    for member in (old, "new"):
+        for epoch in range(found[member] + 2):
+            for part in range(4):
+                offsets: dict[ask.Topic, dict[int, int]] = {TOPIC: {part: epoch}}
+                commits = ask.commit(group, offsets, member=member, epoch=epoch)
+                step = f"both: {side.names.get(member, member)} commits {part} in {epoch}"
+                side.ask(step, commits, version=9)
     stranger = ask.join(group, protocols={"range": ask.subscription(TOPIC)})
     given = side.ask("both: another classic one gets an id", stranger)
     side.ask("both: it leaves before it joined", ask.leave(group, (given.member_id, None)))

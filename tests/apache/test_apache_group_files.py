@@ -242,6 +242,15 @@ def test_dump_log_decodes_offsets_and_members_of_both_kinds(story: Story) -> Non
 
     kinds = {kind for (kind, key), value in latest.items() if "members-consumer" in key and value}
     assert {"3", "5", "6", "7", "8"} <= kinds, "epoch, member, target of both, and current"
+    epochs = [
+        epoch
+        for (kind, _), value in latest.items()
+        if kind == "8" and value is not None
+        for topic in value["assignedPartitions"]
+        for _, epoch in zip(topic["partitions"], topic["assignmentEpochs"], strict=True)
+    ]
+    assert len(epochs) == PARTITIONS
+    assert min(epochs) > 0
 
 
 def test_dump_log_reads_compacted_segments(story: Story) -> None:
@@ -279,10 +288,18 @@ def their_broker(story: Story, directory: Path) -> Iterator[None]:
         process.wait()
 
 
+NO_EPOCHS: Final = "Size of assignment epochs"
+"""What it logs of a member's partitions that have no epochs (KIP-1251), and then goes on."""
+
+
 def test_apache_kafka_serves_a_copy_of_the_directory(story: Story, tmp_path: Path) -> None:
-    """Its members find the other broker in its place, and read on from what they have committed."""
+    """Its members find the other broker in its place, and read on from what they have committed.
+
+    It has nothing to say against the records that it has loaded.
+    """
     with their_broker(story, tmp_path / "theirs"):
         wait_for_groups(story)
+        assert NO_EPOCHS not in (tmp_path / "theirs" / "kafka.log").read_text()
         story.check_committed()
         new = {(part, offset) for part in range(PARTITIONS) for offset in range(10, 15)}
         for protocol, members in story.members.items():

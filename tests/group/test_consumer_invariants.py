@@ -2,11 +2,12 @@
 
 Method: random lives of a group. Members come, beat, revoke late, lose answers, are cut off, leave,
 come back as static members do; topics come, grow and go; the log refuses; the coordinator moves.
-What a member may be reading is held against what the group takes it to have, after each step. At
-the end all is quiet, and within a few heartbeats of each member all have arrived.
+What a member may be reading is held against what the group takes it to have, after each step. And
+what it may be reading it may commit, however far behind its epoch is; what another one has had
+since, it may not. At the end all is quiet, and within a few heartbeats all have arrived.
 
 Rules: consumer-groups.md#one-owner, consumer-groups.md#reconciliation, consumer-groups.md#records,
-consumer-groups.md#fencing.
+consumer-groups.md#fencing, consumer-groups.md#assignment-epochs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.group.consumer_client import Consumer, Held
 from tests.group.consumer_kit import Coordinator, Log, durable
 
+from holdfast.core.group.any_group import Committer
 from holdfast.core.group.consumer.consumer_group import ConsumerGroup
 from holdfast.core.group.consumer.consumer_state import GroupState
 from holdfast.wire.errors import ErrorCode
@@ -26,6 +28,7 @@ WHO = st.integers(0, 3)
 SUBSCRIPTIONS = st.sampled_from([["a"], ["a", "b"], ["b", "c"], ["a", "b", "c"], []])
 SESSION_MS = 45_000
 BEAT_MS = 5_000
+COMMIT_VERSION = 9
 ROUNDS_MAX = 4  # in which everybody beats once
 
 
@@ -41,6 +44,7 @@ class Life(RuleBasedStateMachine):
             Consumer(self.coordinator, "s", instance_id="s"),
             Consumer(self.coordinator, "t", instance_id="t"),
         ]
+        self.had: set[tuple[tuple[bytes, int], str, int]] = set()  # by whom, and in which epoch
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -121,6 +125,35 @@ class Life(RuleBasedStateMachine):
                 state = self.coordinator.group().state
                 for topic_id, index in consumer.held:
                     assert state.owner(topic_id, index) == consumer.member_id
+
+    @invariant()
+    def members_commit_what_they_hold(self) -> None:
+        for consumer in self.consumers:
+            if consumer.is_member:
+                self.had.update(
+                    (partition, consumer.member_id, consumer.epoch) for partition in consumer.held
+                )
+                assert self.may_commit(consumer.member_id, consumer.epoch, consumer.held)
+
+    @invariant()
+    def nobody_commits_what_another_has_had_since(self) -> None:
+        """Of an older epoch; with its own a member may commit anything."""
+        group = self.group()
+        members = {} if group is None else group.state.members
+        last: dict[tuple[bytes, int], dict[str, int]] = {}
+        for partition, member_id, epoch in self.had:
+            known = last.setdefault(partition, {})
+            known[member_id] = max(known.get(member_id, 0), epoch)
+        for partition, member_id, epoch in self.had:
+            if member_id in members and epoch < members[member_id].epoch:
+                others = [each for who, each in last[partition].items() if who != member_id]
+                if max(others, default=0) > epoch:
+                    assert not self.may_commit(member_id, epoch, {partition})
+
+    def may_commit(self, member_id: str, epoch: int, partitions: Held) -> bool:
+        committer = Committer(member_id, epoch)
+        code = self.coordinator.group().check_commit(committer, partitions, COMMIT_VERSION, 0)
+        return code is ErrorCode.NONE
 
     @invariant()
     def members_have_what_they_own(self) -> None:

@@ -1,8 +1,10 @@
 """Goal: a member takes the right step towards its target from wherever it is.
 
 Method: a table of steps: what it has, what it shall have, what it says to own, what others have.
-Topics are letters; a is subscribed to unless a case says otherwise.
-Rules: consumer-groups.md#reconciliation, consumer-groups.md#one-owner.
+Topics are letters; a is subscribed to unless a case says otherwise. All that it has it got in
+epoch 3: what it keeps is so afterwards, and what it gets is of the epoch that it comes to.
+Rules: consumer-groups.md#reconciliation, consumer-groups.md#one-owner,
+consumer-groups.md#assignment-epochs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from holdfast.core.group.assignors import Partitions
+from holdfast.core.group.consumer.consumer_epochs import all_since
 from holdfast.core.group.consumer.consumer_member import ConsumerMember, MemberState
 from holdfast.core.group.consumer.consumer_reconcile import Aim, reconcile
 from holdfast.core.refusal import Refusal
@@ -20,6 +23,7 @@ from holdfast.wire.errors import ErrorCode
 STABLE = MemberState.STABLE
 UNREVOKED = MemberState.UNREVOKED_PARTITIONS
 UNRELEASED = MemberState.UNRELEASED_PARTITIONS
+LONG_AGO = 3
 
 
 def partitions(text: str) -> Partitions:
@@ -218,6 +222,7 @@ def test_step(step: Step) -> None:
         state=step.state,
         assigned=partitions(step.has),
         revoking=partitions(step.revoking),
+        since=all_since(partitions(f"{step.has} {step.revoking}"), LONG_AGO),
     )
     taken = partitions(step.taken)
     aim = Aim(
@@ -233,6 +238,14 @@ def test_step(step: Step) -> None:
     found = (moved.epoch, moved.state, shown(moved.assigned), shown(moved.revoking))
     assert found == step.then
     assert moved == member or moved.previous_epoch == member.epoch
+    had = set(step.has.split())
+    since = {each: LONG_AGO if each in had else step.target_epoch for each in found[2].split()}
+    since |= dict.fromkeys(found[3].split(), LONG_AGO)
+    assert since == {
+        f"{chr(topic_id[0])}{index}": epoch
+        for topic_id, epochs in moved.since.items()
+        for index, epoch in epochs.items()
+    }
     if found == (member.epoch, member.state, step.has, step.revoking):
         again = reconcile(moved, aim)
         assert again == moved, "standing still, it writes no more"

@@ -56,6 +56,8 @@ def two_members() -> Coordinator:
         ("m", 2, 9, _E.NONE),
         ("m", 3, 9, _E.STALE_MEMBER_EPOCH),
         ("m", 1, 9, _E.STALE_MEMBER_EPOCH),
+        ("m", 0, 9, _E.STALE_MEMBER_EPOCH),
+        ("m", -1, 9, _E.STALE_MEMBER_EPOCH),
         ("n", 3, 10, _E.NONE),
         ("n", 2, 9, _E.STALE_MEMBER_EPOCH),
         ("n", 3, 8, _E.UNSUPPORTED_VERSION),
@@ -64,8 +66,11 @@ def two_members() -> Coordinator:
     ],
 )
 def test_who_may_commit(member_id: str, epoch: int, version: int, expected: ErrorCode) -> None:
-    group = two_members().group()
-    assert group.check_commit(Committer(member_id, epoch), version, START_MS) is expected
+    coordinator = two_members()
+    mine = [(coordinator.topics.by_name["t"].topic_id, index) for index in range(2)]
+    committer = Committer(member_id, epoch)
+    code = coordinator.group().check_commit(committer, mine, version, START_MS)
+    assert code is expected
 
 
 def test_anybody_may_commit_while_nobody_is_there() -> None:
@@ -73,8 +78,8 @@ def test_anybody_may_commit_while_nobody_is_there() -> None:
     coordinator.heartbeat("m", -1)
     coordinator.heartbeat("n", -1)
     group = coordinator.group()
-    assert group.check_commit(Committer("", -1), 9, START_MS) is _E.NONE
-    assert group.check_commit(Committer("m", 1), 9, START_MS) is _E.UNKNOWN_MEMBER_ID
+    assert group.check_commit(Committer("", -1), (), 9, START_MS) is _E.NONE
+    assert group.check_commit(Committer("m", 1), (), 9, START_MS) is _E.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(

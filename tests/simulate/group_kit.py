@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from holdfast.clients.group_member.light_classic import ClassicMember
@@ -232,9 +232,15 @@ def consumer_group(epoch: int) -> tuple[Any, Any]:
 
 
 def consumer_member(
-    name: str, epoch: int, *owned: int, pending: tuple[int, ...] = (), instance: str | None = None
+    name: str,
+    epoch: int,
+    *owned: int,
+    pending: tuple[int, ...] = (),
+    instance: str | None = None,
+    since: Mapping[int, int] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """The records of a member of KIP-848, and of what it has."""
+    """The records of a member of KIP-848, and of what it has; since this epoch, or since others."""
+    epochs = dict.fromkeys((*owned, *pending), epoch) | dict(since or {})
     told = ConsumerGroupMemberMetadataValue(
         instance_id=instance, rack_id=None, client_id="c", client_host="/h",
         subscribed_topic_names=["t"], subscribed_topic_regex="", server_assignor=None,
@@ -243,8 +249,8 @@ def consumer_member(
         member_epoch=epoch,
         previous_member_epoch=0,
         state=0,
-        assigned_partitions=_listed(owned),
-        partitions_pending_revocation=_listed(pending),
+        assigned_partitions=_listed(owned, epochs),
+        partitions_pending_revocation=_listed(pending, epochs),
     )
     return [
         (ConsumerGroupMemberMetadataKey(group_id=GROUP, member_id=name), told),
@@ -259,5 +265,10 @@ def gone(name: str) -> list[tuple[Any, Any]]:
     ]
 
 
-def _listed(owned: tuple[int, ...]) -> list[CurrentTopicPartitions]:
-    return [CurrentTopicPartitions(topic_id=TOPIC_ID, partitions=list(owned))] if owned else []
+def _listed(owned: tuple[int, ...], epochs: Mapping[int, int]) -> list[CurrentTopicPartitions]:
+    if not owned:
+        return []
+    since = [epochs[each] for each in owned]
+    return [
+        CurrentTopicPartitions(topic_id=TOPIC_ID, partitions=list(owned), assignment_epochs=since)
+    ]

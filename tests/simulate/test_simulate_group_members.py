@@ -39,6 +39,11 @@ from holdfast.wire.messages.consumer_group_heartbeat import (
 )
 from holdfast.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from holdfast.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from holdfast.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 I = Invariant  # noqa: E741 - the tables below are read by rows
@@ -54,9 +59,46 @@ def test_nobody_has_in_the_log_what_another_has_or_has_yet_to_give_up(kept: Any)
     async def story(kit: Kit) -> None:
         kit.commit(consumer_group(1), *consumer_member("a", 1, 0))
         owned = () if kept else (0,)
-        kit.commit(*consumer_member("a", 2, *owned, **kept), *consumer_member("b", 2, 0))
+        a = consumer_member("a", 2, *owned, since={0: 1}, **kept)
+        kit.commit(*a, *consumer_member("b", 2, 0))
 
     assert told(story) == [I.ONE_OWNER]
+
+
+@pytest.mark.parametrize(
+    ("records", "is_right"),
+    [
+        (consumer_member("a", 3, 0, 1, since={0: 2}), True),
+        (consumer_member("a", 3, 1, pending=(0,), since={0: 2}), True),
+        (consumer_member("a", 3, 0, 1), False),
+        (consumer_member("a", 3, pending=(0,)), False),
+        (consumer_member("a", 3, 0, 1, since={0: 2, 1: 2}), False),
+        ([*consumer_member("a", 3), *consumer_member("a", 4, 0)], True),
+        ([*consumer_member("a", 3), *consumer_member("a", 4, 0, since={0: 2})], False),
+        ([*gone("a"), *consumer_member("b", 0, 0, since={0: 2})], True),
+        ([*gone("a"), *consumer_member("b", 0, 0)], False),
+        ([*gone("a"), *consumer_member("b", 3, 0)], True),
+    ],
+)
+def test_the_log_has_since_when_a_partition_is_a_member_s(
+    records: list[Any], is_right: bool
+) -> None:
+    """What it keeps it has had, what it gets is new; who takes a place (epoch 0) takes it all."""
+
+    async def story(kit: Kit) -> None:
+        kit.commit(consumer_group(2), *consumer_member("a", 2, 0))
+        kit.commit(*records)
+
+    assert told(story) == ([] if is_right else [I.PARTITION_EPOCHS])
+
+
+def test_a_record_without_epochs_is_found() -> None:
+    async def story(kit: Kit) -> None:
+        (member, (key, value)) = consumer_member("a", 2, 0)
+        value.assigned_partitions[0].assignment_epochs = None
+        kit.commit(consumer_group(2), member, (key, value))
+
+    assert told(story) == [I.PARTITION_EPOCHS]
 
 
 def test_what_was_given_up_is_another_s() -> None:
@@ -266,8 +308,39 @@ def test_a_commit_is_refused_only_who_has_another_epoch(
         attempt = kit.attempt("x", "a", 2)
         question = kit.question()
         if moved:
-            kit.commit(consumer_group(3), *consumer_member("a", 3, 0))
+            kit.commit(consumer_group(3), *consumer_member("a", 3, 0, since={0: 2}))
         kit.oracle.outcome(view, attempt, code, question)
+
+    assert told(story) == ([] if is_right else [I.MEMBER_REFUSED_RIGHTLY])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "parts", "namesake", "is_right"),
+    [
+        (2, (0,), False, False),
+        (2, (0, 1), False, True),
+        (1, (0,), False, True),
+        (3, (0, 1), False, False),
+        (2, (0,), True, True),
+    ],
+)
+def test_a_commit_of_an_older_epoch_is_refused_only_for_what_is_new(
+    epoch: int, parts: tuple[int, ...], namesake: bool, is_right: bool
+) -> None:
+    """`namesake`: the topic's name was another one's, and may be that in the coordinator's eyes."""
+
+    async def story(kit: Kit) -> None:
+        if namesake:
+            kit.make_topic("t", OTHER_ID)
+        view = kit.consumer("a", 0, epoch=epoch)
+        kit.commit(consumer_group(2), *consumer_member("a", 2, 0))
+        kit.commit(consumer_group(3), *consumer_member("a", 3, 0, 1, since={0: 2}))
+        await asyncio.sleep(1)
+        attempt = kit.attempt("x", "a", epoch)
+        rows = [OffsetCommitRequestPartition(partition_index=each) for each in parts]
+        topic = OffsetCommitRequestTopic(name="t", topic_id=TOPIC_ID, partitions=rows)
+        question = kit.question(OffsetCommitRequest(group_id=GROUP, topics=[topic]))
+        kit.oracle.outcome(view, attempt, E.STALE_MEMBER_EPOCH, question)
 
     assert told(story) == ([] if is_right else [I.MEMBER_REFUSED_RIGHTLY])
 

@@ -39,6 +39,9 @@ E = ErrorCode
 Story = Callable[[Kit], Coroutine[Any, Any, None]]
 
 
+M_AT_2 = [consumer_group(2), *consumer_member("m", 2, 0)]
+
+
 # -- who may commit ----------------------------------------------------------------------------
 
 
@@ -56,6 +59,14 @@ Story = Callable[[Kit], Coroutine[Any, Any, None]]
         ([classic_group(1, m=(0,))], "n", 1, False),
         ([consumer_group(3), *consumer_member("m", 3, 0)], "m", 3, True),
         ([consumer_group(3), *consumer_member("m", 3, 0)], "m", 2, False),
+        ([*M_AT_2, *consumer_member("m", 3, 0, since={0: 2})], "m", 2, True),
+        ([*M_AT_2, *consumer_member("m", 3, pending=(0,), since={0: 2})], "m", 2, True),
+        ([*M_AT_2, *consumer_member("m", 3, 0, since={0: 2})], "m", 1, False),
+        ([*M_AT_2, *consumer_member("m", 3, 0, since={0: 2})], "m", 4, False),
+        ([*M_AT_2, *consumer_member("m", 3)], "m", 2, False),
+        ([*M_AT_2, *consumer_member("m", 3), *consumer_member("m", 4, 0)], "m", 2, False),
+        ([*M_AT_2, *consumer_member("m", 3), *consumer_member("m", 4, 0)], "m", 3, False),
+        ([*M_AT_2, *consumer_member("m", 3, 1)], "m", 2, False),
         ([consumer_group(3), *consumer_member("m", 3, 0)], "", -1, False),
         ([consumer_group(3), *consumer_member("m", 3, 0), *gone("m")], "m", 3, False),
         ([consumer_group(3), *consumer_member("m", 3, 0), *gone("m")], "", -1, True),
@@ -71,6 +82,16 @@ def test_nobody_commits_but_a_member_in_its_generation(
         attempt = kit.attempt("a", member, epoch)
         kit.commit(offset(7))
         kit.outcome(attempt)
+
+    assert told(story) == ([] if is_right else [I.COMMIT_OF_MEMBER])
+
+
+@pytest.mark.parametrize(("topic_id", "is_right"), [(TOPIC_ID, True), (OTHER_ID, False)])
+def test_a_namesake_is_not_what_a_member_has_had(topic_id: bytes, is_right: bool) -> None:
+    async def story(kit: Kit) -> None:
+        kit.commit(*M_AT_2, *consumer_member("m", 3, 0, since={0: 2}))
+        kit.attempt("a", "m", 2)
+        kit.commit(offset(7, topic_id=topic_id))
 
     assert told(story) == ([] if is_right else [I.COMMIT_OF_MEMBER])
 

@@ -10,7 +10,8 @@ A group changes its deadline when it is asked or applied; the shard looks at it 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from holdfast.core.log_machine import Decision
 from holdfast.wire.errors import ErrorCode
@@ -22,6 +23,10 @@ from holdfast.wire.schema import Struct
 
 UNKNOWN_MEMBER: Final = ""
 """The member id of a client that has none yet."""
+
+
+NumberedPartition: TypeAlias = tuple[bytes, int]
+"""A topic's id, and the number of one of its partitions."""
 
 
 class Caller(NamedTuple):
@@ -101,10 +106,18 @@ class AnyGroup(Protocol):
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    def check_commit(self, committer: Committer, version: int, now_ms: int) -> ErrorCode:
-        """Say whether these may commit. `version` is OffsetCommit's.
+    def check_commit(
+        self,
+        committer: Committer,
+        partitions: Iterable[NumberedPartition],
+        version: int,
+        now_ms: int,
+    ) -> ErrorCode:
+        """Say whether these may commit offsets of these partitions, all of them or none.
 
-        A commit that is let through is a sign of life where the protocol says so.
+        Who needs no partitions to say so does not look at them.
+        `version` is OffsetCommit's. A commit that is let through is a sign of life where the
+        protocol says so.
         """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:

@@ -225,7 +225,8 @@ class GroupShard(ShardMachine):
             request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
         )
         if group is not None:
-            return group.check_commit(committer, caller.version, now_ms)
+            partitions = offset_requests.acceptable(request, self._settings)
+            return group.check_commit(committer, partitions, caller.version, now_ms)
         if committer.generation < 0:
             return self._check_room(None)  # offsets alone make a group
         if caller.version >= GROUP_ID_NOT_FOUND_SINCE:

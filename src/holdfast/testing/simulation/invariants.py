@@ -73,6 +73,7 @@ class Invariant(StrEnum):
     COMMIT_STAYS = "a committed offset goes only with its topic or its group"
     TOLD_AS_LOGGED = "members are told what the log says of them"
     MEMBER_REFUSED_RIGHTLY = "no member is refused that is one"
+    PARTITION_EPOCHS = "a partition is known by the epoch in which its member got it"
     GENERATIONS_RISE = "a group's generation never falls"
     GROUPS_READABLE = "records of groups can be read"
     GROUPS_AS_LOGGED = "a coordinator, and each replica, has of groups what is committed"

@@ -34,6 +34,7 @@ REQUIRED: Final = (
     "brokers lost among many partitions",
     "clean stops",
     "commits acknowledged",
+    "commits taken in an older epoch",
     "committed offsets told",
     "coordinators elected",
     "committed batches lost as allowed",

@@ -5,10 +5,10 @@ Rules: classic-groups.md#states, committed-offsets.md#expiry, committed-offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from holdfast.core.group.any_group import Caller, Committer
+from holdfast.core.group.any_group import Caller, Committer, NumberedPartition
 from holdfast.core.group.classic import classic_rebalance as rebalance
 from holdfast.core.group.classic import classic_requests as requests
 from holdfast.core.group.classic.classic_joining import Joining
@@ -155,8 +155,14 @@ class ClassicGroup:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    def check_commit(self, committer: Committer, version: int, now_ms: int) -> ErrorCode:
-        del version  # the same in all of them
+    def check_commit(
+        self,
+        committer: Committer,
+        partitions: Iterable[NumberedPartition],
+        version: int,
+        now_ms: int,
+    ) -> ErrorCode:
+        del partitions, version  # the same for all of them
         return requests.check_commit(self.state, committer, now_ms)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from holdfast.core.group.any_group import UNKNOWN_MEMBER, Caller, Committer
+from holdfast.core.group.any_group import (
+    UNKNOWN_MEMBER,
+    Caller,
+    Committer,
+    NumberedPartition,
+)
 from holdfast.core.group.append_errors import append_error
 from holdfast.core.group.consumer import consumer_classic
 from holdfast.core.group.consumer.consumer_core import (
@@ -252,8 +257,17 @@ class ConsumerGroup:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    def check_commit(self, committer: Committer, version: int, now_ms: int) -> ErrorCode:
-        """Let members commit with the epoch that is theirs, and anybody while there are none."""
+    def check_commit(
+        self,
+        committer: Committer,
+        partitions: Iterable[NumberedPartition],
+        version: int,
+        now_ms: int,
+    ) -> ErrorCode:
+        """Let members commit with the epoch that is theirs, and anybody while there are none.
+
+        An older epoch does where a member has had each of the partitions since then.
+        """
         del now_ms  # a commit is no sign of life in this protocol
         if committer.generation < 0 and not self.state.members:
             return ErrorCode.NONE
@@ -262,7 +276,10 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if member.classic is None and version < OFFSET_COMMIT_SINCE:
             return ErrorCode.UNSUPPORTED_VERSION
-        return _check_epoch(member, committer.generation)
+        epoch = committer.generation
+        if epoch < member.epoch and all(member.had_since(*each, epoch) for each in partitions):
+            return ErrorCode.NONE
+        return _check_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         if member_id is None and member_epoch < 0:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from holdfast.core.group.any_group import Caller
 from holdfast.core.group.append_errors import append_error
-from holdfast.core.group.assignors import NOTHING, Partitions
+from holdfast.core.group.assignors import Partitions
 from holdfast.core.group.consumer.consumer_checks import (
     find_member,
     refuse_bytes,
@@ -23,7 +23,6 @@ from holdfast.core.group.consumer.consumer_core import ConsumerCore
 from holdfast.core.group.consumer.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerMember,
     current_record,
     distinct,
@@ -221,9 +220,7 @@ def leave(
     decision.answer(caller.call, response, _not_appended)
     if request.instance_id is None or request.member_epoch == LEAVE_EPOCH:
         return member
-    # It keeps what it has, so that nobody else gets it; what it had to give up it has given up.
-    away = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING)
-    decision.append(*current_record(core.group_id, away))
+    decision.append(*current_record(core.group_id, member.away()))
     return None
 
 

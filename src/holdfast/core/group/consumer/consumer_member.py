@@ -11,6 +11,14 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from holdfast.core.group.assignors import NOTHING, Partitions, nothing
+from holdfast.core.group.consumer.consumer_epochs import (
+    NO_EPOCHS,
+    AssignmentEpochs,
+    after_move,
+    epochs_of,
+    no_epochs,
+    only_of,
+)
 from holdfast.core.log_machine import KeyedRecord
 from holdfast.wire.records.group_tables import (
     ClassicMemberMetadata,
@@ -51,7 +59,11 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """A member. `topics` are the names it subscribes to, sorted, each there once."""
+    """A member. `topics` are the names it subscribes to, sorted, each there once.
+
+    `since` has the epoch in which it got each partition, both of what it has and of what it has to
+    give up.
+    """
 
     member_id: str
     epoch: int = JOIN_EPOCH
@@ -67,11 +79,17 @@ class ConsumerMember:
     assignor: str | None = None
     assigned: Partitions = field(default_factory=nothing)
     revoking: Partitions = field(default_factory=nothing)  # what it has to give up, and has not yet
+    since: AssignmentEpochs = field(default_factory=no_epochs)
     classic: ClassicMemberMetadata | None = None  # there for a member of the classic protocol
 
     def settled(self, epoch: int) -> bool:
         """Whether the member has arrived at its target of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def had_since(self, topic_id: bytes, index: int, epoch: int) -> bool:
+        """Whether the member has a partition, and has had it all the time since this epoch."""
+        since = self.since.get(topic_id, {}).get(index)
+        return since is not None and since <= epoch
 
     def moved_to(self, epoch: int, state: MemberState, assigned: Partitions) -> ConsumerMember:
         """Return the member at another point of its way, with nothing left to give up."""
@@ -82,11 +100,41 @@ class ConsumerMember:
             state=state,
             assigned=assigned,
             revoking=NOTHING,
+            since=after_move(self.since, self.assigned, assigned, epoch),
+        )
+
+    def reduced_to(self, assigned: Partitions, revoking: Partitions) -> ConsumerMember:
+        """Return the member in its old epoch, with a part of what it had."""
+        return replace(
+            self,
+            previous_epoch=self.epoch,
+            assigned=assigned,
+            revoking=revoking,
+            since=only_of(self.since, assigned, revoking),
+        )
+
+    def away(self) -> ConsumerMember:
+        """Return a static member that means to come back.
+
+        It keeps what it has, so that nobody else gets it; what it had to give up it has given up.
+        """
+        return replace(
+            self,
+            epoch=STATIC_LEAVE_EPOCH,
+            revoking=NOTHING,
+            since=only_of(self.since, self.assigned),
         )
 
     def left(self, epoch: int) -> ConsumerMember:
         """Return the member once it has gone, or is on its way out, and has nothing any more."""
-        return replace(self, epoch=epoch, previous_epoch=epoch, assigned=NOTHING, revoking=NOTHING)
+        return replace(
+            self,
+            epoch=epoch,
+            previous_epoch=epoch,
+            assigned=NOTHING,
+            revoking=NOTHING,
+            since=NO_EPOCHS,
+        )
 
     def told(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
         """Return the member after a record of what it told of itself."""
@@ -112,6 +160,10 @@ class ConsumerMember:
             state=MemberState.of(value.state),
             assigned=partitions_of(value.assigned_partitions),
             revoking=partitions_of(value.partitions_pending_revocation),
+            since=epochs_of(
+                [*value.assigned_partitions, *value.partitions_pending_revocation],
+                value.member_epoch,
+            ),
         )
 
 
@@ -159,8 +211,8 @@ def current_record(group_id: str, member: ConsumerMember) -> KeyedRecord:
             member_epoch=member.epoch,
             previous_member_epoch=member.previous_epoch,
             state=int(member.state),
-            assigned_partitions=_listed(member.assigned),
-            partitions_pending_revocation=_listed(member.revoking),
+            assigned_partitions=_listed(member.assigned, member.since),
+            partitions_pending_revocation=_listed(member.revoking, member.since),
         ),
     )
 
@@ -184,8 +236,12 @@ def partitions_of(listed: Sequence[TopicPartitions] | None) -> Partitions:
     }
 
 
-def _listed(partitions: Partitions) -> list[CurrentTopicPartitions]:
+def _listed(partitions: Partitions, since: AssignmentEpochs) -> list[CurrentTopicPartitions]:
     return [
-        CurrentTopicPartitions(topic_id=topic_id, partitions=list(partitions[topic_id]))
+        CurrentTopicPartitions(
+            topic_id=topic_id,
+            partitions=list(partitions[topic_id]),
+            assignment_epochs=[since[topic_id][each] for each in partitions[topic_id]],
+        )
         for topic_id in sorted(partitions)
     ]

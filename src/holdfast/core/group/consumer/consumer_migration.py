@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from holdfast.core.group.assignors import NOTHING, Partitions
 from holdfast.core.group.consumer.consumer_core import ConsumerCore, ConsumerSurroundings
+from holdfast.core.group.consumer.consumer_epochs import all_since
 from holdfast.core.group.consumer.consumer_member import (
     ConsumerMember,
     current_record,
@@ -156,6 +157,7 @@ def _upgraded(
         client_host=facts.client_host,
         topics=distinct(subscription.topics),
         assigned=assigned,
+        since=all_since(assigned, classic.generation),
         classic=ClassicMemberMetadata(
             session_timeout_ms=facts.session_timeout_ms,
             supported_protocols=[

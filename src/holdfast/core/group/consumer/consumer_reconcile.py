@@ -88,20 +88,14 @@ def _drop_unsubscribed(member: ConsumerMember, aim: Aim) -> ConsumerMember:
     if _still_owns(aim, revoke):
         return _with_revocation(member, keep, revoke)
     # It has given those up already.
-    return replace(member, previous_epoch=member.epoch, assigned=keep)
+    return member.reduced_to(keep, member.revoking)
 
 
 def _with_revocation(
     member: ConsumerMember, keep: Partitions, revoke: Partitions
 ) -> ConsumerMember:
     """Return the member in its old epoch, until it has given up what it must."""
-    return replace(
-        member,
-        previous_epoch=member.epoch,
-        state=MemberState.UNREVOKED_PARTITIONS,
-        assigned=keep,
-        revoking=revoke,
-    )
+    return replace(member.reduced_to(keep, revoke), state=MemberState.UNREVOKED_PARTITIONS)
 
 
 def _still_owns(aim: Aim, partitions: Partitions) -> bool:

@@ -9,10 +9,10 @@ committed-offsets.md#deletion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from holdfast.core.group.any_group import Caller
+from holdfast.core.group.any_group import Caller, NumberedPartition
 from holdfast.core.group.append_errors import append_error, commit_append_error
 from holdfast.core.group.group_settings import GroupSettings
 from holdfast.core.group.offsets.offset_store import OffsetStore, bytes_of_offset
@@ -100,6 +100,16 @@ def commit(
     decision.answer(
         caller.call, response, lambda code: commit_refused(request, commit_append_error(code))
     )
+
+
+def acceptable(
+    request: OffsetCommitRequest, settings: GroupSettings
+) -> Iterator[NumberedPartition]:
+    """Yield the partitions that the group has to agree to: those that nothing speaks against."""
+    for topic in request.topics:
+        for asked in topic.partitions:
+            if _check_metadata(asked.committed_metadata or "", settings) is ErrorCode.NONE:
+                yield bytes(topic.topic_id), asked.partition_index
 
 
 def _check_metadata(metadata: str, settings: GroupSettings) -> ErrorCode:

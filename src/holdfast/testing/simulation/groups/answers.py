@@ -31,6 +31,7 @@ from holdfast.wire.errors import ErrorCode, error_code
 from holdfast.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.wire.messages.heartbeat import HeartbeatRequest
 from holdfast.wire.messages.join_group import JoinGroupRequest
+from holdfast.wire.messages.offset_commit import OffsetCommitRequest
 from holdfast.wire.messages.sync_group import SyncGroupRequest
 from holdfast.wire.schema import Request
 from holdfast.wire.uuids import NULL_UUID
@@ -88,10 +89,12 @@ class Answers:
         fail: Callable[[Invariant, str], None],
         owners: Owners,
         name_of: Callable[[bytes], str],
+        is_one: Callable[[str, bytes], bool],
     ) -> None:
-        """`name_of`: of a topic, by its id."""
+        """`name_of`: of a topic, by its id. `is_one`: whether that name was never another's."""
         self._fail: Final = fail
         self._name_of: Final = name_of
+        self._is_one: Final = is_one
         self._owners: Final = owners
 
     def judge(self, shard: ShardTruth, view: View, question: Question, answer: Any) -> None:
@@ -276,6 +279,18 @@ class Answers:
         begin_s = shard.said_since(question.node, question.asked_s)
         if code not in {_E.STALE_MEMBER_EPOCH, _E.UNKNOWN_MEMBER_ID} or begin_s is None:
             return
-        rows = shard.since(member_of(view.group.name, view.member_id), begin_s)
-        if all(row is not None and row.epoch == epoch for row in rows):
+        rows: list[Member | None] = shard.since(member_of(view.group.name, view.member_id), begin_s)
+        asked = question.asked
+        if all(row is not None and self._lets_in(row, asked, epoch) for row in rows):
             self._refused(view, code, rows)
+
+    def _lets_in(self, member: Member, asked: Request, epoch: int) -> bool:
+        """Whether a member may commit all of this, or read, in this epoch."""
+        if member.epoch == epoch:
+            return True
+        return isinstance(asked, OffsetCommitRequest) and all(
+            self._is_one(topic.name, bytes(topic.topic_id))
+            and member.may_commit((bytes(topic.topic_id), each.partition_index), epoch)
+            for topic in asked.topics
+            for each in topic.partitions
+        )

@@ -95,7 +95,7 @@ class Attempts:
             return
         if attempt.refused:
             self._fail(Invariant.COMMIT_REFUSED, f"{attempt}")
-        why = self._what_is_wrong(attempt, state)
+        why = self._what_is_wrong(attempt, bytes(value.topic_id), state)
         if why:
             self._fail(Invariant.COMMIT_OF_MEMBER, f"{attempt}: {why}")
         attempt.is_taken = True
@@ -106,15 +106,18 @@ class Attempts:
             self._counts["commits that moved back"] += attempt.offset < before.offset
         self._latest[attempt.fact] = attempt
 
-    def _what_is_wrong(self, attempt: Attempt, state: ShardState) -> str:
-        """Say why it had to be refused; "": it had not."""
+    def _what_is_wrong(self, attempt: Attempt, topic_id: bytes, state: ShardState) -> str:
+        """Say why it had to be refused; "": it had not. `topic_id`: as it was taken."""
         group, member_id, epoch = attempt.group, attempt.member_id, attempt.epoch
         members = state.members.get(group, {})
         if epoch_of(group) in state.facts:
             if epoch < 0:
                 return "the group has members" if members else ""
             member = members.get(member_id)
-            return "" if member is not None and member.epoch == epoch else f"it is {member}"
+            if member is None or not member.may_commit((topic_id, attempt.partition), epoch):
+                return f"it is {member}"
+            self._counts["commits taken in an older epoch"] += epoch < member.epoch
+            return ""
         classic = state.facts.get(classic_of(group))
         if epoch < 0:
             if classic is None or not classic.members or self._is_abandoned(group):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from holdfast.testing.simulation.groups.answers import Answers, Question
 from holdfast.testing.simulation.groups.attempts import Attempt, Attempts
 from holdfast.testing.simulation.groups.owners import Owners
+from holdfast.testing.simulation.groups.shard_state import Member
 from holdfast.testing.simulation.groups.shard_truth import Change, Record, ShardTruth
 from holdfast.testing.simulation.groups.views import View, Views
 from holdfast.testing.simulation.invariants import Invariant
@@ -45,7 +46,7 @@ class GroupOracle:
         self.counts: Final = counts
         self.views: Final = Views()
         self._owners: Final = Owners(fail, self.views, self.index_of, self._id_of)
-        self._answers: Final = Answers(fail, self._owners, self._name_of)
+        self._answers: Final = Answers(fail, self._owners, self._name_of, self._is_one)
         self._attempts: Final = Attempts(fail, counts, self._is_abandoned)
         self.shards: Final[dict[int, ShardTruth]] = {}
         self.deleted: Final[dict[str, None]] = {}  # groups that somebody wanted to be deleted
@@ -56,6 +57,10 @@ class GroupOracle:
 
     def _name_of(self, topic_id: bytes) -> str:
         return self._metadata.topics.get(topic_id, "")
+
+    def _is_one(self, topic: str, topic_id: bytes) -> bool:
+        """Whether no topic but this one has ever had that name: so nobody can take another's id."""
+        return [key for key, name in self._metadata.topics.items() if name == topic] == [topic_id]
 
     def index_of(self, group: str) -> int:
         """In which partition a group lives."""
@@ -107,6 +112,8 @@ class GroupOracle:
                 self._removed(change)
         elif kind in {"classic", "epoch"}:
             self._generation_changed(kind, group, change)
+        elif kind == "member" and change.after is not None:
+            self._epochs_written(change)
 
     def _removed(self, change: Change) -> None:
         """An offset goes with its group or its topic, and not otherwise."""
@@ -137,6 +144,15 @@ class GroupOracle:
         )
         if then is not None and now < then:
             self.fail(Invariant.GENERATIONS_RISE, f"{group}: {before}, then {after}")
+
+    def _epochs_written(self, change: Change) -> None:
+        """The record says since when a member has each partition: who loads it knows no more."""
+        member: Member = change.after
+        self.counts["partitions kept over epochs"] += sum(
+            since < member.epoch for since in member.since.values()
+        )
+        if member.told != member.since:
+            self.fail(Invariant.PARTITION_EPOCHS, f"{change.fact}: {change.before}, then {member}")
 
     # -- what members do, and are told -----------------------------------------------------------
 

@@ -311,8 +311,8 @@ class Life:
                 (light.member_id, light.epoch - 1),
                 (light.member_id, light.epoch + 1),
                 ("nobody", light.epoch),
+                (light.member_id, draw.randrange(max(light.epoch, 1))),
                 ("", -1),
-                self._ghost,
                 self._ghost,
             )
         )

@@ -30,7 +30,10 @@ Named: TypeAlias = frozenset[tuple[str, int]]
 """Partitions, by the names of their topics."""
 Held: TypeAlias = frozenset[tuple[bytes, int]]
 """The same by their ids."""
+Epochs: TypeAlias = Mapping[tuple[bytes, int], int]
+"""An epoch for each."""
 
+_JOINS = 0  # the epoch of a member that has just taken the place of a static one
 NO_EPOCH = -1  # of a member of which the log says only that it is there
 
 
@@ -53,16 +56,28 @@ class ClassicGroup(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One of KIP-848, as the log has it."""
+    """One of KIP-848, as the log has it.
+
+    `since`: in which epoch it got each partition, by what it was recorded to have before; `told`:
+    the same, as the last record says.
+    """
 
     epoch: int
     assigned: Held
     pending: Held  # what it has yet to give up
     instance: str | None
+    since: Epochs
+    told: Epochs
 
     @property
     def has(self) -> Held:
         return self.assigned | self.pending
+
+    def may_commit(self, partition: tuple[bytes, int], epoch: int) -> bool:
+        """Whether a commit in this epoch is its own: nobody else can have had that since."""
+        if epoch >= self.epoch:
+            return epoch == self.epoch
+        return partition in self.since and self.since[partition] <= epoch
 
 
 def offset_of(group: str, topic: str, partition: int) -> Fact:
@@ -94,6 +109,7 @@ class ShardState:
     def __init__(self) -> None:
         self.facts: dict[Fact, Any] = {}
         self.members: dict[str, dict[str, Member]] = {}  # of KIP-848, by group
+        self._left: dict[str, dict[tuple[bytes, int], int]] = {}  # what was had before, and since
 
     def apply(self, key: GroupKey, value: Any) -> Fact | None:
         """Make true what a record says; return what that is about. None: nothing we look at."""
@@ -117,7 +133,7 @@ class ShardState:
             self._enter(key.group_id, key.member_id, found)
         elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             fact = member_of(key.group_id, key.member_id)
-            found = _current(self.facts.get(fact), value)
+            found = self._current(key.group_id, self.facts.get(fact), value)
             self._enter(key.group_id, key.member_id, found)
         if fact is None:
             return None
@@ -134,24 +150,43 @@ class ShardState:
         else:
             members[member] = found
 
+    def _current(self, group: str, before: Member | None, value: Any) -> Member | None:
+        """Return a member after a record of what it has; None: it is not there."""
+        if value is None:
+            if before is None:
+                return None
+            self._left.setdefault(group, {}).update(before.since)
+            return _NOBODY._replace(instance=before.instance)
+        before = before or _NOBODY
+        assigned = held(value.assigned_partitions)
+        pending = held(value.partitions_pending_revocation)
+        epoch = value.member_epoch
+        since = {each: before.since.get(each, epoch) for each in pending}
+        # What it had to give up and has again it got anew.
+        since |= {each: before.since[each] for each in assigned & before.assigned}
+        for each in assigned - before.assigned:
+            since[each] = epoch
+            if epoch == _JOINS:
+                since[each] = self._left.get(group, {}).get(each, epoch)
+        told = epochs_told(value.assigned_partitions)
+        told |= epochs_told(value.partitions_pending_revocation)
+        return Member(epoch, assigned, pending, before.instance, since, told)
+
     def offsets(self) -> dict[Fact, int]:
         """Return what is committed, and nothing else."""
         return {fact: each.offset for fact, each in self.facts.items() if fact[0] == "offset"}
 
 
-_NOBODY = Member(NO_EPOCH, frozenset(), frozenset(), None)
+_NOBODY = Member(NO_EPOCH, frozenset(), frozenset(), None, {}, {})
 
 
-def _current(before: Member | None, value: Any) -> Member | None:
-    """Return a member after a record of what it has; None: it is not there."""
-    if value is None:
-        return None if before is None else _NOBODY._replace(instance=before.instance)
-    return Member(
-        value.member_epoch,
-        held(value.assigned_partitions),
-        held(value.partitions_pending_revocation),
-        None if before is None else before.instance,
-    )
+def epochs_told(topics: Any) -> dict[tuple[bytes, int], int]:
+    """Return the epochs that a record has beside partitions; of some of them, if there are less."""
+    return {
+        (bytes(each.topic_id), n): epoch
+        for each in topics
+        for n, epoch in zip(each.partitions, each.assignment_epochs or (), strict=False)
+    }
 
 
 def held(topics: Any) -> Held:
