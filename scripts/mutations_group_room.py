@@ -29,6 +29,14 @@ GROUP_ROOM: tuple[Mutation, ...] = (
         tests=("tests/group/test_offset_store.py",),
     ),
     one(
+        "an expiry before the commit is looked for in a check that was long ago",
+        "what a client committed is there until the next check",
+        "core/group/offsets/offset_retention.py",
+        "bring_forward(group_id, max(expires_ms, committed_ms))",
+        "bring_forward(group_id, expires_ms)",
+        tests=("tests/group/test_offset_retention.py",),
+    ),
+    one(
         "a heartbeat's answer overtakes commits of its turn",
         "answers leave in their order",
         LED,

@@ -38,7 +38,9 @@ class OffsetRetention:
         """Note an offset that was written."""
         if expires_ms == NO_EXPIRY:
             expires_ms = committed_ms + self._retention_ms
-        self._deadlines.bring_forward(group_id, expires_ms)
+        # Never before the commit: a client may have asked for a time long past, and so for a check
+        # that was long ago.
+        self._deadlines.bring_forward(group_id, max(expires_ms, committed_ms))
 
     def changed(self, group_id: str, now_ms: int) -> None:
         """Note that other offsets of the group may expire than before, or the group itself."""
