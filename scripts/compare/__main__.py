@@ -24,6 +24,7 @@ from compare import (
     coordinator_steps,
     group_setting_steps,
     migration_steps,
+    odd_group_steps,
     offset_steps,
     rebalance_steps,
     record_steps,
@@ -32,7 +33,7 @@ from compare import (
 )
 from compare.answers import Difference, differences
 from compare.asking import Side
-from compare.reasons import EXPLAINED, MEND, TO_MEND, WHY, Reason, known, reason_of
+from compare.reasons import EXPLAINED, MEND, TO_MEND, WHY, Reason, known, reason_of, unused
 
 AREAS = {
     "topics": topic_steps,
@@ -45,6 +46,7 @@ AREAS = {
     "rebalances": rebalance_steps,
     "consumers": consumer_steps,
     "migrations": migration_steps,
+    "odd-groups": odd_group_steps,
     "compaction": compaction_steps,
     "changes": consumer_change_steps,  # the last: it takes the protocol away for a while
 }
@@ -93,7 +95,7 @@ def report(
     explained = {one: reason_of(one, reasons) for one in found}
     unexplained = [one for one in found if explained[one] is None]
     used = list(explained.values())
-    unused = [] if args.only else [reason for reason in reasons if reason not in used]
+    idle = [] if args.only else unused(reasons, used)
     if args.json:
         rows = [{**one._asdict(), **_comment(explained[one])} for one in found]
         print(json.dumps(rows, indent=1))
@@ -106,10 +108,10 @@ def report(
             f" {len(found) - mends - len(unexplained)} are meant ({EXPLAINED.name}), {mends} are to"
             f" be mended ({TO_MEND.name}), {len(unexplained)} are not known"
         )
-    for reason in unused:
+    for reason in idle:
         named = ", ".join(f"{key}={reason[key]!r}" for key in reason if key not in (WHY, MEND))
         print(f"known, and no difference any more: {named}", file=sys.stderr)
-    return 1 if unexplained or unused else 0
+    return 1 if unexplained or idle else 0
 
 
 def show(found: list[Difference], explained: dict[Difference, Reason | None]) -> None:

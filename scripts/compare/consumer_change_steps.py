@@ -53,9 +53,12 @@ def steps(side: Side) -> None:
     _full(side)
     _settings(side)
     _served(side)
-    # The last step of all: who is never answered is waited for, and stays in its group.
+    # The last steps of all: who is never answered is waited for, and stays in its group.
     request = ask.join("lying", protocols={"range": b"metadata"})
     side.begin("join with a list that is not there", request, version=3).take()
+    request = ask.join("repeating")
+    request.protocols *= 2
+    side.begin("join with a protocol twice", request, version=3).take()
 
 
 def _topics_change(side: Side) -> None:

@@ -17,6 +17,7 @@ EXPLAINED: Final = Path(__file__).with_name("explained.toml")
 TO_MEND: Final = Path(__file__).with_name("to_mend.toml")
 WHY: Final = "why"  # of an entry of the first
 MEND: Final = "mend"  # of an entry of the second
+SOMETIMES: Final = "sometimes"  # of an entry of either that chance may leave without a difference
 
 
 def known() -> list[Reason]:
@@ -26,6 +27,11 @@ def known() -> list[Reason]:
         for path in (EXPLAINED, TO_MEND)
         for reason in tomllib.loads(path.read_text(encoding="utf-8"))["difference"]
     ]
+
+
+def unused(reasons: Sequence[Reason], used: Sequence[Reason | None]) -> list[Reason]:
+    """Return the entries for which there is no difference any more, other than by chance."""
+    return [one for one in reasons if one not in used and SOMETIMES not in one]
 
 
 def reason_of(one: Difference, reasons: Sequence[Reason]) -> Reason | None:

@@ -172,11 +172,13 @@ def _full(side: Side) -> None:
     side.ask("full: fifth", ask.join(group, rebalance_timeout_ms=SLOW_MS), version=3)
     side.ask("full: fifth for an id", ask.join(group))
     side.ask("full: first", ask.join(group, first))
-    for one in (second, third, fourth):
-        one.take()
+    joined = [one.take() for one in (second, third, fourth)]
     described(side, "a full one", group)
     side.ask("full: first once more", ask.join(group, first))
     side.ask("full: sixth", ask.join(group, rebalance_timeout_ms=SLOW_MS), version=3)
+    # Their time would be over in the midst of later steps, on a slow machine.
+    side.ask("full: all leave", ask.leave(group, *((one.member_id, None) for one in joined)))
+    await_state(side, group, "Empty")
 
 
 def _leaver(side: Side) -> None:

@@ -35,10 +35,6 @@ SETTINGS: Final = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
-# Of theirs alone: an assignment is there with the heartbeat that asks for it, as it is with ours.
-THEIR_SETTINGS: Final = {
-    "group.consumer.assignor.offload.enable": "false",
-}
 
 
 def is_there() -> bool:
@@ -60,7 +56,7 @@ def ours(directory: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[st
 def theirs(directory: Path, settings: dict[str, str] = SETTINGS) -> Iterator[str]:
     """A broker of Apache Kafka; its address."""
     (port,) = free_ports(1)
-    lines = [f"{key}={value}" for key, value in (settings | THEIR_SETTINGS).items()]
+    lines = [f"{key}={value}" for key, value in settings.items()]
     place = directory / "apache"
     with (directory / "apache.log").open("wb") as log:
         process = subprocess.Popen(
