@@ -16,6 +16,7 @@ _SOAK_GROUPS = "lab/soak/group_campaigns.py"
 _SOAK_SCENARIOS = "lab/soak/scenario_campaigns.py"
 _CHAOS = "lab/steps/group_chaos.py"
 _RUN = "lab/run.py"
+_MISHAPS = "lab/steps/mishaps.py"
 
 _TEST_RUN = ("tests/lab/test_lab_run.py",)
 _TEST_GROUPS = ("tests/lab/test_lab_groups.py",)
@@ -196,9 +197,9 @@ PROCESSES: tuple[Mutation, ...] = (
     one(
         "an idempotent producer that met a gap is a run that could not be made",
         "a loss is undecided",
-        _RUN,
-        "        if isinstance(problem, GaveUpError) and Anomaly.LOST in",
-        "        if isinstance(problem, GaveUpError) and None in",
+        _MISHAPS,
+        "    if isinstance(problem, GaveUpError) and Anomaly.LOST in",
+        "    if isinstance(problem, GaveUpError) and None in",
         tests=_TEST_GAVE_UP,
     ),
     one(
@@ -336,7 +337,7 @@ PROCESSES: tuple[Mutation, ...] = (
         "a gap in a log is a long run of groups that could not be made",
         "a break that is repeated until it is gone",
         _SOAK_GROUPS,
-        "                broke_off = run.break_off(problem)\n",
+        "                broke_off = break_off(run, problem)\n",
         "                broke_off = str(problem)\n",
         tests=_TEST_GAVE_UP,
     ),
@@ -344,7 +345,7 @@ PROCESSES: tuple[Mutation, ...] = (
         "a gap in a log is a long run of kills that could not be made",
         "a break that is repeated until it is gone",
         _SOAK_SCENARIOS,
-        "                broke_off = run.break_off(problem)\n",
+        "                broke_off = break_off(run, problem)\n",
         "                broke_off = str(problem)\n",
         tests=_TEST_GAVE_UP,
     ),
@@ -352,24 +353,24 @@ PROCESSES: tuple[Mutation, ...] = (
         "failed checks are forgotten where a history can't be judged",
         "a break that is repeated until it is gone",
         _SOAK,
-        "    failed = [] if run is None else run.failed\n",
-        "    failed: list[str] = []\n",
+        "    not_kept = [] if run is None else failed(run)\n",
+        "    not_kept: list[str] = []\n",
         tests=_TEST_GAVE_UP,
     ),
     one(
         "a node that has ended by itself makes a run that could not be made",
         "a break that is repeated until it is gone",
         _RUN,
-        "            self._refuse_dead(node)\n",
+        "            refuse_dead(self, node)\n",
         "",
         tests=_TEST_RUN,
     ),
     one(
         "nobody misses a node that has ended by itself",
         "a node that crashes, and the others do without it",
-        _RUN,
-        '        self.check(f"nodes that run {when}", "all of them", seen, kept=not dead)\n',
-        '        self.check(f"nodes that run {when}", "all of them", seen, kept=True)\n',
+        _MISHAPS,
+        '    run.check(f"nodes that run {when}", "all of them", seen, kept=not dead)\n',
+        '    run.check(f"nodes that run {when}", "all of them", seen, kept=True)\n',
         tests=_TEST_RUN,
     ),
     one(
@@ -403,5 +404,13 @@ PROCESSES: tuple[Mutation, ...] = (
         'f"{ONLY}-{next(keys)}"',
         "ONLY",
         tests=("tests/lab/test_lab_usual.py",),
+    ),
+    one(
+        "nobody need be told what a group has committed",
+        "a coordinator that never says it",
+        "lab/group.py",
+        "            lambda: self._observer.looked_ms > since_ms,\n",
+        "            lambda: True,\n",
+        tests=_TEST_GROUPS,
     ),
 )

@@ -24,6 +24,7 @@ from holdfast.lab import prove as proving
 from holdfast.lab.aftermath import Errors
 from holdfast.lab.journal import Exit, write_manifest
 from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.report import Check
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part
 from holdfast.lab.scenarios.disk_full import SCENARIO, expect_written
@@ -179,11 +180,11 @@ def test_a_gap_breaks_the_promise_of_a_long_run_too(
 
 
 def test_what_a_run_has_seen_broken_stays_so_when_its_history_is_not_to_be_judged() -> None:
-    run = SimpleNamespace(failed=["1 runs"])
+    run = SimpleNamespace(checks=[Check(name="1 runs", expected="", seen="", kept=False)])
     row = not_judged(OSError("no room"), cast("Run", run))
     assert (row["kept"], row["failed"]) == (False, ["1 runs"])
     assert "1 runs" in row["verdict"]
-    for nothing in (None, cast("Run", SimpleNamespace(failed=[]))):
+    for nothing in (None, cast("Run", SimpleNamespace(checks=[]))):
         assert not_judged(OSError("no room"), nothing)["kept"] is None
 
 

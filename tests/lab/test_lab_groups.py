@@ -219,7 +219,7 @@ def test_all_is_processed_when_the_last_record_is(
 def test_a_group_is_not_done_before_somebody_was_told_what_it_has_committed(
     run: FakeRun, group: tuple[Group, list[FakeMember]], tmp_path: Path
 ) -> None:
-    """Goal: a look that nobody answers can't see a committed offset go back."""
+    """Goal: a look that nobody answers can't see a committed offset go back: that is broken."""
     made, _ = group
     answers: list[Any] = [DriverError("no"), AdminError("no", ErrorCode.NOT_COORDINATOR), {}]
     observer = GroupObserver("127.0.0.1:1", "g", "foo", range(1), tmp_path)
@@ -232,19 +232,25 @@ def test_a_group_is_not_done_before_somebody_was_told_what_it_has_committed(
             raise answer
         return {"g": answer}
 
-    def wait(what: str, condition: Callable[[], Any]) -> Any:
-        assert what == "g-observer to be told what is committed"
+    def soon(condition: Callable[[], bool], _bound_s: float) -> bool:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(group_observer, "committed", ask)
-            for _ in range(3):
+            for _ in range(min(3, len(answers))):
                 observer._look()
                 looked.append(condition())
+        return looked[-1]
 
-    run.waits = wait
+    run.soon = soon  # type: ignore[method-assign]
     made.wait_looked()
+    assert looked == [False, False, True]
+    answers.append(DriverError("no"))
+    with pytest.raises(LabError, match="is told what it has committed: none"):
+        made.wait_looked()
     observer._driver.close()
     observer._recorder.close()
-    assert looked == [False, False, True]
+    assert run.checks == {
+        "g: who is no member is told what it has committed": ("none, after 60 s", False)
+    }
 
 
 def test_who_is_never_told_that_its_commit_is_taken_is_seen(
@@ -433,7 +439,7 @@ class Scene:
         self.now_s = 0.0
         self.partitions = range(1)
         self.replicas = {0: (1, 2, 3)}
-        self.cluster = SimpleNamespace(broker_ids=[1, 2, 3], controller_ids=[100])
+        self.cluster = SimpleNamespace(broker_ids=[1, 2, 3], controller_ids=[100], nodes=())
         self.run = self
         self.name, self.session_ms = "g", 6000
         self.members = [Owner("a"), Owner("b")]
@@ -492,7 +498,7 @@ def test_every_kind_of_fault_comes_and_half_of_them_to_a_group_at_work(
     assert done[THROWN_OUT] == counts.at_work[THROWN_OUT] > 0
     at = told.index(("hold",))
     assert [each[0] for each in told[at:]][:5] == ["hold", "STOP", "steady", "let_go", "CONT"]
-    assert told[-3:] == [("expect",), ("expect_running",), ("expect_flow",)]
+    assert told[-3:] == [("expect",), ("check",), ("expect_flow",)]
 
 
 def test_a_coordinator_dies_when_nobody_has_what_it_took_last(

@@ -17,6 +17,7 @@ from holdfast.cluster import nodes
 from holdfast.cluster.processes import State
 from holdfast.lab.parameters import LabError, Parameters
 from holdfast.lab.run import Run
+from holdfast.lab.steps.mishaps import expect_running, failed
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -57,15 +58,15 @@ def test_a_node_that_ends_by_itself_breaks_the_promise(tmp_path: Path) -> None:
         Parameters(brokers=1, replication_factor=1, min_isr=1), tmp_path / "run", print
     ) as run:
         run.make_topic()
-        run.expect_running("at first")
-        assert not run.failed
+        expect_running(run, "at first")
+        assert not failed(run)
         (controller,) = run.cluster.controller_ids
         pid = run.cluster.node(controller).pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         run.cluster.wait_signalled(controller, "KILL")
-        run.expect_running("in the end")
+        expect_running(run, "in the end")
         with pytest.raises(LabError, match="has ended by itself"):
             run.fault("KILL", controller)
-        assert run.failed == ["nodes that run in the end", f"{controller} runs"]
+        assert failed(run) == ["nodes that run in the end", f"{controller} runs"]
     run.journal.close()

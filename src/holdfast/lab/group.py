@@ -261,14 +261,17 @@ class Group:
         self.run.record(CalmBegan, group=self.name, stuck_ms=stuck_ms)
 
     def wait_looked(self) -> None:
-        """Wait until all that is committed by now was looked at. LabError: nobody is told.
+        """Wait until all that is committed by now was looked at.
 
-        A look that is never answered would never see a committed offset go back.
+        A look that is never answered would never see a committed offset go back. LabError, behind a
+        failed check: nobody is told.
         """
         since_ms = time.monotonic() * 1000
-        self.run.wait(
-            f"{self.name}-observer to be told what is committed",
+        self._must(
             lambda: self._observer.looked_ms > since_ms,
+            "who is no member is told what it has committed",
+            "an answer",
+            lambda: "none",
             SETTLE_S,
         )
 

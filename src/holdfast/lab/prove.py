@@ -41,6 +41,7 @@ from holdfast.lab.report.standstill import Standstills
 from holdfast.lab.run import Run
 from holdfast.lab.scenario import Part, Scenario, load_scenario
 from holdfast.lab.steps.closing import conclude
+from holdfast.lab.steps.mishaps import break_off
 from holdfast.wire.administration import AdminError
 
 # What a run can end with, through no fault of the cluster's promise.
@@ -135,7 +136,7 @@ def _run_part(
             part.steps(run)
             conclude(run)
         except PROBLEMS as problem:
-            broke_off = run.break_off(problem)
+            broke_off = break_off(run, problem)
     run.journal.end(
         directory.parent / MANIFEST,
         broke_off,

@@ -21,7 +21,6 @@ from holdfast.cluster import ClusterError, LocalCluster
 from holdfast.cluster.processes import wait_until
 from holdfast.judge.history import Acknowledged, Fault, IsrChange, LeaderChange, Note
 from holdfast.judge.timeline import DISK, DOWN_ACTIONS
-from holdfast.judge.verdict import Anomaly
 from holdfast.lab.allowed import Allowed
 from holdfast.lab.guard import Guard
 from holdfast.lab.isr_observer import NOTHING_SEEN, Observer, View
@@ -29,8 +28,9 @@ from holdfast.lab.journal import HISTORY, Journal
 from holdfast.lab.parameters import TOPIC, LabError, Parameters, refuse_if
 from holdfast.lab.report import Check, Table
 from holdfast.lab.report.words import describe
+from holdfast.lab.steps.mishaps import refuse_dead
 from holdfast.lab.steps.wants import Want, lists_text, matches, names, preferred, want
-from holdfast.lab.workload_processes import GaveUpError, Process, Worker
+from holdfast.lab.workload_processes import Process, Worker
 from holdfast.wire import administration as admin
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.structs import ResourceType
@@ -191,22 +191,6 @@ class Run:
             word = "fails, as it must" if foretold else "NOT AS IT MUST BE"
             self.say(f"{word}: {name}: expected {expected}; seen {seen}")
         return kept
-
-    def break_off(self, problem: Exception) -> str:
-        """Note why the steps did not come to their end; return it in words.
-
-        An idempotent producer that gave up has met a gap: where nothing may be lost that is broken.
-        """
-        words = str(problem)
-        if isinstance(problem, GaveUpError) and Anomaly.LOST in self.parameters.promise.forbids:
-            self.check("an idempotent producer", "can go on", words, kept=False)
-        self.note(f"the run breaks off: {words}")
-        return words
-
-    @property
-    def failed(self) -> list[str]:
-        """The names of checks that were not as they must be."""
-        return [check.name for check in self.checks if not check.kept]
 
     # -- topic and workloads -------------------------------------------------------------------
 
@@ -408,7 +392,7 @@ class Run:
         of the first signal, in monotonic ms.
         """
         for node in nodes:
-            self._refuse_dead(node)
+            refuse_dead(self, node)
             if action == "CONT":
                 self.observer.allow(node)
             else:
@@ -426,22 +410,6 @@ class Run:
                 self._record_fault("exit", node)
                 self.after_exit[node] = self.observer.look()
         return at_ms
-
-    def _refuse_dead(self, node: int) -> None:
-        """LabError, behind a failed check: a node that is about to be hurt has ended by itself."""
-        if self.cluster.state(node) == "dead":
-            self.check(f"{node} runs", "until it is hurt", "it has ended by itself", kept=False)
-            raise LabError(
-                f"node {node} has ended by itself, see {self.cluster.node(node).log_file}"
-            )
-
-    def expect_running(self, when: str) -> None:
-        """Check that every node runs; those too of which nobody would miss one."""
-        dead = [
-            str(each.id) for each in self.cluster.nodes if self.cluster.state(each.id) == "dead"
-        ]
-        seen = f"{', '.join(dead)} ended by themselves" if dead else "all of them"
-        self.check(f"nodes that run {when}", "all of them", seen, kept=not dead)
 
     def sync_view(self) -> None:
         """Wait until the observer looks through a broker that isn't about to go, if one is left."""

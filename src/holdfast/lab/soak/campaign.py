@@ -24,6 +24,7 @@ import holdfast
 from holdfast.lab import background
 from holdfast.lab.background import Results
 from holdfast.lab.run import Run
+from holdfast.lab.steps.mishaps import failed
 
 RESULTS = Path("docs") / "design" / "soak"
 # Each holds CAMPAIGNS, a sequence of `Campaign`.
@@ -56,10 +57,10 @@ def not_judged(problem: Exception, run: Run | None) -> dict[str, Any]:
 
     What its checks have seen broken stays broken.
     """
-    failed = [] if run is None else run.failed
-    if failed:
-        verdict = f"Not so: {'; '.join(failed)}. It can't be judged: {problem}"
-        return {"kept": False, "verdict": verdict, "failed": failed}
+    not_kept = [] if run is None else failed(run)
+    if not_kept:
+        verdict = f"Not so: {'; '.join(not_kept)}. It can't be judged: {problem}"
+        return {"kept": False, "verdict": verdict, "failed": not_kept}
     return {"kept": None, "verdict": f"The run could not be made: {problem}"}
 
 

@@ -21,6 +21,7 @@ from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude, end_of, replica_directory
 from holdfast.lab.steps.group_chaos import Chaos, Counts
 from holdfast.lab.steps.groups import BATCH, PROTOCOLS, finish
+from holdfast.lab.steps.mishaps import break_off, failed
 from holdfast.wire.groups.group_partition import group_partition
 
 MEMBERS = 10
@@ -64,13 +65,13 @@ def kill_for(
             try:
                 _hurt(run, protocol, seconds, members, random.Random(seed), counts)  # noqa: S311 - moments, not secrets
             except PROBLEMS as problem:
-                broke_off = run.break_off(problem)
+                broke_off = break_off(run, problem)
         run.journal.close()
         evidence = evidence_of(history_files(run.history), with_groups=True)
     except PROBLEMS as problem:
         return {**not_judged(problem, run), **told}
     told["offsets"] = offsets_left(run, protocol)
-    return {**result_of(evidence, settings, run.failed, broke_off), **told}
+    return {**result_of(evidence, settings, failed(run), broke_off), **told}
 
 
 def _hurt(

@@ -17,6 +17,7 @@ from holdfast.lab.run import Run
 from holdfast.lab.scenario import SCENARIOS, load_scenario
 from holdfast.lab.soak.campaign import Campaign, not_judged
 from holdfast.lab.steps.closing import conclude
+from holdfast.lab.steps.mishaps import break_off, expect_running, failed
 from holdfast.lab.steps.wants import whole
 
 RUNS_OF_SCENARIO = 10
@@ -52,14 +53,14 @@ def random_kills(directory: Path) -> dict[str, Any]:
             try:
                 _kill_at_random(run, chance, killed)
             except PROBLEMS as problem:
-                broke_off = run.break_off(problem)
+                broke_off = break_off(run, problem)
         judgement = evidence_of(history_files(run.history)).judgement
     except PROBLEMS as problem:
         return {**not_judged(problem, run), "seed": seed}
-    failed = run.failed
+    not_kept = failed(run)
     broken = judgement.broken(KILLS.promise.forbids)
     # What was seen broken stays broken, whatever became of the run behind it.
-    if not broken and not failed and (broke_off is not None or not judgement.decided):
+    if not broken and not not_kept and (broke_off is not None or not judgement.decided):
         why = broke_off or "; ".join(judgement.undecided)
         return {"kept": None, "verdict": f"The run could not be made: {why}", "seed": seed}
     counts = judgement.counts
@@ -71,7 +72,7 @@ def random_kills(directory: Path) -> dict[str, Any]:
     if broke_off is not None:
         verdict += f" It broke off: {broke_off}"
     return {
-        "kept": not broken and not failed,
+        "kept": not broken and not not_kept,
         "verdict": verdict,
         "kills": killed.total(),
         "killed": dict(killed),
@@ -79,7 +80,7 @@ def random_kills(directory: Path) -> dict[str, Any]:
         "acknowledged": counts.acknowledged,
         "unknown": counts.unknown,
         "anomalies": {a.value: judgement.count(a) for a in Anomaly if judgement.count(a)},
-        "failed": failed,
+        "failed": not_kept,
         "seed": seed,
     }
 
@@ -99,7 +100,7 @@ def _kill_at_random(run: Run, chance: random.Random, killed: Counter[str]) -> No
         run.steady(producer, chance.uniform(*DOWN_S))
         run.start_node(*victims)
     run.expect("at the end", whole(run.parameters.assignment()), 60.0)
-    run.expect_running("at the end")
+    expect_running(run, "at the end")
     run.expect_flow(producer, "at the end", 30.0)
     conclude(run)
 

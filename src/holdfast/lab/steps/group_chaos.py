@@ -19,6 +19,7 @@ from holdfast.lab.group import Group
 from holdfast.lab.group_members import Member
 from holdfast.lab.parameters import LabError
 from holdfast.lab.run import Run
+from holdfast.lab.steps.mishaps import expect_running
 from holdfast.lab.steps.wants import whole
 from holdfast.lab.workload_processes import Worker
 
@@ -85,7 +86,7 @@ class Chaos:
             left = left or self._drawn()
             self._do(left.pop())
         self._run.expect("at the end", whole(self._run.replicas), END_S)
-        self._run.expect_running("at the end")
+        expect_running(self._run, "at the end")
         self._run.expect_flow(self._producer, "at the end", 30.0)
 
     def _drawn(self) -> list[str]:

@@ -1,0 +1,61 @@
+"""What tells a run in which something was broken from one that could not be made.
+
+What could not be made is repeated, and then nobody speaks of it any more. So whatever the cluster
+has done becomes a failed check first: those stay, whatever becomes of the run.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.cluster import LocalCluster
+from holdfast.judge.verdict import Anomaly
+from holdfast.lab.parameters import LabError, Parameters
+from holdfast.lab.report import Check
+from holdfast.lab.workload_processes import GaveUpError
+
+
+class Run(Protocol):
+    """As much of a run as is asked here."""
+
+    parameters: Parameters
+    checks: list[Check]
+    cluster: LocalCluster
+
+    def check(self, name: str, expected: str, seen: str, *, kept: bool) -> bool:
+        """Keep what was expected and seen."""
+
+    def note(self, text: str) -> None:
+        """Write a line into the history."""
+
+
+def failed(run: Run) -> list[str]:
+    """Return the names of checks that were not as they must be."""
+    return [check.name for check in run.checks if not check.kept]
+
+
+def break_off(run: Run, problem: Exception) -> str:
+    """Note why the steps did not come to their end; return it in words.
+
+    An idempotent producer that gave up has met a gap: where nothing may be lost that is broken.
+    """
+    words = str(problem)
+    if isinstance(problem, GaveUpError) and Anomaly.LOST in run.parameters.promise.forbids:
+        run.check("an idempotent producer", "can go on", words, kept=False)
+    run.note(f"the run breaks off: {words}")
+    return words
+
+
+def refuse_dead(run: Run, node: int) -> None:
+    """LabError, behind a failed check: a node that is about to be hurt has ended by itself."""
+    if run.cluster.state(node) == "dead":
+        run.check(f"{node} runs", "until it is hurt", "it has ended by itself", kept=False)
+        raise LabError(f"node {node} has ended by itself, see {run.cluster.node(node).log_file}")
+
+
+def expect_running(run: Run, when: str) -> None:
+    """Check that every node runs; those too of which nobody would miss one."""
+    nodes = run.cluster.nodes
+    dead = [str(node.id) for node in nodes if run.cluster.state(node.id) == "dead"]
+    seen = f"{', '.join(dead)} ended by themselves" if dead else "all of them"
+    run.check(f"nodes that run {when}", "all of them", seen, kept=not dead)
