@@ -231,6 +231,24 @@ _FOUND_BY_TESTS: tuple[Mutation, ...] = (
             f"{TEST_EPOCHS}::test_a_partition_that_is_refused_for_something_else_is_not_looked_into",
         ),
     ),
+    one(
+        "a struct that is null in a tag is written as anywhere else",
+        "members of a group that Apache Kafka wrote can't be read, and ours are classic ones there",
+        "wire/compiling.py",
+        "    return 0 if field.is_tagged(version) else -1\n",
+        "    return -1\n",
+        tests=("tests/wire/test_group_records.py",),
+    ),
+    one(
+        "a member of whom nothing says that it is a classic one is one",
+        "a record of a broker that left out what is null",
+        CONSUMER_MEMBER,
+        "None if classic is None or not classic.supported_protocols else classic",
+        "classic",
+        tests=(
+            "tests/group/test_consumer_shard.py::test_a_member_without_protocols_is_no_classic",
+        ),
+    ),
 )
 
 GROUPS = (*(replace(each, scale=SCALE) for each in _FOUND_BY_SEEDS), *_FOUND_BY_TESTS)

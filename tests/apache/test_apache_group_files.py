@@ -242,6 +242,8 @@ def test_dump_log_decodes_offsets_and_members_of_both_kinds(story: Story) -> Non
 
     kinds = {kind for (kind, key), value in latest.items() if "members-consumer" in key and value}
     assert {"3", "5", "6", "7", "8"} <= kinds, "epoch, member, target of both, and current"
+    told = [value for (kind, key), value in latest.items() if kind == "5" and value is not None]
+    assert [value["classicMemberMetadata"] for value in told] == [None, None]
     epochs = [
         epoch
         for (kind, _), value in latest.items()

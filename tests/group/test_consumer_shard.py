@@ -28,8 +28,11 @@ from holdfast.wire.messages.heartbeat import HeartbeatRequest
 from holdfast.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from holdfast.wire.messages.sync_group import SyncGroupRequest
 from holdfast.wire.records.group_tables import (
+    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
     CurrentTopicPartitions,
@@ -45,6 +48,18 @@ def two_members() -> Coordinator:
     coordinator.join("m", "t")
     coordinator.join("n", "t")
     return coordinator
+
+
+@pytest.mark.parametrize("classic", [None, ClassicMemberMetadata()])
+def test_a_member_without_protocols_is_no_classic(classic: ClassicMemberMetadata | None) -> None:
+    """What is left out in its record reads as an empty one; older brokers left out null."""
+    coordinator = two_members()
+    key = ConsumerGroupMemberMetadataKey(group_id=GROUP, member_id="m")
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=None, rack_id=None, server_assignor=None, classic_member_metadata=classic
+    )
+    coordinator.group().replay(key, value)
+    assert coordinator.group().state.members["m"].classic is None
 
 
 # -- offsets -----------------------------------------------------------------------------------

@@ -223,6 +223,20 @@ VALUES: list[tuple[GroupValue, int, str]] = [
     (
         ConsumerGroupMemberMetadataValue(
             instance_id=None,
+            rack_id=None,
+            client_id="i",
+            client_host="/",
+            subscribed_topic_regex="",
+            rebalance_timeout_ms=60_000,
+            server_assignor=None,
+            classic_member_metadata=None,  # Apache Kafka writes it so for any other member
+        ),
+        0,
+        "0000 00 00 0269 022f 01 01 0000ea60 00 01 00 01 00",
+    ),
+    (
+        ConsumerGroupMemberMetadataValue(
+            instance_id=None,
             rack_id="r",
             client_id="i",
             client_host="/",

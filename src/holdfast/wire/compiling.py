@@ -156,6 +156,11 @@ def struct_class(field: Field) -> type[Struct]:
     return field.element
 
 
+def null_struct(field: Field, version: int) -> int:
+    """Return the byte that stands for a struct that is null; 1 goes before one that is there."""
+    return 0 if field.is_tagged(version) else -1
+
+
 def check_version(cls: type[Message], version: int, error: type[Exception]) -> None:
     """Raise the error unless the class has that version."""
     if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:

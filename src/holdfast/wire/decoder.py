@@ -19,6 +19,7 @@ from holdfast.wire.compiling import (
     element_kind,
     element_size_min,
     holds_records,
+    null_struct,
     struct_class,
 )
 from holdfast.wire.errors import WireError
@@ -226,7 +227,7 @@ class _Reader:
             present = source.name("n")
             self.run.append(("b", present, 1))
             self.flush()
-            null = f"{present} < 0"
+            null = f"{present} <= {null_struct(field, self.version)}"
         with self.unless_null(nullable, null, target):
             self.struct(struct_class(field), variable)
             self.flush()

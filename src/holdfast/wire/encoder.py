@@ -14,6 +14,7 @@ from holdfast.wire.compiling import (
     Source,
     check_version,
     element_kind,
+    null_struct,
     struct_class,
 )
 from holdfast.wire.errors import EncodeError
@@ -190,7 +191,8 @@ class _Writer:
             self.struct(struct_class(field), variable)
             return
         self.flush()
-        source.line(f"if {variable} is None: {self.add}(b'\\xff')")
+        null = bytes([null_struct(field, self.version) & 0xFF])
+        source.line(f"if {variable} is None: {self.add}({null!r})")
         with source.block("else:"):
             self.run.append(("B", "1"))
             self.struct(struct_class(field), variable)

@@ -149,7 +149,10 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(GroupValue, key=5, flexible=0):
-    """`classic_member_metadata` is there for a member that speaks the classic protocol."""
+    """`classic_member_metadata` is there for a member that speaks the classic protocol.
+
+    For any other it is null, which has to be written: who finds nothing takes it for an empty one.
+    """
 
     instance_id: str | None = string(nullable=0)
     rack_id: str | None = string(nullable=0)
@@ -160,7 +163,7 @@ class ConsumerGroupMemberMetadataValue(GroupValue, key=5, flexible=0):
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable=0)
     classic_member_metadata: ClassicMemberMetadata | None = struct(
-        ClassicMemberMetadata, nullable=0, tag=0, default=None
+        ClassicMemberMetadata, nullable=0, tag=0
     )
 
 

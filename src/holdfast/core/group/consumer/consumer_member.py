@@ -148,7 +148,7 @@ class ConsumerMember:
             pattern=value.subscribed_topic_regex or "",
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             assignor=value.server_assignor,
-            classic=value.classic_member_metadata,
+            classic=_classic_of(value),
         )
 
     def has(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
@@ -165,6 +165,15 @@ class ConsumerMember:
                 value.member_epoch,
             ),
         )
+
+
+def _classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMemberMetadata | None:
+    """Return what makes a member one of the classic protocol: it has a protocol at least.
+
+    Rules: group-records.md#classic-metadata.
+    """
+    classic = value.classic_member_metadata
+    return None if classic is None or not classic.supported_protocols else classic
 
 
 def told_bytes(member: ConsumerMember) -> int:
