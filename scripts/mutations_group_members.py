@@ -67,4 +67,20 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
         "        if not self._patterns_after():\n",
         tests=(f"{TEST_PATTERNS}::test_a_group_has_so_many_different_patterns",),
     ),
+    one(
+        "all topics that members name are read, however many",
+        "a rebalance that holds up the loop for seconds",
+        "core/group/classic/classic_state.py",
+        "            if left < 0:\n                return None",
+        "            if left < -(1 << 40):\n                return None",
+        tests=("tests/group/test_committed_offsets.py::test_who_names_very_many_topics_reads_any",),
+    ),
+    one(
+        "a classic group changes over, whatever its members tell",
+        "a heartbeat that holds up the loop for seconds",
+        "core/group/consumer/consumer_migration.py",
+        "    if told > TOLD_BYTES_MAX:\n",
+        "    if told < 0:\n",
+        tests=("tests/group/test_consumer_migration.py::test_what_can_t_be_upgraded",),
+    ),
 )

@@ -242,6 +242,41 @@ def test_many_dear_patterns_in_one_group_hold_up_nobody(raw: Raw, watch: LoopWat
     assert set(many) == {E.INVALID_REGULAR_EXPRESSION}
 
 
+def test_subscriptions_to_very_many_names_hold_up_nobody(
+    cluster: LocalCluster, raw: Raw, watch: LoopWatch
+) -> None:
+    """Two bytes a name, seven millions of them. Seen to fail: two seconds for each rebalance."""
+    metadata = bytes(2) + (99_000).to_bytes(4) + bytes(2 * 99_000) + b"\xff" * 4
+    watch.arm()
+    others = [Raw(cluster) for _ in range(70)]
+    for each in others:
+        each.send(
+            JoinGroupRequest(
+                group_id="names",
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="p", metadata=metadata)],
+                session_timeout_ms=6000,
+                rebalance_timeout_ms=6000,
+            ),
+            3,
+        )
+    codes = {each.receive(11, 3).error_code for each in others}
+    assert E.NONE in codes
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="names",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    told = raw.ask(beat, 1)
+    for each in others:
+        each.close()
+    watch.check()
+    assert told.error_code == E.GROUP_ID_NOT_FOUND, "they can't change over"
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_crowd_that_joins_and_leaves_at_once_holds_up_nobody(
     cluster: LocalCluster, watch: LoopWatch, protocol: str

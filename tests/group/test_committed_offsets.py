@@ -14,6 +14,8 @@ import pytest
 from tests.group.shard_kit import Coordinator, commit_request, subscription
 
 from holdfast.core.group.any_group import Caller
+from holdfast.core.group.classic import classic_state
+from holdfast.core.group.classic.classic_group import ClassicGroup
 from holdfast.core.group.offsets.tombstone_batch import RECORDS_MAX
 from holdfast.wire.codec import encode
 from holdfast.wire.errors import ErrorCode
@@ -291,3 +293,24 @@ def test_a_batch_of_long_names_is_not_too_large() -> None:
     coordinator.perform(decision)
     coordinator.run_due()
     assert coordinator.offsets(long) == {}
+
+
+@pytest.mark.parametrize(("most", "expected"), [(4, {"a", "b", "c"}), (3, None)])
+def test_who_names_very_many_topics_reads_any(
+    monkeypatch: pytest.MonkeyPatch, most: int, expected: set[str] | None
+) -> None:
+    """Goal: what a group reads is known, unless finding it out would hold up everybody.
+
+    Then nothing of it expires, and none of its offsets is deleted.
+    """
+    monkeypatch.setattr(classic_state, "NAMES_MAX", most)
+    coordinator = Coordinator(initial_rebalance_delay_ms=100)
+    for names in (("a", "b"), ("b", "c")):
+        coordinator.join("g", version=3, protocols={"range": subscription(*names)})
+    for _ in range(2):  # another step for who came in the first
+        coordinator.now_ms += 100
+        coordinator.run_due()
+    group = coordinator.shard._groups.get("g")
+    assert isinstance(group, ClassicGroup)
+    assert group.state.subscribed == expected
+    assert group.subscribes_to("z") is (expected is None)

@@ -119,6 +119,10 @@ REFUSED: dict[str, tuple[ClassicGroupFacts, str]] = {
         replace(GROUP, members=[replace(MEMBER, assignment=assignment(0, user_data=b"x"))]),
         "an unsupported custom assignor is in use",
     ),
+    "more than is read in one go": (
+        replace(GROUP, members=[replace(MEMBER, protocols={"range": bytes((1 << 20) + 1)})]),
+        "its members tell 1048577 bytes of themselves",
+    ),
 }
 
 

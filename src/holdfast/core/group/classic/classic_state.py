@@ -60,6 +60,11 @@ class TimerKind(IntEnum):  # whose hash is C's: each heartbeat looks for its mem
     SYNC = auto()
 
 
+NAMES_MAX: Final = 50_000
+"""Topics that the members of a group may name in all for us to know which it reads."""
+
+_NAMES_COUNT: Final = slice(2, 6)  # of a subscription, behind its version
+
 TimerKey = tuple[TimerKind, str]
 JOIN_TIMER: Final[TimerKey] = (TimerKind.JOIN, "")
 SYNC_TIMER: Final[TimerKey] = (TimerKind.SYNC, "")
@@ -254,8 +259,12 @@ class ClassicState:
         if not self.is_of_consumers:
             return None
         topics: set[str] = set()
+        left = NAMES_MAX
         for member in self.roster.members.values():
             metadata = member.protocols.get(self.protocol or "", b"")
+            left -= int.from_bytes(metadata[_NAMES_COUNT])  # a negative one is malformed
+            if left < 0:
+                return None  # a stranger's millions would hold up everybody for seconds
             try:
                 # As version 0, which every later one begins with: what comes behind is not for us.
                 topics.update(decode_subscription(b"\0\0" + metadata[2:]).topics)

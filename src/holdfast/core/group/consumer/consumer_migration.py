@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from holdfast.core.group.assignors import NOTHING, Partitions
 from holdfast.core.group.consumer.consumer_core import ConsumerCore, ConsumerSurroundings
@@ -78,6 +79,11 @@ class ClassicGroupFacts:
     members: Sequence[ClassicMemberFacts]
 
 
+TOLD_BYTES_MAX: Final = 1 << 20
+"""What members may tell of themselves where a classic group changes over: all of it is read, and
+written again in one batch."""
+
+
 # -- up ----------------------------------------------------------------------------------------
 
 
@@ -115,6 +121,9 @@ def _refuse_upgrade(classic: ClassicGroupFacts, around: ConsumerSurroundings) ->
         return _not_upgraded(classic, "the group does not use the consumer embedded protocol")
     if len(classic.members) > settings.max_size:
         return _not_upgraded(classic, "the group size exceeds the consumer group maximum size")
+    told = sum(len(data) for member in classic.members for data in member.protocols.values())
+    if told > TOLD_BYTES_MAX:
+        return _not_upgraded(classic, f"its members tell {told} bytes of themselves")
     return None
 
 
