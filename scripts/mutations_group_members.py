@@ -9,6 +9,8 @@ from mutation import Mutation, one
 
 PATTERNS = "core/group/consumer/consumer_patterns.py"
 STEP = "core/group/consumer/consumer_step.py"
+MADE_ANEW = "test_a_topic_that_is_made_anew_while_nobody_leads_has_no_offsets_of_the_one_before"
+TEST_COORDINATOR = "tests/coordinator/test_coordinator.py"
 TEST_SHARD = "tests/group/test_consumer_shard.py"
 TEST_PATTERNS = "tests/group/test_consumer_patterns.py"
 NOT_AGAIN = "test_what_can_t_be_written_is_not_found_out_again_with_each_heartbeat"
@@ -82,5 +84,21 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
         "    if told > TOLD_BYTES_MAX:\n",
         "    if told < 0:\n",
         tests=("tests/group/test_consumer_migration.py::test_what_can_t_be_upgraded",),
+    ),
+    one(
+        "offsets are told of whichever topic has the name",
+        "a new topic is read from where the old one was read up to: records are skipped",
+        "core/group/offsets/offset_requests.py",
+        "                    id_now(topic) if topic_id == NULL_UUID else topic_id,\n",
+        "                    topic_id,\n",
+        tests=(f"{TEST_COORDINATOR}::{MADE_ANEW}",),
+    ),
+    one(
+        "all offsets of a group are told, whichever topics they are of",
+        "a new topic is read from where the old one was read up to: records are skipped",
+        "core/group/offsets/offset_requests.py",
+        "            if (indexes := _partitions_of(id_now(topic), each))\n",
+        "            if (indexes := list(each))\n",
+        tests=(f"{TEST_COORDINATOR}::{MADE_ANEW}",),
     ),
 )

@@ -513,3 +513,26 @@ def test_patterns_that_match_too_much_are_named_and_cost_one_look(
         assert "group g" in said[0]
 
     play_groups(story)
+
+
+def test_a_topic_that_is_made_anew_while_nobody_leads_has_no_offsets_of_the_one_before() -> None:
+    """Goal: who reads a new topic by its name does not begin where the old one was read up to.
+
+    Method: the coordinator dies before it has heard that the topic is deleted, and the next one
+    leads when another has its name. Seen to fail: it told the old offsets, so records were skipped.
+    """
+
+    async def story(cluster: SimulatedCluster, groups: GroupClient) -> None:
+        await groups.commit("g", OFFSETS)
+        cluster.crash(await groups.coordinator("g"))
+        await groups.client.perform(delete_topic("t"), "delete t")
+        await groups.client.create_topic("t", partitions=4, replication_factor=1)
+        assert await groups.offsets("g") == {}
+        named = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+        asked = OffsetFetchRequestGroup(group_id="g", topics=[named])
+        (found,) = (await groups.ask("g", OffsetFetchRequest(groups=[asked]), version=9)).groups
+        assert [each.committed_offset for each in found.topics[0].partitions] == [-1]
+        await groups.commit("g", {("t", 0): 1})
+        assert await groups.offsets("g") == {("t", 0): 1}
+
+    play_groups(story)

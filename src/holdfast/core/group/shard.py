@@ -16,7 +16,7 @@ a later decision: it is parked here, by the number of its call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from holdfast.core.group import listing
@@ -42,6 +42,7 @@ from holdfast.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDele
 from holdfast.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from holdfast.wire.messages.sync_group import SyncGroupRequest
 from holdfast.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from holdfast.wire.uuids import NULL_UUID
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9  # OffsetCommit: before, a wrong generation was told
 
@@ -249,15 +250,21 @@ class GroupShard(ShardMachine):
         now_ms: int,
         *,
         require_stable: bool = False,
+        id_now: Callable[[str], bytes] = lambda _: NULL_UUID,
     ) -> Decision:
-        """Decide on one group of OffsetFetch; the answer is an `OffsetFetchResponseGroup`."""
+        """Decide on one group of OffsetFetch; the answer is an `OffsetFetchResponseGroup`.
+
+        `id_now` knows the ids of topics that are asked for by name.
+        """
         decision = self._begin(now_ms)
         group = self._groups.get(request.group_id)
         code = _E.NONE  # who asks for a group that is not there is told that it has no offsets
         if group is not None:
             code = group.check_fetch(request.member_id, request.member_epoch)
         if code is _E.NONE:
-            response = offset_requests.fetch(self._offsets, request, require_stable=require_stable)
+            response = offset_requests.fetch(
+                self._offsets, request, require_stable=require_stable, id_now=id_now
+            )
         else:
             response = OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
         decision.answer(caller.call, response)

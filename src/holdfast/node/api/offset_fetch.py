@@ -27,6 +27,7 @@ from holdfast.wire.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from holdfast.wire.uuids import NULL_UUID
 
 GROUP_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
@@ -82,6 +83,10 @@ def _part(
     def refused(code: ErrorCode) -> Any:
         return tell(_refused(group.group_id, code))
 
+    def id_now(name: str) -> bytes:
+        known = broker.image.topics.get(name)
+        return NULL_UUID if known is None else known.topic_id
+
     why = refusal(context, group.group_id)
     if why is not None:
         return Told(refused(why.code))
@@ -98,7 +103,7 @@ def _part(
     return Asked(
         group.group_id,
         lambda shard, caller, now_ms: shard.fetch_offsets(
-            caller, wanted, now_ms, require_stable=require_stable
+            caller, wanted, now_ms, require_stable=require_stable, id_now=id_now
         ),
         refused,
         lambda found: tell(complete(found)),

@@ -15,7 +15,7 @@ from typing import Final
 from holdfast.core.group.any_group import Caller, NumberedPartition
 from holdfast.core.group.append_errors import append_error, commit_append_error
 from holdfast.core.group.group_settings import GroupSettings
-from holdfast.core.group.offsets.offset_store import OffsetStore, bytes_of_offset
+from holdfast.core.group.offsets.offset_store import OffsetStore, TopicOffsets, bytes_of_offset
 from holdfast.core.log_machine import Decision
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.offset_commit import (
@@ -163,17 +163,35 @@ def transaction_refused(
 # -- fetching ----------------------------------------------------------------------------------
 
 
+def _not_known(_topic: str) -> bytes:
+    return NULL_UUID
+
+
+def _partitions_of(topic_id: bytes, offsets: TopicOffsets) -> list[int]:
+    """Return the partitions whose offset may be of this topic."""
+    return [index for index, kept in offsets.items() if CommittedOffset._make(kept).is_of(topic_id)]
+
+
 def fetch(
-    store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool
+    store: OffsetStore,
+    request: OffsetFetchRequestGroup,
+    *,
+    require_stable: bool,
+    id_now: Callable[[str], bytes] = _not_known,
 ) -> OffsetFetchResponseGroup:
     """Read a group's offsets: those that are asked for, each once, or all.
 
-    A topic that is asked for by its id has none of another one that had its name.
+    A topic has none of another one that had its name, also where it is asked for by that: which one
+    is meant then `id_now` says, NULL_UUID for one that is not there.
     """
     group_id = request.group_id
     wanted: Iterable[tuple[str, bytes, Iterable[int]]]
     if request.topics is None:
-        wanted = ((topic, NULL_UUID, each) for topic, each in store.topics_of(group_id))
+        wanted = (
+            (topic, NULL_UUID, indexes)
+            for topic, each in store.topics_of(group_id)
+            if (indexes := _partitions_of(id_now(topic), each))
+        )
     else:
         # Four bytes that name a partition again would be answered with what it has for metadata.
         named: dict[tuple[str, bytes], dict[int, None]] = {}
@@ -189,7 +207,7 @@ def fetch(
                 _fetched(
                     index,
                     store.get(group_id, topic, index),
-                    topic_id,
+                    id_now(topic) if topic_id == NULL_UUID else topic_id,
                     is_unstable=require_stable and is_unstable(group_id, topic, index),
                 )
                 for index in partitions
