@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from holdfast.cli.exit_status import CommandError
 from holdfast.cli.offsets import get_offsets, inspect_format, inspect_partition
@@ -290,6 +291,43 @@ def test_a_message_of_a_cluster(run: Run, filled: str, offset: int, standing: st
         assert values["message"]["replicas"] == [
             {"node": replica["node"], "holds": True, "read_there": True}
         ]
+
+
+def test_a_message_that_was_compacted_away(run: Run, bootstrap: str) -> None:
+    """Goal: nobody is told that consumers can read it. Method: a key is written three times."""
+    at = ["--bootstrap-server", bootstrap]
+    brokers = ["configs", "--alter", "--entity-type", "brokers", "--entity-default", *at]
+    with Driver(bootstrap) as driver:
+        asked = create_topic(
+            "compacted",
+            partitions=1,
+            replication_factor=1,
+            configs={
+                "cleanup.policy": "compact",
+                "segment.ms": "1",
+                "min.cleanable.dirty.ratio": "0",
+            },
+        )
+        driver.perform(asked, node="controller")
+    run(*brokers, "--add-config", "log.cleaner.backoff.ms=50")
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in "123":
+        producer.produce("compacted", key=b"k", value=value.encode())
+        assert producer.flush(30) == 0
+
+    def standing() -> str:
+        found = run("inspect", "compacted-0", "--offset", "0", "--json", *at).output
+        name: str = json.loads(found)["message"]["standing"]
+        return name
+
+    wait_until(lambda: standing() == "removed", timeout_s=60, what="a round of compaction")
+    run(*brokers, "--delete-config", "log.cleaner.backoff.ms")
+    shown = run("inspect", "compacted-0", "--offset", "0", *at)
+    assert shown.status == 0
+    assert "Message 0: removed: it was committed, and the leader's log has no" in shown.output
+    assert shown.output.rstrip().endswith("doesn't have it")
+    values = json.loads(run("inspect", "compacted-0", "--offset", "2", "--json", *at).output)
+    assert values["message"]["standing"] == "committed"
 
 
 def test_what_can_not_be_inspected(run: Run, filled: str) -> None:

@@ -21,9 +21,9 @@ from holdfast.clients.partition_inspection import (
     inspect,
     verdict,
 )
-from holdfast.clients.replica_statements import Statement
+from holdfast.clients.replica_statements import Statement, first_batch
 from holdfast.clients.topic_descriptions import Partition, Topic
-from holdfast.wire.batch_header import read_header
+from holdfast.wire.batch_header import BATCH_LENGTH_MIN, HEADER, HEADER_SIZE, read_header
 from holdfast.wire.batch_records import Record, build_batch
 from holdfast.wire.errors import ErrorCode
 from holdfast.wire.messages.describe_log_dirs import (
@@ -139,6 +139,58 @@ def test_a_copy_was_seen_where_the_same_batch_was_read() -> None:
     assert verdict(seen, 6).batch is None  # what was read is not its batch
     seen.replicas[1].batch = read_header(BATCH)
     assert [each.seen for each in verdict(seen, 4).copies] == [True, True]
+
+
+# What compaction took.
+
+
+def sparse() -> bytes:
+    """A batch of offsets 4 to 7 that has lost 5 and 6."""
+    whole = build_batch([Record(value=b"v")] * 4, base_offset=4, leader_epoch=1)
+    size = (len(whole) - HEADER_SIZE) // 4
+    body = whole[HEADER_SIZE : HEADER_SIZE + size] + whole[-size:]
+    length = BATCH_LENGTH_MIN + len(body)
+    return HEADER.pack(*read_header(whole)._replace(batch_length=length, record_count=2)) + body
+
+
+SPARSE = sparse()
+
+
+def read_at(offset: int, *batches: bytes | None) -> Inspection:
+    """What is known when each replica was read at an offset, and answered with a batch."""
+    seen = inspection(log_end=20, high=15)
+    for replica, data in zip(seen.replicas, batches, strict=True):
+        replica.log_end, replica.read_at = 20, offset
+        replica.batch, replica.missing = first_batch(data)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("offset", "batches", "standing", "holds"),
+    [
+        (4, (SPARSE, SPARSE), Standing.COMMITTED, [True, True]),
+        (5, (SPARSE, SPARSE), Standing.REMOVED, [False, False]),
+        (7, (SPARSE, SPARSE), Standing.COMMITTED, [True, True]),
+        (3, (SPARSE, SPARSE), Standing.REMOVED, [False, False]),  # before the next batch
+        (5, (SPARSE, BATCH), Standing.REMOVED, [False, True]),  # the follower is behind
+        (5, (BATCH, SPARSE), Standing.COMMITTED, [True, False]),  # the leader is
+        (5, (SPARSE, None), Standing.REMOVED, [False, None]),  # it was not read
+        (5, (SPARSE[:-1], BATCH), Standing.COMMITTED, [True, True]),  # nobody can read it
+    ],
+)
+def test_what_compaction_took(
+    offset: int, batches: tuple[bytes | None, ...], standing: Standing, holds: list[bool | None]
+) -> None:
+    """Goal: below the high watermark a log has holes. Method: reads that met one, or did not."""
+    found = verdict(read_at(offset, *batches), offset)
+    assert (found.standing, [each.holds for each in found.copies]) == (standing, holds)
+    assert (found.batch is None) == (standing is Standing.REMOVED)
+
+
+def test_a_read_elsewhere_shows_nothing() -> None:
+    """A batch behind the offset is the next one only for who asked at the offset."""
+    seen = read_at(4, SPARSE, SPARSE)
+    assert verdict(seen, 3).standing is Standing.COMMITTED
 
 
 # Asking.

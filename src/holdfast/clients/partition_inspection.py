@@ -39,6 +39,7 @@ class Standing(Enum):
     NOT_COMMITTED = "not committed"
     NOT_WRITTEN = "not written"
     DELETED = "deleted"
+    REMOVED = "removed"
     UNKNOWN = "unknown"
 
 
@@ -124,18 +125,29 @@ def inspect(driver: Driver, key: TopicPartition, offset: int | None = None) -> I
 
 def verdict(seen: Inspection, offset: int) -> Verdict:
     """Return what became of a message, and who has it. Pure."""
+    standing = _standing(seen, offset)
     batch = None if seen.leader is None else seen.leader.batch
     if batch is not None and not batch.base_offset <= offset <= batch.last_offset:
+        batch = None
+    if standing is Standing.REMOVED:
         batch = None
     copies = [
         Copy(
             node=each.node,
-            holds=each.reaches(offset),
+            holds=_holds(each, offset, standing),
             seen=batch is not None and each.batch == batch,
         )
         for each in seen.replicas
     ]
-    return Verdict(offset=offset, standing=_standing(seen, offset), batch=batch, copies=copies)
+    return Verdict(offset=offset, standing=standing, batch=batch, copies=copies)
+
+
+def _holds(replica: Statement, offset: int, standing: Standing) -> bool | None:
+    """Say whether a replica has a message: each of them compacts for itself."""
+    shown = replica.shows(offset)
+    if shown is None and standing is not Standing.REMOVED:
+        return replica.reaches(offset)
+    return shown
 
 
 def _standing(seen: Inspection, offset: int) -> Standing:
@@ -147,7 +159,7 @@ def _standing(seen: Inspection, offset: int) -> Standing:
     if leader.log_start is not None and offset < leader.log_start:
         return Standing.DELETED
     if offset < high:
-        return Standing.COMMITTED
+        return Standing.REMOVED if leader.shows(offset) is False else Standing.COMMITTED
     if leader.log_end is None or (leader.log_end_is_least and offset >= leader.log_end):
         return Standing.UNKNOWN
     return Standing.NOT_COMMITTED if offset < leader.log_end else Standing.NOT_WRITTEN

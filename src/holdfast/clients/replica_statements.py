@@ -15,6 +15,7 @@ from holdfast.clients.blocking_driver import Driver, DriverError, Peer
 from holdfast.clients.log_offsets import AN_INSPECTOR, told_by
 from holdfast.wire.administration import AdminError, TopicPartition
 from holdfast.wire.batch_header import BatchHeader, read_header
+from holdfast.wire.batch_records import read_records
 from holdfast.wire.errors import WireError, error_name
 from holdfast.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from holdfast.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -37,6 +38,8 @@ class Statement:
     directory: str | None = None
     lag: int | None = None  # of the log behind what the replica itself knows to be committed
     batch: BatchHeader | None = None  # the one that was asked for, or what is next to it
+    read_at: int | None = None  # where `batch` was read: none before it reaches that offset
+    missing: frozenset[int] = frozenset()  # offsets of `batch` that have no message any more
     silences: list[str] = field(default_factory=list)  # what isn't told, and why
 
     def reaches(self, offset: int) -> bool | None:
@@ -48,6 +51,13 @@ class Statement:
         if offset < self.log_end:
             return True
         return None if self.log_end_is_least else False
+
+    def shows(self, offset: int) -> bool | None:
+        """Say whether a read at this offset met its message; None: nothing was read there."""
+        if self.batch is None or self.read_at != offset:
+            return None
+        is_inside = self.batch.base_offset <= offset <= self.batch.last_offset
+        return is_inside and offset not in self.missing
 
 
 def statement(
@@ -121,7 +131,8 @@ def _read(
         said.high_watermark = data.high_watermark
         if said.log_start is None and data.log_start_offset >= 0:
             said.log_start = data.log_start_offset
-        said.batch = _first_batch(data.records)
+        said.read_at = offset
+        said.batch, said.missing = first_batch(data.records)
         return
     raise AdminError(f"reading {key[0]}-{key[1]}", code, subject=f"{key[0]}-{key[1]}")
 
@@ -147,11 +158,24 @@ def _fetched(peer: Peer, key: TopicPartition, topic_id: bytes, offset: int) -> A
     return response.responses[0].partitions[0]
 
 
-def _first_batch(records: bytes | memoryview | None) -> BatchHeader | None:
+def first_batch(
+    records: bytes | memoryview | None,
+) -> tuple[BatchHeader | None, frozenset[int]]:
+    """Return a batch's header, and the offsets of which compaction has left no message in it."""
+    if not records:
+        return None, frozenset()
     try:
-        return read_header(records) if records else None
+        header = read_header(records)
     except WireError:
-        return None
+        return None, frozenset()
+    offsets = frozenset(range(header.base_offset, header.next_offset))
+    if header.record_count >= len(offsets):
+        return header, frozenset()
+    try:
+        left = {each.offset for each in read_records(records)}
+    except WireError:  # nobody can read it: that something is missing is not known
+        return header, frozenset()
+    return header, offsets - left
 
 
 def _conclude(said: Statement) -> None:

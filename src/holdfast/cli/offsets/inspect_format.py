@@ -131,16 +131,22 @@ def _verdict(seen: Inspection, found: Verdict) -> Iterator[str]:
         ),
         Standing.NOT_WRITTEN: "not written yet: the leader's log ends before it",
         Standing.DELETED: "deleted: every log that is read begins behind it",
+        Standing.REMOVED: (
+            "removed: it was committed, and the leader's log has no message at this offset any "
+            "more, as compaction leaves it"
+        ),
         Standing.UNKNOWN: "nobody tells whether it is committed",
     }[found.standing]
     yield f"Message {found.offset}: {sentence}."
     if found.batch is not None:
         yield f"  {_batch(found.batch)}"
-    if found.standing in {Standing.COMMITTED, Standing.NOT_COMMITTED, Standing.UNKNOWN}:
-        yield from (f"  replica {each.node} {_copy(each)}" for each in found.copies)
+    if found.standing not in {Standing.NOT_WRITTEN, Standing.DELETED}:
+        yield from (f"  replica {each.node} {_copy(each, found.standing)}" for each in found.copies)
 
 
-def _copy(copy: Copy) -> str:
+def _copy(copy: Copy, standing: Standing) -> str:
+    if standing is Standing.REMOVED and copy.holds:
+        return "still has it"
     if copy.seen:
         return "has it: the same batch was read there"
     if copy.holds is None:
@@ -182,7 +188,7 @@ def _replica_json(each: Statement) -> dict[str, Any]:
 def _committed(standing: Standing) -> bool | None:
     if standing is Standing.UNKNOWN:
         return None
-    return standing in {Standing.COMMITTED, Standing.DELETED}
+    return standing in {Standing.COMMITTED, Standing.DELETED, Standing.REMOVED}
 
 
 def _number(value: int | None) -> str:
