@@ -18,6 +18,7 @@ from holdfast.cli.cat import cat_group
 from holdfast.cli.cat.cat_format import Message, Start
 from holdfast.cli.cat.cat_group import GroupConsumption, cooperates, rebalance_words
 from holdfast.cli.cat.cat_modes import Until
+from holdfast.cli.exit_status import CommandError
 
 EOF = KafkaError._PARTITION_EOF
 
@@ -120,6 +121,50 @@ def membership(
 
 def parts(*numbers: int) -> list[TopicPartition]:
     return [TopicPartition("t", number) for number in numbers]
+
+
+class Coordinated:
+    """A consumer whose coordinator refuses with these, one after the other, and then answers."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def committed(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        assert timeout > 0
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        return asked
+
+
+def consumption(timeout_s: float) -> GroupConsumption:
+    until = Until(
+        stop_ms=None, count=None, exit_at_end=False, quiet=True, unbuffered=False,
+        timeout_s=timeout_s,
+    )  # fmt: skip
+    return GroupConsumption(group="g", topics=["t"], start=None, until=until)
+
+
+def test_a_coordinator_that_is_just_being_made_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: the first group of a new cluster is read, too. Method: what its brokers say at first.
+
+    Seen to end in "no broker keeps this group: Broker: Not coordinator" at once.
+    """
+    monkeypatch.setattr(cat_group, "RETRY_S", 0.001)
+    consumer = Coordinated(*cat_group.COMING)
+    cat_group._check_groups(consumer, consumption(60))
+    assert consumer.codes == []
+
+
+def test_a_coordinator_is_waited_for_no_longer_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cat_group, "RETRY_S", 0.001)
+    coming = KafkaError.NOT_COORDINATOR
+    for seconds, codes in ((0.01, [coming] * 300), (60, [KafkaError._STATE, coming])):
+        consumer = Coordinated(*codes)
+        with pytest.raises(CommandError, match="no broker keeps this group"):
+            cat_group._check_groups(consumer, consumption(seconds))
+        assert consumer.codes
 
 
 def test_only_what_was_written_is_committed(capsysbinary: Capture) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,15 @@ from holdfast.cli.exit_status import CommandError
 from holdfast.cli.shared_options import did_you_mean
 
 PATTERN = "^"  # begins a topic that is a regular expression
+# What librdkafka tells its caller at once, of a coordinator that is being made, moves or loads.
+COMING = frozenset(
+    {
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+RETRY_S = 0.1
 Partition = tuple[str, int]
 
 
@@ -116,13 +126,21 @@ def _leaders(
 
 def _check_groups(consumer: Any, consumption: GroupConsumption) -> None:
     """Ask for an offset, with a bound: a member would wait for ever where there are no groups."""
-    try:
-        consumer.committed([TopicPartition(consumption.topics[0], 0)], consumption.until.timeout_s)
-    except KafkaException as error:
-        raise CommandError(
-            f"-G {consumption.group}: no broker keeps this group: {error.args[0].str()}. "
-            "-m SECONDS waits longer."
-        ) from None
+    end = time.monotonic() + consumption.until.timeout_s
+    while True:
+        left = max(end - time.monotonic(), RETRY_S)
+        try:
+            consumer.committed([TopicPartition(consumption.topics[0], 0)], left)
+        except KafkaException as error:
+            refusal = error.args[0]
+            if refusal.code() in COMING and time.monotonic() < end:
+                time.sleep(RETRY_S)
+                continue
+            raise CommandError(
+                f"-G {consumption.group}: no broker keeps this group: {refusal.str()}. "
+                "-m SECONDS waits longer."
+            ) from None
+        return
 
 
 class _Membership:
