@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import socket
 import threading
@@ -124,6 +125,25 @@ def test_an_address_may_stand_before_the_action(
     outcome = run(first, *where, *rest) if order == "before" else run(*words, *where)
     expected = {"--bootstrap-server": "nobody answers", "--data-dir": "no cluster in /proc/nowhere"}
     assert expected[where[0]] in outcome.errors
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["groups --list", "get-offsets", "inspect t-0", "topics --list", "groups --describe --group g"],
+)
+def test_the_port_of_a_controller(run: Run, bootstrap: str, line: str) -> None:
+    """Goal: who takes a controller's port for a broker's is told so. Method: the cluster's own.
+
+    Seen to be asked "Does this cluster serve groups?", without the option.
+    """
+    told = run("metadata-quorum", "describe", "--status", "--bootstrap-server", bootstrap).output
+    found = re.search(r"CONTROLLER://([^\s\"]+)", told)
+    assert found is not None, told
+    outcome = run(*line.split(), "--bootstrap-server", found[1])
+    assert (outcome.status, outcome.output) == (1, "")
+    assert f"{found[1]} serves no clients: is it a controller?" in outcome.errors
+    assert "--bootstrap-server" in outcome.errors
+    assert "groups" not in outcome.errors
 
 
 @contextlib.contextmanager

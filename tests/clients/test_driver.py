@@ -18,6 +18,7 @@ from holdfast.clients.blocking_driver import (
     AnswerTimeoutError,
     Driver,
     DriverError,
+    NoBrokerError,
     NoLeaderError,
     Peer,
     UnreachableError,
@@ -53,6 +54,7 @@ class Node:
         self.asked: list[tuple[RequestHeader, Request]] = []
         self.answer: Answer = lambda _header, _request: MetadataResponse()
         self.accepted = 0
+        self.ranges = dict(RANGES)
         self._connections: list[socket.socket] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
@@ -95,7 +97,7 @@ class Node:
             reply = ApiVersionsResponse(
                 api_keys=[
                     ApiVersion(api_key=key, min_version=low, max_version=high)
-                    for key, (low, high) in RANGES.items()
+                    for key, (low, high) in self.ranges.items()
                 ]
             )
         else:
@@ -242,6 +244,14 @@ def test_connection_closed_while_idle_is_opened_anew(node: Node) -> None:
 def test_api_that_the_node_lacks(node: Node) -> None:
     with Driver(node.address) as driver, pytest.raises(UnsupportedError, match="CreateTopics"):
         driver.send(CreateTopicsRequest())
+    assert not node.asked
+
+
+def test_who_serves_no_clients(node: Node) -> None:
+    """Goal: the address of a controller is told from a broker that lacks an API."""
+    del node.ranges[MetadataRequest.KEY]
+    with Driver(node.address) as driver, pytest.raises(NoBrokerError, match="a controller"):
+        driver.nodes()
     assert not node.asked
 
 

@@ -55,6 +55,10 @@ class UnsupportedError(DriverError):
     """The node doesn't speak this API, or no version of it that we speak. Nothing was sent."""
 
 
+class NoBrokerError(UnsupportedError):
+    """Who answered tells nothing of the cluster: a controller, most likely. Nothing was sent."""
+
+
 class NoLeaderError(DriverError):
     """The cluster names no leader for the partition, or doesn't know it (`code` says which)."""
 
@@ -111,7 +115,19 @@ class Peer:
         try:
             return self._session.version_of(cls)
         except UnsupportedVersionError as error:
+            if not self._serves_clients():
+                raise NoBrokerError(
+                    f"{self.name} serves no clients: is it a controller? Name a broker"
+                ) from error
             raise UnsupportedError(f"{self.name}: {error}") from error
+
+    def _serves_clients(self) -> bool:
+        """Say whether it is a broker: every one of them serves Metadata."""
+        try:
+            self._session.version_of(MetadataRequest)
+        except UnsupportedVersionError:
+            return False
+        return True
 
     def post(self, message: Request, *, version: int | None = None, answered: bool = True) -> None:
         """Send a request without waiting. `answered=False`: none will come (acks=0)."""

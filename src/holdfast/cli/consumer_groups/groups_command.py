@@ -64,7 +64,7 @@ from holdfast.cli.shared_options import (
     refuse_idle,
     target,
 )
-from holdfast.clients.blocking_driver import UnsupportedError
+from holdfast.clients.blocking_driver import NoBrokerError, UnsupportedError
 from holdfast.clients.group_coordinators import Coordinators
 from holdfast.clients.group_descriptions import STATES, TYPES
 from holdfast.clients.offset_resets import Aim, Reset
@@ -210,6 +210,8 @@ def _told() -> Iterator[None]:
     with refusals_told():
         try:
             yield
+        except NoBrokerError:
+            raise
         except UnsupportedError as error:
             raise CommandError(f"{error}. Does this cluster serve groups?") from None
 
