@@ -130,6 +130,16 @@ def test_plans_that_are_none(text: str, groups: list[str], tmp_path: Path) -> No
         read_plan(path, groups)
 
 
+def test_a_plan_of_a_spreadsheet(tmp_path: Path) -> None:
+    """Goal: the mark that some programs put before text is no part of a name. Method: one.
+
+    Seen to end in "refused (INVALID_TOPIC_EXCEPTION)" of a topic whose first letter nobody sees.
+    """
+    path = tmp_path / "plan.csv"
+    path.write_text("t,0,5\r\n", encoding="utf-8-sig")
+    assert read_plan(path, ["g"]) == {"g": {("t", 0): 5}}
+
+
 def test_a_plan_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "plan.csv"
     path.write_bytes(b"\xff\xfe")

@@ -107,7 +107,7 @@ def read_plan(path: Path, groups: Sequence[str]) -> dict[str, Offsets]:
     plan: dict[str, Offsets] = {}
     try:
         refuse_if(path.stat().st_size > FILE_BYTES_MAX, f"{named} is too large for a plan.")
-        rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
+        rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")))
         for number, row in enumerate(rows, 1):
             if row:
                 _add_row(plan, row, groups, f"{named}, line {number}")
