@@ -19,6 +19,7 @@ from mutations_processes import PROCESSES
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
 from mutations_sessions import SESSIONS
+from mutations_tools import TOOLS
 from mutations_waits import WAITS
 
 MUTATIONS = (
@@ -30,6 +31,7 @@ MUTATIONS = (
     *RIM,
     *RIM_LOGS,
     *SESSIONS,
+    *TOOLS,
     *BOUNDS,
     *ANSWERS,
     *COMPACTION,
