@@ -293,6 +293,7 @@ def test_a_message_of_a_cluster(run: Run, filled: str, offset: int, standing: st
         ]
 
 
+@pytest.mark.slow
 def test_a_message_that_was_compacted_away(run: Run, bootstrap: str) -> None:
     """Goal: nobody is told that consumers can read it. Method: a key is written three times."""
     at = ["--bootstrap-server", bootstrap]
