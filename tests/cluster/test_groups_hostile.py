@@ -247,21 +247,13 @@ def test_subscriptions_to_very_many_names_hold_up_nobody(
 ) -> None:
     """Two bytes a name, seven millions of them. Seen to fail: two seconds for each rebalance."""
     metadata = bytes(2) + (99_000).to_bytes(4) + bytes(2 * 99_000) + b"\xff" * 4
-    watch.arm()
-    others = [Raw(cluster) for _ in range(70)]
-    for each in others:
-        each.send(
-            JoinGroupRequest(
-                group_id="names",
-                protocol_type="consumer",
-                protocols=[JoinGroupRequestProtocol(name="p", metadata=metadata)],
-                session_timeout_ms=6000,
-                rebalance_timeout_ms=6000,
-            ),
-            3,
-        )
-    codes = {each.receive(11, 3).error_code for each in others}
-    assert E.NONE in codes
+    join = JoinGroupRequest(
+        group_id="names",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="p", metadata=metadata)],
+        session_timeout_ms=6000,
+        rebalance_timeout_ms=6000,
+    )
     beat = ConsumerGroupHeartbeatRequest(
         group_id="names",
         member_id="m",
@@ -270,9 +262,14 @@ def test_subscriptions_to_very_many_names_hold_up_nobody(
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    told = raw.ask(beat, 1)
-    for each in others:
-        each.close()
+    watch.arm()
+    with ExitStack() as stack:
+        others = [stack.enter_context(Raw(cluster)) for _ in range(70)]
+        for each in others:
+            each.send(join, 3)
+        codes = {each.receive(11, 3).error_code for each in others}
+        assert E.NONE in codes
+        told = raw.ask(beat, 1)
     watch.check()
     assert told.error_code == E.GROUP_ID_NOT_FOUND, "they can't change over"
 

@@ -292,6 +292,8 @@ def test_random_kills_are_judged_by_what_was_seen(
 
         def __exit__(self, *_problem: object) -> None: ...
 
+        def note(self, _text: str) -> None: ...
+
     def fail(*_arguments: object) -> None:
         if fails:
             raise LabError("a broker does not serve")
