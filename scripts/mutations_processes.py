@@ -17,7 +17,9 @@ _SOAK_SCENARIOS = "lab/soak/scenario_campaigns.py"
 _CHAOS = "lab/steps/group_chaos.py"
 _RUN = "lab/run.py"
 _MISHAPS = "lab/steps/mishaps.py"
+_VIEWS = "testing/simulation/groups/views.py"
 
+_TEST_GROUP_MEMBERS = ("tests/simulate/test_simulate_group_members.py",)
 _TEST_RUN = ("tests/lab/test_lab_run.py",)
 _TEST_GROUPS = ("tests/lab/test_lab_groups.py",)
 _TEST_PROCESSES = ("tests/cluster/test_cluster_processes.py",)
@@ -315,6 +317,38 @@ PROCESSES: tuple[Mutation, ...] = (
         "        if self._voters is None:\n            deleted = min(",
         "        if self.start_max >= 0:\n            deleted = min(",
         tests=("tests/simulate/test_simulate_truth.py",),
+    ),
+    one(
+        "who leads no longer is taken to have heard what the next one has",
+        "seed 184718145235: a coordinator that stood still is blamed for what it could not know",
+        _VIEWS,
+        "            if each.node == node or (each.leads and each.asked_s <= until_s)\n",
+        "            if each.node == node or each.leads\n",
+        tests=_TEST_GROUP_MEMBERS,
+    ),
+    one(
+        "who leads no longer is taken to have heard nothing itself since",
+        "an excuse to refuse a member that was just told that all is well",
+        _VIEWS,
+        "            if each.node == node or (each.leads and each.asked_s <= until_s)\n",
+        "            if each.leads and each.asked_s <= until_s\n",
+        tests=_TEST_GROUP_MEMBERS,
+    ),
+    one(
+        "who was elected is taken to know what it has heard itself alone",
+        "an excuse to refuse a member whose session has just begun anew",
+        _VIEWS,
+        "            if each.node == node or (each.leads and each.asked_s <= until_s)\n",
+        "            if each.node == node\n",
+        tests=_TEST_GROUP_MEMBERS,
+    ),
+    one(
+        "who leads no longer may give up members of either kind",
+        "an excuse for what no coordinator does without a record",
+        "testing/simulation/groups/answers.py",
+        "        known |= as_other and not view.may_be_out(now_s)\n",
+        "        known |= as_other and not view.may_be_out_of(node, until_s, now_s)\n",
+        tests=_TEST_GROUP_MEMBERS,
     ),
     one(
         "a fault that has struck nothing excuses a loss",

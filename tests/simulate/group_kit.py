@@ -49,6 +49,7 @@ from holdfast.wire.records.group_tables import (
 TOPIC_ID = b"t" * 16
 OTHER_ID = b"u" * 16
 NODE = 1
+OTHER_NODE = 2
 SESSION_S = 4.0
 GROUP = "g"
 
@@ -166,7 +167,8 @@ class Kit:
     ) -> View:
         light.member_id, light.epoch, light.phase = name, epoch, Phase.STABLE
         light.assignment = frozenset(("t", each) for each in owned)
-        view = View(name, self.group, plan, light, ok_s=now_s())
+        view = View(name, self.group, plan, light)
+        view.told_well(NODE, now_s(), leads=True)
         self.oracle.enter(view)
         return view
 

@@ -17,6 +17,7 @@ from tests.simulate.group_kit import (
     GROUP,
     NODE,
     OTHER_ID,
+    OTHER_NODE,
     SESSION_S,
     TOPIC_ID,
     Kit,
@@ -566,6 +567,54 @@ def test_a_classic_member_is_unknown_only_when_it_was_silent(
         kit.commit(*rows)
         await asyncio.sleep(0.1 + silent_s)
         heartbeat = HeartbeatRequest(group_id=GROUP, member_id="a", generation_id=1)
+        answer = HeartbeatResponse(error_code=E.UNKNOWN_MEMBER_ID)
+        kit.oracle.answered(view, kit.question(heartbeat), answer)
+
+    assert told(story) == ([] if is_right else [I.MEMBER_REFUSED_RIGHTLY])
+
+
+# What is done when, in quarters of a session; then who led first says that the member is not known.
+ELSEWHERE = {1: "another elected", 2: "well by the other", 3: "well by the other"}
+BACK = {1: "another elected", 2: "well by the other", 3: "elected", 4: "another elected"}
+HERE = {1: "another elected", 2: "well"}
+AS_CLASSIC = [classic_group(1, a=(0,))]
+AS_OTHER = [consumer_group(1), *consumer_member("a", 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "at", "is_right"),
+    [
+        (AS_CLASSIC, ELSEWHERE, 4, True),
+        (AS_CLASSIC, ELSEWHERE, 3, False),
+        (AS_CLASSIC, HERE, 5, False),
+        (AS_CLASSIC, HERE, 6, True),
+        (AS_CLASSIC, {**BACK, 4: ""}, 5, False),
+        (AS_CLASSIC, BACK, 5, False),
+        (AS_CLASSIC, BACK, 6, True),
+        (AS_OTHER, ELSEWHERE, 4, False),
+    ],
+)
+def test_who_leads_no_longer_has_not_heard_of_a_member_what_the_next_one_has(
+    rows: list[Any], steps: dict[int, str], at: int, is_right: bool
+) -> None:
+    """Goal: a coordinator that has not heard of its end may give up who asks another one by now.
+
+    It may not give up who was heard of in a session's time, by itself or by who led before it was
+    elected; nor anybody without a record, where the group's kind has one of that.
+    """
+
+    async def story(kit: Kit) -> None:
+        view = kit.classic("a", 0)
+        kit.commit(*rows)
+        heartbeat = HeartbeatRequest(group_id=GROUP, member_id="a", generation_id=1)
+        for moment in range(at):
+            step = steps.get(moment, "")
+            node = OTHER_NODE if "other" in step else NODE
+            if "elected" in step:
+                kit.elect(node, moment)
+            elif "well" in step:
+                kit.oracle.answered(view, kit.question(heartbeat, node), HeartbeatResponse())
+            await asyncio.sleep(SESSION_S / 4)
         answer = HeartbeatResponse(error_code=E.UNKNOWN_MEMBER_ID)
         kit.oracle.answered(view, kit.question(heartbeat), answer)
 

@@ -100,8 +100,8 @@ class Answers:
     def judge(self, shard: ShardTruth, view: View, question: Question, answer: Any) -> None:
         """Hold an answer to a member against the log; before the member takes it in."""
         code = error_code(answer.error_code)
-        begin_s = shard.said_since(question.node, question.asked_s)
-        if begin_s is None:
+        until_s = shard.led_until(question.node, question.asked_s)
+        if until_s is None:
             if code is not _E.NOT_COORDINATOR:
                 self._fail(
                     Invariant.LEADS_BY_RECORD,
@@ -110,14 +110,14 @@ class Answers:
             return
         asked = question.asked
         if isinstance(asked, ConsumerGroupHeartbeatRequest):
-            self._consumer(shard, view, asked, answer, begin_s)
+            self._consumer(shard, view, asked, answer, min(question.asked_s, until_s))
         else:
-            self._classic(shard, view, asked, answer, begin_s)
+            self._classic(shard, view, question, answer, until_s)
         leads_on = shard.leads(question.node) and shard.epoch == question.epoch
         # Who joins a generation that has begun, or asks for its part of one that is there, gets no
         # new session by that, as in Apache Kafka: the one it has may be over soon.
-        if code is _E.NONE and leads_on and not isinstance(asked, _KEEPS_SESSION):
-            view.ok_s = question.asked_s
+        if code is _E.NONE and not isinstance(asked, _KEEPS_SESSION):
+            view.told_well(question.node, question.asked_s, leads=leads_on)
 
     def _refused(self, view: View, code: ErrorCode, why: Any) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -178,17 +178,18 @@ class Answers:
     # -- the classic protocol --------------------------------------------------------------------
 
     def _classic(
-        self, shard: ShardTruth, view: View, asked: Request, answer: Any, begin_s: float
+        self, shard: ShardTruth, view: View, question: Question, answer: Any, until_s: float
     ) -> None:
         """Judge what a classic member is told: its group may be of either kind."""
         code = error_code(answer.error_code)
-        group = view.group.name
+        asked, group = question.asked, view.group.name
+        begin_s = min(question.asked_s, until_s)
         log = _Log(
             shard.since(classic_of(group), begin_s),
             shard.since(member_of(group, view.member_id), begin_s),
         )
         if code is _E.UNKNOWN_MEMBER_ID:
-            self._judge_unknown(shard, view, log)
+            self._judge_unknown(shard, view, question.node, until_s, log)
         elif code is not _E.NONE:
             if code not in _USUAL and not (view.instance is not None and code in _OF_STATIC):
                 self._refused(view, code, answer)
@@ -207,13 +208,21 @@ class Answers:
                 f"{view}: all is well in generation {generation}, and the log had {log}",
             )
 
-    def _judge_unknown(self, shard: ShardTruth, view: View, log: _Log) -> None:
-        """Who has shown signs of life is a member, unless it never was one in the log."""
+    def _judge_unknown(
+        self, shard: ShardTruth, view: View, node: int, until_s: float, log: _Log
+    ) -> None:
+        """Who has shown signs of life is a member, unless it never was one in the log.
+
+        A classic group gives up a member without a record, so who has not heard that it leads no
+        longer does so too: of what the next leader was asked it knows nothing. From a group of the
+        other kind nobody goes before the log says so.
+        """
         now_s = asyncio.get_running_loop().time()
-        known = all(row is not None and view.member_id in row.members for row in log.groups)
-        known |= all(row is not None for row in log.members)
-        is_silent = view.may_be_out(now_s) or view.ok_s <= shard.lost_s
-        if known and not is_silent and not view.is_gone:
+        as_classic = all(row is not None and view.member_id in row.members for row in log.groups)
+        as_other = all(row is not None for row in log.members)
+        known = as_classic and not view.may_be_out_of(node, until_s, now_s)
+        known |= as_other and not view.may_be_out(now_s)
+        if known and view.ok_s > shard.lost_s and not view.is_gone:
             self._refused(view, _E.UNKNOWN_MEMBER_ID, log)
 
     def _synced(

@@ -146,21 +146,29 @@ class ShardTruth:
         """Whether it was elected last."""
         return bool(self._led) and self._led[-1].node == node
 
-    def said_since(self, node: int, asked_s: float) -> float | None:
-        """From when on what a node says now, asked then, may be so. None: it has never led.
+    def led_until(self, node: int, asked_s: float) -> float | None:
+        """Until when a node has led in the epoch in which it was asked then, or in its last one.
 
-        Who has not heard that it leads no longer says what was so when it did.
+        Infinity: it leads, or was elected since. None: it has never led.
         """
-        begin: float | None = None
+        until_s: float | None = None
         ends = [*(each.at_s for each in self._led[1:]), inf]
         for each, end_s in zip(self._led, ends, strict=True):
             if each.node != node:
                 continue
             if each.at_s <= asked_s:
-                begin = min(asked_s, end_s)
-            elif begin is None:
-                begin = asked_s
-        return begin
+                until_s = end_s
+            elif until_s is None:
+                until_s = inf
+        return until_s
+
+    def said_since(self, node: int, asked_s: float) -> float | None:
+        """From when on what a node says now, asked then, may be so. None: it has never led.
+
+        Who has not heard that it leads no longer says what was so when it did.
+        """
+        until_s = self.led_until(node, asked_s)
+        return None if until_s is None else min(asked_s, until_s)
 
     def may_have_lost(self, node: int) -> bool:
         """Whether what this node wrote as a leader may be gone: it may have said that it is there.

@@ -6,9 +6,9 @@ Owns when somebody may have been given up by its coordinator. What must follow i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.clients.group_member.light_member import LightMember, Phase
 from holdfast.testing.simulation.groups.shard_state import Held, Named
@@ -16,6 +16,14 @@ from holdfast.testing.simulation.plan import CONSUMER, GroupPlan, MemberPlan
 
 # Of a time-out: a coordinator's clock may be fast.
 _SURELY: Final = 0.9
+
+
+class _Well(NamedTuple):
+    """A member has asked, and was told that all is well."""
+
+    asked_s: float
+    node: int
+    leads: bool  # whether the node that told it so led then
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +38,7 @@ class View:
     is_gone: bool = False  # it has died, or is leaving
     last_epoch: int = -1  # in which it was a member
     told: Held = frozenset()  # what it was last told to own, by ids: KIP-848
+    _well: list[_Well] = field(default_factory=list)
 
     @property
     def member_id(self) -> str:
@@ -50,10 +59,31 @@ class View:
         nothing = self.is_gone or self.light.over or self.light.phase is Phase.JOINING
         return frozenset() if nothing or self.plan.protocol != CONSUMER else self.told
 
+    def told_well(self, node: int, asked_s: float, *, leads: bool) -> None:
+        """It is told that all is well, and asked then. `leads`: by who leads, and led then."""
+        self._well.append(_Well(asked_s, node, leads))
+        if leads:
+            self.ok_s = asked_s
+
     def may_be_out(self, now_s: float) -> bool:
         """Whether its coordinator may have given it up by now: it has not heard of it for long."""
-        silence_ms = min(self.group.session_ms, self.group.rebalance_ms)
-        return now_s - self.ok_s >= _SURELY * silence_ms / 1000
+        return self._is_long(now_s - self.ok_s)
+
+    def may_be_out_of(self, node: int, until_s: float, now_s: float) -> bool:
+        """Whether this node may have given it up by now, that leads, or has led until then.
+
+        Of what others were asked since then it has not heard; before, it began all sessions anew.
+        """
+        heard_s = (
+            each.asked_s
+            for each in self._well
+            if each.node == node or (each.leads and each.asked_s <= until_s)
+        )
+        return self._is_long(now_s - max(heard_s, default=-inf))
+
+    def _is_long(self, silence_s: float) -> bool:
+        most_ms = min(self.group.session_ms, self.group.rebalance_ms)
+        return silence_s >= _SURELY * most_ms / 1000
 
     def __str__(self) -> str:
         light = self.light
