@@ -351,6 +351,14 @@ PROCESSES: tuple[Mutation, ...] = (
         tests=_TEST_GROUP_MEMBERS,
     ),
     one(
+        "an offset may be left out by its topic's name, whoever had that",
+        "an excuse without its topic: a committed offset that is told to nobody",
+        "testing/simulation/groups/group_oracle.py",
+        "        return topic_id in self._ids_of(topic)[:-1]\n",
+        "        return topic_id in self._ids_of(topic)\n",
+        tests=("tests/simulate/test_simulate_group_offsets.py",),
+    ),
+    one(
         "a fault that has struck nothing excuses a loss",
         "an excuse without its event",
         "testing/simulation/disk_faults.py",

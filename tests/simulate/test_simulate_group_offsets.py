@@ -328,6 +328,37 @@ def test_of_a_topic_that_is_named_by_its_id_nothing_older_is_told(
     assert told(story) == ([] if is_right else [I.COMMIT_TOLD])
 
 
+@pytest.mark.parametrize(
+    ("kept", "others", "said", "is_right"),
+    [
+        (TOPIC_ID, [(OTHER_ID, "t")], -1, True),
+        (TOPIC_ID, [(OTHER_ID, "t")], 1, True),
+        (TOPIC_ID, [(OTHER_ID, "t")], 2, False),
+        (TOPIC_ID, [(OTHER_ID, "u")], -1, False),
+        (OTHER_ID, [(OTHER_ID, "t")], -1, False),
+        (NULL_UUID, [(OTHER_ID, "t")], -1, False),
+        (TOPIC_ID, [], -1, False),
+    ],
+)
+def test_of_a_topic_that_is_named_nothing_may_be_told_where_the_name_is_another_s(
+    kept: bytes, others: list[tuple[bytes, str]], said: int, is_right: bool
+) -> None:
+    """Goal: who asks by a name means the topic that has it now. Method: it is made anew, or not.
+
+    A coordinator may have heard of the new one, or not yet. `kept`: the topic of the offset.
+    """
+
+    async def story(kit: Kit) -> None:
+        for topic_id, name in others:
+            kit.make_topic(name, topic_id)
+        kit.attempt("1", "", -1, 1)
+        kit.commit(offset(1, "1", kept))
+        await asyncio.sleep(1)
+        kit.oracle.told_offset(GROUP, ("t", 0), said, kit.question())
+
+    assert told(story) == ([] if is_right else [I.COMMIT_TOLD])
+
+
 def test_what_was_lost_as_allowed_is_so_no_longer() -> None:
     """Goal: after a loss the log that is left is what is told. Method: two commits, one is lost."""
 

@@ -90,11 +90,16 @@ class Answers:
         owners: Owners,
         name_of: Callable[[bytes], str],
         is_one: Callable[[str, bytes], bool],
+        is_replaced: Callable[[str, bytes], bool],
     ) -> None:
-        """`name_of`: of a topic, by its id. `is_one`: whether that name was never another's."""
+        """`name_of`: of a topic, by its id. `is_one`: whether that name was never another's.
+
+        `is_replaced`: whether it became another one's after this one had it.
+        """
         self._fail: Final = fail
         self._name_of: Final = name_of
         self._is_one: Final = is_one
+        self._is_replaced: Final = is_replaced
         self._owners: Final = owners
 
     def judge(self, shard: ShardTruth, view: View, question: Question, answer: Any) -> None:
@@ -274,6 +279,10 @@ class Answers:
             -1 if row is None or NULL_UUID != topic_id != row.topic_id != NULL_UUID else row.offset
             for row in rows
         ]
+        if topic_id == NULL_UUID and any(
+            row is not None and self._is_replaced(place[0], row.topic_id) for row in rows
+        ):
+            was.append(-1)  # the name means another topic to who has heard of that one
         if told not in was and not shard.may_have_lost(question.node):
             self._fail(
                 Invariant.COMMIT_TOLD,

@@ -46,7 +46,9 @@ class GroupOracle:
         self.counts: Final = counts
         self.views: Final = Views()
         self._owners: Final = Owners(fail, self.views, self.index_of, self._id_of)
-        self._answers: Final = Answers(fail, self._owners, self._name_of, self._is_one)
+        self._answers: Final = Answers(
+            fail, self._owners, self._name_of, self._is_one, self._is_replaced
+        )
         self._attempts: Final = Attempts(fail, counts, self._is_abandoned)
         self.shards: Final[dict[int, ShardTruth]] = {}
         self.deleted: Final[dict[str, None]] = {}  # groups that somebody wanted to be deleted
@@ -60,7 +62,15 @@ class GroupOracle:
 
     def _is_one(self, topic: str, topic_id: bytes) -> bool:
         """Whether no topic but this one has ever had that name: so nobody can take another's id."""
-        return [key for key, name in self._metadata.topics.items() if name == topic] == [topic_id]
+        return self._ids_of(topic) == [topic_id]
+
+    def _is_replaced(self, topic: str, topic_id: bytes) -> bool:
+        """Whether this topic had that name, and another one after it."""
+        return topic_id in self._ids_of(topic)[:-1]
+
+    def _ids_of(self, topic: str) -> list[bytes]:
+        """Return all topics that ever had a name, in the order in which they were made."""
+        return [key for key, name in self._metadata.topics.items() if name == topic]
 
     def index_of(self, group: str) -> int:
         """In which partition a group lives."""
