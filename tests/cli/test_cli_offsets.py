@@ -312,8 +312,8 @@ def test_a_message_that_was_compacted_away(run: Run, bootstrap: str) -> None:
         driver.perform(asked, node="controller")
     run(*brokers, "--add-config", "log.cleaner.backoff.ms=50")
     producer = Producer({"bootstrap.servers": bootstrap})
-    for value in "123":
-        producer.produce("compacted", key=b"k", value=value.encode())
+    for second in (1, 2, 3):  # so that each is in a segment of its own, however fast this goes
+        producer.produce("compacted", key=b"k", value=b"v", timestamp=1000 * second)
         assert producer.flush(30) == 0
 
     def standing() -> str:
