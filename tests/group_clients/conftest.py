@@ -9,14 +9,17 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from tests.apache.conftest import apache_kafka, kafka_tools  # noqa: F401 - fixtures
-from tests.group_clients.members import CLIENTS, Client, Member, close_all
+from tests.group_clients.members import BOUND_S, CLIENTS, Client, Member, close_all
 
 from holdfast.clients.blocking_driver import Driver
 from holdfast.cluster import LocalCluster
+from holdfast.cluster.processes import wait_until
 from holdfast.wire.administration import create_topic
+from holdfast.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
 APACHE = pytest.param("apache", marks=pytest.mark.apache)
@@ -57,15 +60,29 @@ def name() -> str:
 
 @pytest.fixture
 def topic(target: str, name: str) -> Callable[..., str]:
-    """Return a function that makes a topic of so many partitions."""
+    """Return a function that makes a topic of so many partitions, and waits until all know it.
+
+    A broker's image is a moment behind the controller's answer, and librdkafka's consumer tells its
+    user at once that there is no such topic.
+    """
 
     def make(partitions: int = 4, ending: str = "") -> str:
+        made = name + ending
+        asked = create_topic(made, partitions=partitions, replication_factor=1)
         with Driver(target) as driver:
-            asked = create_topic(name + ending, partitions=partitions, replication_factor=1)
             driver.perform(asked, node="controller")
-        return name + ending
+            for node in driver.nodes():
+                knows = partial(_knows, driver, node, made)
+                wait_until(knows, timeout_s=BOUND_S, what=f"broker {node} to know {made}")
+        return made
 
     return make
+
+
+def _knows(driver: Driver, node: int, topic: str) -> bool:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    (found,) = driver.send(asked, node=node).topics
+    return not found.error_code
 
 
 @pytest.fixture
