@@ -15,7 +15,36 @@ TEST_SHARD = "tests/group/test_consumer_shard.py"
 TEST_PATTERNS = "tests/group/test_consumer_patterns.py"
 NOT_AGAIN = "test_what_can_t_be_written_is_not_found_out_again_with_each_heartbeat"
 
+TEST_ANSWERS = "tests/group/test_consumer_answers.py"
+
 GROUP_MEMBERS: tuple[Mutation, ...] = (
+    one(
+        "a member is told once what it has",
+        "who waits no longer for the answer never gives up what it has to, and is put out for that",
+        "core/group/consumer/consumer_heartbeat.py",
+        "    if has_changed or is_full or core.has_to_hear_again(after.member_id, now_ms):\n",
+        "    if has_changed or is_full:\n",
+        tests=(
+            f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",
+            f"{TEST_ANSWERS}::test_what_a_member_is_given_it_is_told_until_it_has_it",
+        ),
+    ),
+    one(
+        "a member is told what it has for ever",
+        "bytes in each heartbeat",
+        "core/group/consumer/consumer_heartbeat.py",
+        "    if owned == step.after.assigned:\n",
+        "    if owned is not None and not step.after.assigned:\n",
+        tests=(f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",),
+    ),
+    one(
+        "who has gone is still to be told what it has",
+        "memory in no budget",
+        "core/group/consumer/consumer_core.py",
+        "        self.confirmed(member_id)\n        for kind",
+        "        for kind",
+        tests=(f"{TEST_ANSWERS}::test_who_has_gone_is_told_nothing_any_more",),
+    ),
     one(
         "what the log tells of a time to come is waited for",
         "a group that gets nothing for an hour, since another coordinator's clock was ahead",

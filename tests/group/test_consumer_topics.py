@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.group.consumer_kit import Coordinator, Topics
+from tests.group.consumer_kit import Coordinator, Topics, assigned
 
 from holdfast.core.group.consumer.consumer_topics import NO_TOPICS_HASH, TopicIndex
 
@@ -114,7 +114,7 @@ def test_who_leaves_takes_its_topics_out_of_the_hash() -> None:
 def test_quiet_heartbeats_ask_for_nothing() -> None:
     coordinator = Coordinator()
     coordinator.create("a", 2)
-    coordinator.join("m", "a")
+    coordinator.heartbeat("m", 2, owned=assigned(coordinator.join("m", "a")))
     coordinator.topics.asked.clear()
     written = len(coordinator.log)
     for _ in range(10):

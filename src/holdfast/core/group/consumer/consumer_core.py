@@ -138,6 +138,7 @@ class ConsumerCore:
         "scanned_ms",
         "state",
         "timers",
+        "unconfirmed",
     )
 
     def __init__(self, group_id: str, around: ConsumerSurroundings) -> None:
@@ -147,6 +148,8 @@ class ConsumerCore:
         self.is_refreshing = False  # its patterns are being held to the names of topics
         self.scanned_ms: int | None = None  # when they were last held to all of them
         self.refresh_failed_ms: int | None = None  # when the log had no room for what came of it
+        # When members were told last what they have, until they say that they have it.
+        self.unconfirmed: dict[str, int] = {}
         self._refresh_at_ms = _AT_ONCE_MS
 
     @property
@@ -187,7 +190,21 @@ class ConsumerCore:
         self.is_refreshing = other.is_refreshing
         self.scanned_ms = other.scanned_ms
         self.refresh_failed_ms = other.refresh_failed_ms
+        self.unconfirmed = other.unconfirmed
         self._refresh_at_ms = other._refresh_at_ms
+
+    # -- what members have heard -----------------------------------------------------------------
+
+    def has_to_hear_again(self, member_id: str, now_ms: int) -> bool:
+        """Whether a member hasn't confirmed for a heartbeat's interval what it was told it has."""
+        told_ms = self.unconfirmed.get(member_id)
+        return told_ms is not None and now_ms - told_ms >= self.settings.heartbeat_interval_ms
+
+    def told(self, member_id: str, now_ms: int) -> None:
+        self.unconfirmed[member_id] = now_ms
+
+    def confirmed(self, member_id: str) -> None:
+        self.unconfirmed.pop(member_id, None)
 
     # -- timers of members -----------------------------------------------------------------------
 
@@ -204,6 +221,7 @@ class ConsumerCore:
         if key not in self.timers:
             self.timers.set(key, now_ms + member.rebalance_timeout_ms)
 
-    def stop_timers(self, member_id: str) -> None:
+    def forget_member(self, member_id: str) -> None:
+        self.confirmed(member_id)
         for kind in MEMBER_TIMERS:
             self.timers.cancel((kind, member_id))

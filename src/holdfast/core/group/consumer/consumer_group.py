@@ -118,7 +118,7 @@ class ConsumerGroup:
     def replay(self, key: Struct, value: Struct | None) -> None:
         self.state.replay(key, value)
         if value is None and isinstance(key, ConsumerGroupMemberMetadataKey):
-            self.core.stop_timers(key.member_id)
+            self.core.forget_member(key.member_id)
 
     def loaded(self, now_ms: int) -> None:
         for member in self.state.members.values():

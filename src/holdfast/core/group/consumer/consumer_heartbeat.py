@@ -110,7 +110,12 @@ def _heartbeat(
         return refusal
     step.put_into(decision)
     decision.once_applied(lambda: core.keep_alive(step.after, now_ms))
-    return _answer(core, request, before, step.after)
+    response = _answer(core, request, before, step.after, now_ms)
+    if owned == step.after.assigned:
+        decision.once_applied(lambda: core.confirmed(step.after.member_id))
+    elif response.assignment is not None:
+        decision.once_applied(lambda: core.told(step.after.member_id, now_ms))
+    return response
 
 
 def _member(
@@ -174,10 +179,12 @@ def _answer(
     request: ConsumerGroupHeartbeatRequest,
     before: ConsumerMember,
     after: ConsumerMember,
+    now_ms: int,
 ) -> ConsumerGroupHeartbeatResponse:
     """Tell the member its epoch, and what it has if that changed or if it told everything.
 
-    Who tells everything has joined, or does not know what it was told last.
+    Who tells everything has joined, or does not know what it was told last. Who gave up waiting for
+    an answer may not know either, and not say so: it is told again until it confirms that.
     """
     subscribes = request.subscribed_topic_names is not None or (
         request.subscribed_topic_regex is not None
@@ -186,7 +193,8 @@ def _answer(
         request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
     )
     assignment = None
-    if request.member_epoch == JOIN_EPOCH or is_full or before.assigned != after.assigned:
+    has_changed = request.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
+    if has_changed or is_full or core.has_to_hear_again(after.member_id, now_ms):
         assignment = ConsumerGroupHeartbeatAssignment(
             topic_partitions=[
                 ConsumerGroupHeartbeatTopicPartitions(
