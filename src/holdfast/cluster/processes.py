@@ -83,7 +83,12 @@ def identify(pid: int) -> str | None:
     On Linux that is the boot's id and the clock tick at which the process started.
     """
     facts = _facts(pid)
-    return None if facts is None or facts[0] is State.DEAD else facts[1]
+    if facts is None:
+        return None
+    if facts[0] is State.DEAD:
+        _reap(pid)  # nobody will ask for it again
+        return None
+    return facts[1]
 
 
 def state(pid: int | None, process: str | None) -> State:
