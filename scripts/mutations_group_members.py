@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from mutation import Mutation, one
 
+HEARTBEAT = "core/group/consumer/consumer_heartbeat.py"
 PATTERNS = "core/group/consumer/consumer_patterns.py"
 STEP = "core/group/consumer/consumer_step.py"
 MADE_ANEW = "test_a_topic_that_is_made_anew_while_nobody_leads_has_no_offsets_of_the_one_before"
+TELLINGS = "core/group/consumer/consumer_tellings.py"
 TEST_COORDINATOR = "tests/coordinator/test_coordinator.py"
 TEST_SHARD = "tests/group/test_consumer_shard.py"
 TEST_PATTERNS = "tests/group/test_consumer_patterns.py"
@@ -21,9 +23,11 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
     one(
         "a member is told once what it has",
         "who waits no longer for the answer never gives up what it has to, and is put out for that",
-        "core/group/consumer/consumer_heartbeat.py",
-        "    if has_changed or is_full or core.has_to_hear_again(after.member_id, now_ms):\n",
-        "    if has_changed or is_full:\n",
+        HEARTBEAT,
+        "    is_told = is_news or tellings.has_to_hear(\n"
+        "        member_id, now_ms, core.settings.heartbeat_interval_ms\n"
+        "    )\n",
+        "    is_told = is_news\n",
         tests=(
             f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",
             f"{TEST_ANSWERS}::test_what_a_member_is_given_it_is_told_until_it_has_it",
@@ -32,16 +36,70 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
     one(
         "a member is told what it has for ever",
         "bytes in each heartbeat",
-        "core/group/consumer/consumer_heartbeat.py",
-        "    if owned == step.after.assigned:\n",
-        "    if owned is not None and not step.after.assigned:\n",
+        HEARTBEAT,
+        "    if not is_silent and owned == before.assigned == after.assigned:\n",
+        "    if not is_silent and not owned:\n",
         tests=(f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",),
+    ),
+    one(
+        "what a member confirms is what the same answer tells it",
+        "two members read one partition for good: it never hears that it lost it",
+        HEARTBEAT,
+        "owned == before.assigned == after.assigned:\n",
+        "owned == after.assigned:\n",
+        tests=(f"{TEST_ANSWERS}::test_what_a_member_confirms_is_what_it_was_told_before",),
+    ),
+    one(
+        "who has not heard of its epoch is told nothing more",
+        "it reads on what it was told before",
+        HEARTBEAT,
+        "has_changed = request.member_epoch != before.epoch or before.assigned",
+        "has_changed = before.assigned",
+        tests=("tests/group/test_consumer_transcripts.py::test_transcript",),
+    ),
+    one(
+        "who can't know that it has something to give up is only told again",
+        "it is put out after the whole rebalance time-out",
+        HEARTBEAT,
+        "and is_silent and _has_to_speak(core, after):\n",
+        "and is_silent and not after.member_id:\n",
+        tests=(
+            f"{TEST_ANSWERS}::test_who_can_not_know_that_it_has_to_give_up_is_made_to_tell_everything",
+        ),
+    ),
+    one(
+        "who has said what it has is made to say it again and again",
+        "each slow callback costs a look for the coordinator every few seconds",
+        TELLINGS,
+        "            count = None if before.silent is None else before.silent + 1\n",
+        "            count = (before.silent or 0) + 1\n",
+        tests=(
+            f"{TEST_ANSWERS}::test_who_is_at_giving_up_is_left_alone_once_it_has_said_what_it_has",
+        ),
+    ),
+    one(
+        "a new coordinator takes it that everybody has heard everything",
+        "what was given is read by nobody",
+        TELLINGS,
+        "        self._loaded.add(member_id)\n",
+        "",
+        tests=(f"{TEST_ANSWERS}::test_a_new_coordinator_tells_again_what_was_given_and_once",),
+    ),
+    one(
+        "a new coordinator tells once what has to be given up",
+        "its answer is lost, and the member is put out",
+        TELLINGS,
+        "        if gives_up:\n            self._unconfirmed[member_id] = _Telling(now_ms, 0)\n",
+        "",
+        tests=(
+            f"{TEST_ANSWERS}::test_a_new_coordinator_tells_until_it_is_done_what_has_to_be_given_up",
+        ),
     ),
     one(
         "who has gone is still to be told what it has",
         "memory in no budget",
         "core/group/consumer/consumer_core.py",
-        "        self.confirmed(member_id)\n        for kind",
+        "        self.tellings.confirmed(member_id)\n        for kind",
         "        for kind",
         tests=(f"{TEST_ANSWERS}::test_who_has_gone_is_told_nothing_any_more",),
     ),

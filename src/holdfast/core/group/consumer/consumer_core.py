@@ -20,6 +20,7 @@ from holdfast.core.group.consumer.consumer_patterns import (
 )
 from holdfast.core.group.consumer.consumer_settings import ConsumerGroupSettings, GroupOverrides
 from holdfast.core.group.consumer.consumer_state import ConsumerState
+from holdfast.core.group.consumer.consumer_tellings import Tellings
 from holdfast.core.group.consumer.consumer_topics import KnownTopics, TopicIndex
 from holdfast.core.group.group_memory import GroupMemory
 from holdfast.core.refusal import Refusal
@@ -137,8 +138,8 @@ class ConsumerCore:
         "refresh_failed_ms",
         "scanned_ms",
         "state",
+        "tellings",
         "timers",
-        "unconfirmed",
     )
 
     def __init__(self, group_id: str, around: ConsumerSurroundings) -> None:
@@ -148,8 +149,7 @@ class ConsumerCore:
         self.is_refreshing = False  # its patterns are being held to the names of topics
         self.scanned_ms: int | None = None  # when they were last held to all of them
         self.refresh_failed_ms: int | None = None  # when the log had no room for what came of it
-        # When members were told last what they have, until they say that they have it.
-        self.unconfirmed: dict[str, int] = {}
+        self.tellings = Tellings()
         self._refresh_at_ms = _AT_ONCE_MS
 
     @property
@@ -190,21 +190,8 @@ class ConsumerCore:
         self.is_refreshing = other.is_refreshing
         self.scanned_ms = other.scanned_ms
         self.refresh_failed_ms = other.refresh_failed_ms
-        self.unconfirmed = other.unconfirmed
+        self.tellings = other.tellings
         self._refresh_at_ms = other._refresh_at_ms
-
-    # -- what members have heard -----------------------------------------------------------------
-
-    def has_to_hear_again(self, member_id: str, now_ms: int) -> bool:
-        """Whether a member hasn't confirmed for a heartbeat's interval what it was told it has."""
-        told_ms = self.unconfirmed.get(member_id)
-        return told_ms is not None and now_ms - told_ms >= self.settings.heartbeat_interval_ms
-
-    def told(self, member_id: str, now_ms: int) -> None:
-        self.unconfirmed[member_id] = now_ms
-
-    def confirmed(self, member_id: str) -> None:
-        self.unconfirmed.pop(member_id, None)
 
     # -- timers of members -----------------------------------------------------------------------
 
@@ -222,6 +209,6 @@ class ConsumerCore:
             self.timers.set(key, now_ms + member.rebalance_timeout_ms)
 
     def forget_member(self, member_id: str) -> None:
-        self.confirmed(member_id)
+        self.tellings.confirmed(member_id)
         for kind in MEMBER_TIMERS:
             self.timers.cancel((kind, member_id))

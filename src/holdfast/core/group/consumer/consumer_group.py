@@ -123,7 +123,11 @@ class ConsumerGroup:
     def loaded(self, now_ms: int) -> None:
         for member in self.state.members.values():
             self.core.keep_alive(member, now_ms)
-            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            if member.classic is not None:
+                continue
+            gives_up = member.state is MemberState.UNREVOKED_PARTITIONS
+            self.core.tellings.loaded(member.member_id, now_ms, gives_up=gives_up)
+            if gives_up:
                 key = (Timer.REBALANCE, member.member_id)
                 self.core.timers.set(key, now_ms + member.rebalance_timeout_ms)
 

@@ -24,6 +24,7 @@ from holdfast.core.group.consumer.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ConsumerMember,
+    MemberState,
     current_record,
     distinct,
     partitions_of,
@@ -110,12 +111,7 @@ def _heartbeat(
         return refusal
     step.put_into(decision)
     decision.once_applied(lambda: core.keep_alive(step.after, now_ms))
-    response = _answer(core, request, before, step.after, now_ms)
-    if owned == step.after.assigned:
-        decision.once_applied(lambda: core.confirmed(step.after.member_id))
-    elif response.assignment is not None:
-        decision.once_applied(lambda: core.told(step.after.member_id, now_ms))
-    return response
+    return _answer(core, decision, request, before, step.after, now_ms)
 
 
 def _member(
@@ -176,38 +172,74 @@ def _told(
 
 def _answer(
     core: ConsumerCore,
+    decision: Decision,
     request: ConsumerGroupHeartbeatRequest,
     before: ConsumerMember,
     after: ConsumerMember,
     now_ms: int,
 ) -> ConsumerGroupHeartbeatResponse:
-    """Tell the member its epoch, and what it has if that changed or if it told everything.
+    """Tell the member its epoch, and what it has if it may not know that.
 
-    Who tells everything has joined, or does not know what it was told last. Who gave up waiting for
-    an answer may not know either, and not say so: it is told again until it confirms that.
+    It does not if that has just changed, or it has joined; nor if it is in the epoch before, whose
+    end it has not heard of, or tells everything, as after an error. And who gave up waiting for an
+    answer may not know, and not say so: it is told again until it confirms that. What it confirms
+    in the very request that changes it is what it was told before.
     """
+    tellings, member_id = core.tellings, after.member_id
+    is_silent = request.topic_partitions is None
+    owned = partitions_of(request.topic_partitions or ())
+    has_changed = request.member_epoch != before.epoch or before.assigned != after.assigned
+    is_news = has_changed or request.member_epoch == JOIN_EPOCH or _tells_everything(request)
+    is_told = is_news or tellings.has_to_hear(
+        member_id, now_ms, core.settings.heartbeat_interval_ms
+    )
+    if not is_silent and owned == before.assigned == after.assigned:
+        decision.once_applied(lambda: tellings.confirmed(member_id))
+    elif not is_news and is_told and is_silent and _has_to_speak(core, after):
+        decision.once_applied(lambda: tellings.asked_for_all(member_id, now_ms))
+        deaf = "The member says nothing of the partitions that it was told to give up."
+        return refused(Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, deaf))
+    elif is_told:
+        decision.once_applied(
+            lambda: tellings.told(member_id, now_ms, news=is_news, silent=is_silent)
+        )
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=core.settings.heartbeat_interval_ms,
+        assignment=_assignment(after) if is_told else None,
+    )
+
+
+def _tells_everything(request: ConsumerGroupHeartbeatRequest) -> bool:
     subscribes = request.subscribed_topic_names is not None or (
         request.subscribed_topic_regex is not None
     )
-    is_full = (
+    return (
         request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
     )
-    assignment = None
-    has_changed = request.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
-    if has_changed or is_full or core.has_to_hear_again(after.member_id, now_ms):
-        assignment = ConsumerGroupHeartbeatAssignment(
-            topic_partitions=[
-                ConsumerGroupHeartbeatTopicPartitions(
-                    topic_id=topic_id, partitions=list(after.assigned[topic_id])
-                )
-                for topic_id in sorted(after.assigned)
-            ]
-        )
-    return ConsumerGroupHeartbeatResponse(
-        member_id=after.member_id,
-        member_epoch=after.epoch,
-        heartbeat_interval_ms=core.settings.heartbeat_interval_ms,
-        assignment=assignment,
+
+
+def _has_to_speak(core: ConsumerCore, member: ConsumerMember) -> bool:
+    """Whether a member holds up others, and can't be reached by what it is told.
+
+    librdkafka never heard that it got a partition, and takes what it has without that one for what
+    it was told before: so it says nothing, and would be put out. After an error of the coordinator
+    it tells everything, like Java's client.
+    """
+    return member.state is MemberState.UNREVOKED_PARTITIONS and core.tellings.is_deaf(
+        member.member_id
+    )
+
+
+def _assignment(member: ConsumerMember) -> ConsumerGroupHeartbeatAssignment:
+    return ConsumerGroupHeartbeatAssignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatTopicPartitions(
+                topic_id=topic_id, partitions=list(member.assigned[topic_id])
+            )
+            for topic_id in sorted(member.assigned)
+        ]
     )
 
 
