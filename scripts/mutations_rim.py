@@ -427,7 +427,7 @@ RIM: tuple[Mutation, ...] = (
         "a node hears of no new limits on connections",
         "finding 5: max.connections",
         "node/broker/broker.py",
-        "            self._admission.limits = Limits.of(self.settings)\n",
+        "            self._admissions.brokers.limits = Limits.of(self.settings)\n",
         "",
         tests=(f"{TEST_ADMISSION}::test_a_node_knows_its_limits_and_hears_of_new_ones",),
     ),

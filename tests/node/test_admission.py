@@ -21,7 +21,7 @@ import pytest
 from tests.control.control_world import play
 
 from holdfast.config.node import NodeSettings
-from holdfast.node.door.admission import LOOKED_AT, Admission, Limits
+from holdfast.node.door.admission import LOOKED_AT, Admission, Admissions, Limits
 from holdfast.testing.simulated_cluster import CONTROLLER, SimulatedCluster
 from holdfast.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -122,6 +122,92 @@ def test_a_flood_at_a_listener_of_the_cluster_makes_room_for_clients() -> None:
     on_a_loop(scenario)
 
 
+def test_strangers_at_the_brokers_port_leave_half_to_clients() -> None:
+    """Seen to fail: they came from many addresses, and each took the place of a client."""
+
+    def scenario() -> None:
+        clients = [Guest(f"client-{number}", 9, is_owed=True) for number in range(20)]
+        flood = [Guest(f"flood-{number % 9}", 1, is_protected=True) for number in range(180)]
+        admission = Admission(200)
+        assert all(admission.admit(each) for each in (*clients, *flood))
+        for number in range(200):
+            assert admission.admit(Guest(f"flood-{number % 9}", 1, is_protected=True))
+        assert not any(each.is_closed for each in clients)
+
+    on_a_loop(scenario)
+
+
+@pytest.mark.parametrize("own", [4, LOOKED_AT])
+def test_clients_take_no_place_of_brokers(own: int) -> None:
+    """Seen to fail: by a flood from a broker's own address, and where many brokers stood in turn.
+
+    Of the few that are looked at the brokers were those of an address with many, or all there were.
+    """
+
+    def scenario() -> None:
+        brokers = [Guest("broker", 1, is_protected=True) for _ in range(own)]
+        honest = [Guest(f"honest-{number}", 1) for number in range(LOOKED_AT - own)]
+        flood = [Guest("broker", 2) for _ in range(140)]
+        admission = Admission(len(brokers) + len(honest) + len(flood))
+        assert all(admission.admit(each) for each in (*brokers, *honest, *flood))
+        for _ in range(10):
+            assert admission.admit(Guest("broker", 3))
+        assert not any(each.is_closed for each in brokers)
+
+    on_a_loop(scenario)
+
+
+def settings_of(roles: str, listeners: str, **more: str) -> NodeSettings:
+    is_controller = "controller" in roles
+    settings, _ = NodeSettings.from_properties(
+        {
+            "node.id": "1",
+            "process.roles": roles,
+            "controller.quorum.voters": "1@h:2" if is_controller else "9@h:1",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
+            "listeners": listeners,
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+    )
+    return settings
+
+
+def test_a_controllers_connections_are_counted_apart() -> None:
+    """Seen to fail: strangers at a controller's port cut clients, and clients of a node's own
+    address took the one place that it needed there.
+    """
+
+    def scenario() -> None:
+        listeners = "PLAINTEXT://:1,CONTROLLER://:2"
+        both = settings_of("broker,controller", listeners, max_connections_per_ip="2")
+        admissions = Admissions(both, descriptors=100)
+        clients, controllers = admissions.of("PLAINTEXT"), admissions.of("CONTROLLER")
+        assert (admissions.brokers, admissions.controllers) == (clients, controllers)
+        assert [clients.admit(Guest("node")) for _ in range(3)] == [True, True, False]
+        assert [controllers.admit(Guest("node")) for _ in range(3)] == [True, True, False]
+        strangers = [Guest(f"stranger-{number}") for number in range(200)]
+        assert all(controllers.admit(each) for each in strangers)
+        assert (len(clients), len(controllers), len(admissions)) == (2, 25, 27)
+        assert admissions.refused == 2 + (200 - 23)
+
+    on_a_loop(scenario)
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_node_with_one_role_has_all_there_are_files_for(role: str) -> None:
+    def scenario() -> None:
+        listener = "CONTROLLER" if role == "controller" else "PLAINTEXT"
+        admission = Admissions(settings_of(role, f"{listener}://:2"), descriptors=100).of(listener)
+        for number in range(100):
+            admission.admit(Guest(f"guest-{number}"))
+        assert (len(admission), admission.refused) == (100, 0)
+
+    on_a_loop(scenario)
+
+
 def test_an_address_has_as_many_as_it_may() -> None:
     def scenario() -> None:
         admission = Admission(limits=Limits(address=2, overrides={"b": 3, "c": 0}))
@@ -164,9 +250,10 @@ def test_a_node_knows_its_limits_and_hears_of_new_ones() -> None:
     async def story(cluster: SimulatedCluster) -> None:
         broker = cluster.nodes[0].broker
         assert broker is not None
-        admission = broker._admission
+        admission = broker._admissions.brokers
         assert admission.limits == Limits(700, 500)
-        assert cluster.nodes[CONTROLLER]._shared.admission.limits == Limits(700, 500)
+        controllers = cluster.nodes[CONTROLLER]._shared.admissions.controllers
+        assert controllers.limits == Limits(700, 500)
         entry = AlterableConfig(name="max.connections", value="600")
         resource = AlterConfigsResource(
             resource_type=ResourceType.BROKER, resource_name="", configs=[entry]
@@ -246,24 +333,16 @@ def test_limits_are_read_from_the_settings() -> None:
     ("listeners", "protected"),
     [
         ("PLAINTEXT://:1", []),
-        ("PLAINTEXT://:1,CONTROLLER://:2", ["CONTROLLER"]),
-        ("PLAINTEXT://:1,INSIDE://:3,CONTROLLER://:2", ["INSIDE", "CONTROLLER"]),
+        ("PLAINTEXT://:1,CONTROLLER://:2", []),
+        ("PLAINTEXT://:1,INSIDE://:3,CONTROLLER://:2", ["INSIDE"]),
     ],
 )
-def test_what_nodes_alone_come_by_is_protected(listeners: str, protected: list[str]) -> None:
-    settings, _ = NodeSettings.from_properties(
-        {
-            "node.id": "1",
-            "process.roles": "broker,controller" if "CONTROLLER" in listeners else "broker",
-            "controller.quorum.voters": "1@h:2" if "CONTROLLER" in listeners else "9@h:1",
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "INSIDE" if "INSIDE" in listeners else "PLAINTEXT",
-            "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
-            ),
-            "listeners": listeners,
-        }
-    )
+def test_what_brokers_have_beside_clients_is_protected(
+    listeners: str, protected: list[str]
+) -> None:
+    roles = "broker,controller" if "CONTROLLER" in listeners else "broker"
+    inside = "INSIDE" if "INSIDE" in listeners else "PLAINTEXT"
+    settings = settings_of(roles, listeners, inter_broker_listener_name=inside)
     assert [each.name for each in settings.listeners if settings.is_protected(each)] == protected
 
 

@@ -140,7 +140,7 @@ def test_what_was_received_is_appended_although_its_client_has_left(acks: int) -
     async def story(cluster: SimulatedCluster) -> None:
         broker, connection = await begun(cluster, replicas=(0, 1))
         cluster.crash(1)  # so that nothing is committed, for which acks=all would wait
-        guests = len(broker._admission)
+        guests = len(broker._admissions)
         for batch in (many(), make_batch(), many()):
             sent = connection.send(request(batch, acks=acks), timeout_ms=LONG, version=BY_NAME)
         await looked_at(broker)
@@ -151,7 +151,7 @@ def test_what_was_received_is_appended_although_its_client_has_left(acks: int) -
         assert isinstance(sent.exception(), ConnectionLostError)
         await cluster.until(lambda: end_of(cluster) == 2 * MANY + 1, "all of it is appended")
         assert broker.sliced_work.pieces == 0
-        assert len(broker._admission) < guests
+        assert len(broker._admissions) < guests
         assert not sum(map(len, broker.waiting._deadlines.values())), "nobody is to be answered"
 
     play(story, brokers=2, broker_session_timeout_ms="60000", replica_lag_time_max_ms="60000")

@@ -191,9 +191,7 @@ class NodeSettings(Settings):
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 
     def is_protected(self, listener: Listener) -> bool:
-        """Whether nodes alone come by it: a controller's, or what brokers have beside clients'."""
-        if listener.name in self.controller_listener_names:
-            return True
+        """Whether it is what brokers have beside clients' listeners. A controller's are apart."""
         return listener.name == self.inter_broker_listener_name and len(self.broker_listeners) > 1
 
     def with_dynamic(

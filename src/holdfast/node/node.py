@@ -30,7 +30,7 @@ from holdfast.log.log import Log
 from holdfast.node.broker.broker import Broker
 from holdfast.node.broker.registration import NOT_REGISTERED
 from holdfast.node.controller.controller import Controller
-from holdfast.node.door.admission import UNLIMITED, Admission, Limits
+from holdfast.node.door.admission import UNLIMITED, Admissions
 from holdfast.node.door.api_table import ON_CONTROLLER
 from holdfast.node.door.budget import Budgets
 from holdfast.node.door.dispatch import Dispatcher
@@ -78,15 +78,15 @@ class Node:
         self.figures = Figures()
         self._loop_lag = LoopLag(runtime.clock)
         self.figures.tell(LOOP_LAG_MS_MAX, self._loop_lag.worst_ms)
-        admission, budgets = self._shared = Shared(
-            Admission(connection_limit, Limits.of(settings)), Budgets(settings)
+        admissions, budgets = self._shared = Shared(
+            Admissions(settings, connection_limit), Budgets(settings)
         )
         self.figures.tell(ANSWER_BYTES, lambda: budgets.answer_bytes)
         self.figures.tell(REQUEST_BYTES, lambda: budgets.request_bytes)
         self.figures.tell(CONNECTIONS_INDEBTED, lambda: budgets.closed_for_answers)
         self.figures.tell(CONNECTIONS_UNFINISHED, lambda: budgets.closed_for_requests)
-        self.figures.tell(CONNECTIONS, admission.__len__)
-        self.figures.tell(CONNECTIONS_REFUSED, lambda: admission.refused)
+        self.figures.tell(CONNECTIONS, admissions.__len__)
+        self.figures.tell(CONNECTIONS_REFUSED, lambda: admissions.refused)
         self.figures.tell(
             FORWARDING_REFUSED, lambda: self.broker.forwarding.refused if self.broker else 0
         )

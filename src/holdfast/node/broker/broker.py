@@ -66,7 +66,7 @@ class Broker:
     ) -> None:
         self.runtime = runtime
         self.figures = figures
-        self._admission, self.budgets = shared
+        self._admissions, self.budgets = shared
         self.settings = settings
         self.directories = directories
         self.cluster_id = directories.cluster_id
@@ -222,7 +222,7 @@ class Broker:
                 cluster=self.image.cluster_configs(),
                 broker=self.image.broker_configs(self.settings.node_id),
             )
-            self._admission.limits = Limits.of(self.settings)
+            self._admissions.brokers.limits = Limits.of(self.settings)
             self.directories.configure(self.settings)
             self.leader_quota.bytes_per_second = self.settings.leader_replication_throttled_rate
             self.follower_quota.bytes_per_second = self.settings.follower_replication_throttled_rate

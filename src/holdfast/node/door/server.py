@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from holdfast.config.listeners import Listener
 from holdfast.config.node import NodeSettings
-from holdfast.node.door.admission import Admission
+from holdfast.node.door.admission import Admissions
 from holdfast.node.door.budget import Budgets
 from holdfast.node.door.connection import BUFFER_SILENT_S, Connections
 from holdfast.node.door.dispatch import Dispatcher
@@ -32,7 +32,7 @@ class StartError(Exception):
 class Shared(NamedTuple):
     """What the connections of all listeners of a node share."""
 
-    admission: Admission
+    admissions: Admissions
     budgets: Budgets
 
 
@@ -63,7 +63,7 @@ class Server:
                 listener=listener.name,
                 handle=self._dispatcher,
                 frame_bytes_max=self._settings.socket_request_max_bytes,
-                admission=self._shared.admission,
+                admission=self._shared.admissions.of(listener.name),
                 budget=self._shared.budgets.of(listener.name),
                 # What brokers ask of a controller about thousands of partitions is its very work.
                 dear_s=inf if listener.name in own else DEAR_S,
