@@ -10,10 +10,11 @@ comes.
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -45,6 +46,17 @@ class OtherWriterError(Exception):
     """Another group may write."""
 
 
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Keep other processes from opening the file meanwhile; the end of this one lets them, too.
+
+    Who changes the journal's mode while another does is refused at once, however long it may wait.
+    """
+    with path.with_name(f"{path.name}.opening").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 class Sink(AbstractContextManager["Sink"]):
     """One file, which several processes write to."""
 
@@ -52,11 +64,12 @@ class Sink(AbstractContextManager["Sink"]):
         assert mode in MODES, mode
         self._mode = mode
         self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        with _one_at_a_time(path):
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.executescript(_TABLES)
+            if mode == "key":
+                self._connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS keys ON results(name)")
         self._connection.execute("PRAGMA synchronous=OFF")  # processes are killed here, no machine
-        self._connection.executescript(_TABLES)
-        if mode == "key":
-            self._connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS keys ON results(name)")
 
     def __exit__(self, *_: object) -> None:
         self.close()
