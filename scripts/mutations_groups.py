@@ -143,8 +143,8 @@ _FOUND_BY_SEEDS: tuple[Mutation, ...] = (
         "who is loaded has no session",
         "KIP-848: dead members keep what they have, once their coordinator has moved",
         CONSUMER,
-        "            self.core.keep_alive(member, now_ms)\n            if member.state",
-        "            if member.state",
+        "            self.core.keep_alive(member, now_ms)\n            if member.classic",
+        "            if member.classic",
     ),
     one(
         "who leaves is a member all the same",
