@@ -394,7 +394,7 @@ RIM: tuple[Mutation, ...] = (
         "max.connections.per.ip has no effect",
         "finding 5: max.connections.per.ip",
         ADMISSION,
-        "        if self._by_address[address] >= allowed:\n",
+        "        if held >= allowed:\n",
         "        if allowed < 0:\n",
         tests=(f"{TEST_ADMISSION}::test_an_address_has_as_many_as_it_may",),
     ),
@@ -402,8 +402,8 @@ RIM: tuple[Mutation, ...] = (
         "an address may have one connection more than it may",
         "finding 5: max.connections.per.ip",
         ADMISSION,
-        "        if self._by_address[address] >= allowed:\n",
-        "        if self._by_address[address] > allowed:\n",
+        "        if held >= allowed:\n",
+        "        if held > allowed:\n",
         tests=(f"{TEST_ADMISSION}::test_an_address_has_as_many_as_it_may",),
     ),
     one(
@@ -418,9 +418,9 @@ RIM: tuple[Mutation, ...] = (
     one(
         "a node knows nothing of its limits on connections",
         "finding 5: max.connections, max.connections.per.ip",
-        "node/node.py",
-        "            Admission(connection_limit, Limits.of(settings)), Budgets(settings)\n",
-        "            Admission(connection_limit), Budgets(settings)\n",
+        ADMISSION,
+        "        limits = Limits.of(settings)\n        self._controller",
+        "        limits = Limits()\n        self._controller",
         tests=(f"{TEST_ADMISSION}::test_a_node_knows_its_limits_and_hears_of_new_ones",),
     ),
     one(
