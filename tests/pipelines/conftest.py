@@ -178,6 +178,17 @@ def topics(bootstrap: str) -> Topics:
     return Topics(bootstrap)
 
 
+@pytest.fixture(scope="module")
+def no_consumer_outlives_the_cluster() -> Iterator[None]:
+    """What is kept for the next range would go on talking on standard error to brokers gone."""
+    from holdfast.pipelines import read_range, topic_ids  # noqa: PLC0415 - only who asks pays
+
+    yield
+    while read_range._idle:
+        read_range._idle.popitem()[1].close()
+    topic_ids._admins.clear()
+
+
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     from holdfast.pipelines.session import local_session  # noqa: PLC0415 - only who asks pays

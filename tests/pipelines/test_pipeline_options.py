@@ -7,14 +7,17 @@ from typing import Literal, TypeAlias
 
 import pytest
 
+from holdfast.pipelines.intake.bounds import ByTime
+from holdfast.pipelines.intake.connection import consumer_settings
+from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.options import OptionError, SourceOptions, parse
-from holdfast.pipelines.read_range import consumer_settings
+from holdfast.pipelines.options import KNOWN, SourceOptions, parse
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 GOOD = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a"}
 Mode: TypeAlias = Literal["stream", "batch"]
 
+PATTERN = {"kafka.bootstrap.servers": "host:9092", "subscribePattern": "a.*"}
 OTHER = {"kafka.bootstrap.servers": "host:9092", "assign": '{"a":[1,0]}'}
 
 
@@ -28,8 +31,15 @@ def test_defaults_are_the_jvm_connectors() -> None:
         starting=LATEST,
         ending=LATEST,
         rows_max=None,
+        rows_min=None,
+        wait_ms_max=15 * 60_000,
+        tasks_min=None,
+        task_rows_max=None,
+        headers=False,
         fail_on_data_loss=True,
         poll_timeout_ms=120_000,
+        offset_retries=None,
+        offset_pause_ms=None,
     )
     assert stream == SourceOptions(client=client, topics=("a",), starting=LATEST)
     assert SourceOptions(client=client, starting=LATEST).topics == ()
@@ -81,14 +91,105 @@ def test_client_properties_go_through() -> None:
     }
 
 
-ONE = 'one of subscribe ("topic,topic") and assign (\'{"topic":[0,1]}\')'
+def test_every_known_option_is_taken() -> None:
+    """Method: each of them once, with a value that is not its default, and what became of it."""
+    given = {
+        "kafka.bootstrap.servers": "host:9092",
+        "subscribePattern": "a-.*",
+        "startingTimestamp": "1700000000000",
+        "endingTimestamp": "1700000000001",
+        "startingOffsetsByTimestampStrategy": "Latest",
+        "maxOffsetsPerTrigger": "9",
+        "minOffsetsPerTrigger": "3",
+        "maxTriggerDelay": "2m",
+        "minPartitions": "4",
+        "maxRecordsPerPartition": "5",
+        "includeHeaders": "true",
+        "groupIdPrefix": "mine",
+        "failOnDataLoss": "false",
+        "kafkaConsumer.pollTimeoutMs": "6",
+        "fetchOffset.numRetries": "0",
+        "fetchOffset.retryIntervalMs": "7",
+    }
+    assert parse(given, "batch") == SourceOptions(
+        client=(
+            ("bootstrap.servers", "host:9092"),
+            ("group.id", "mine-reader"),
+            ("isolation.level", "read_uncommitted"),
+        ),
+        pattern="a-.*",
+        starting=ByTime("startingTimestamp", 1_700_000_000_000, or_latest=True),
+        ending=ByTime("endingTimestamp", 1_700_000_000_001, or_latest=True),
+        rows_max=9,
+        rows_min=3,
+        wait_ms_max=120_000,
+        tasks_min=4,
+        task_rows_max=5,
+        headers=True,
+        fail_on_data_loss=False,
+        poll_timeout_ms=6,
+        offset_retries=0,
+        offset_pause_ms=7,
+    )
+
+
+def test_a_whole_group_id_counts_before_a_prefix() -> None:
+    """As in Spark. Without either the client's name is the source's own."""
+    both = {**GOOD, "kafka.group.id": "whole", "groupIdPrefix": "mine"}
+    assert dict(parse(both, "stream").client)["group.id"] == "whole"
+    assert consumer_settings(parse(both, "stream").client)["group.id"] == "whole"
+    assert consumer_settings(parse(GOOD, "stream").client)["group.id"] == "holdfast-reader"
+
+
+TIMES = '{"a":{"0":5,"1":0}}'
+
+
+@pytest.mark.parametrize(
+    ("given", "starting"),
+    [
+        ({"startingOffsets": "earliest"}, EARLIEST),
+        ({"startingOffsetsByTimestamp": TIMES, "startingOffsets": "earliest"},
+         ByTime("startingOffsetsByTimestamp", {Partition("a", 0): 5, Partition("a", 1): 0})),
+        ({"startingTimestamp": "7", "startingOffsetsByTimestamp": TIMES,
+          "startingOffsets": "earliest"}, ByTime("startingTimestamp", 7)),
+        ({"startingTimestamp": "7", "startingOffsets": "earliest"}, ByTime("startingTimestamp", 7)),
+    ],
+)  # fmt: skip
+def test_of_three_ways_to_say_where_to_begin_the_first_counts(
+    given: dict[str, str], starting: object
+) -> None:
+    assert parse({**GOOD, **given}, "stream").starting == starting
+    ended = {name.replace("starting", "ending"): value for name, value in given.items()}
+    if starting != EARLIEST:
+        assert isinstance(starting, ByTime)
+        option = starting.option.replace("starting", "ending")
+        at_end = replace(starting, option=option, or_latest=True)
+        assert parse({**GOOD, **ended}, "batch").ending == at_end, "an end has no strategy"
+
+
+@pytest.mark.parametrize("mode", ["stream", "batch", None])
+def test_what_is_wrong_in_every_mode_is_said_without_one(mode: Mode | None) -> None:
+    with pytest.raises(OptionError, match="maxOffsetsPerTrigger: '0'"):
+        parse({**GOOD, "maxOffsetsPerTrigger": "0"}, mode)
+
+
+def test_what_is_wrong_in_one_mode_only_waits_until_it_is_known() -> None:
+    assert parse({**GOOD, "startingOffsets": "latest"}, None).starting == LATEST
+    assert parse({**GOOD, "endingTimestamp": "5"}, None).ending == ByTime(
+        "endingTimestamp", 5, or_latest=True
+    )
+
+
+ONE = (
+    'give exactly one of subscribe ("topic,topic"), subscribePattern ("topic-.*") and assign '
+    "('{\"topic\":[0,1]}')"
+)
 MISSING = 'kafka.bootstrap.servers: missing; give it as "host:port,host:port"'
 OFFSETS = 'use earliest, latest or {"topic":{"0":17,"1":-2}}'
 NO_END = "endingOffsets: a query can't end at earliest (-2)"
-HAS = (
-    "subscribe, assign, startingOffsets, endingOffsets, maxOffsetsPerTrigger, failOnDataLoss, "
-    "kafkaConsumer.pollTimeoutMs and kafka.*"
-)
+NO_LATEST = "startingOffsets: a batch query can't start at latest"
+BY_TIME = 'is not of the form {"topic":{"0":1700000000000}}'
+STREAM_ENDS = "a stream has no end; leave it out, or use read"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +199,11 @@ HAS = (
         ({"subscribe": "a", "kafka.bootstrap.servers": ""}, "stream", MISSING),
         ({**GOOD, "assign": '{"a":[0]}'}, "stream", ONE),
         ({"kafka.bootstrap.servers": "x"}, "stream", ONE),
+        ({**GOOD, "subscribePattern": "a.*"}, "stream", ONE),
+        ({**PATTERN, "subscribePattern": " "}, "stream",
+         "subscribePattern: is empty; give a pattern for whole names"),
+        ({**PATTERN, "subscribePattern": "(?=a)"}, "stream",
+         "subscribePattern: '(?=a)' is not in RE2's syntax: *re2/wiki/Syntax)"),
         ({**GOOD, "subscribe": " , "}, "stream", "subscribe: no topic is named"),
         ({**OTHER, "assign": "a"}, "stream", "assign: not JSON: Expecting value*"),
         *(
@@ -106,18 +212,65 @@ HAS = (
             for text in ('{"a":["0"]}', '{"a":[true]}', '{"a":[-1]}', '{"a":0}', "[0]", "{}")
         ),
         ({**GOOD, "startingoffset": "latest"}, "stream",
-         f"startingoffset: unknown option; known are {HAS}"),
+         "startingoffset: unknown option; the nearest that is known is startingOffsets"),
+        ({**GOOD, "fetch.min.byte": "1"}, "stream",
+         "fetch.min.byte: unknown option; the nearest that is known is kafka.fetch.min.bytes"),
+        ({**GOOD, "zzz": "1"}, "stream",
+         f"zzz: unknown option; known are {', '.join(KNOWN)} and kafka.*"),
+        ({**GOOD, "topic": "b"}, "stream",
+         "topic: can't be set: it says where the JVM connector writes; to read, use subscribe"),
+        ({**GOOD, "path": "b"}, "stream",
+         "path: can't be set: a log has none; leave load() empty, and use subscribe"),
         ({**GOOD, "startingOffsets": "first"}, "stream", f"startingOffsets: *; {OFFSETS}"),
-        ({**GOOD, "startingOffsets": "latest"}, "batch",
-         "startingOffsets: a batch query can't start at latest"),
-        ({**GOOD, "endingOffsets": "latest"}, "stream",
-         "endingOffsets: a stream has no end; leave it out, or use read"),
+        ({**GOOD, "startingOffsets": "latest"}, "batch", NO_LATEST),
+        ({**GOOD, "startingOffsets": '{"a":{"0":-1}}'}, "batch", f"{NO_LATEST} (-1)"),
+        *(
+            ({**GOOD, name: value}, "stream", f"{name}: {STREAM_ENDS}")
+            for name, value in (("endingOffsets", "latest"), ("endingTimestamp", "5"),
+                                ("endingOffsetsByTimestamp", TIMES))
+        ),
+        *(
+            ({**GOOD, "startingTimestamp": text}, "stream",
+             f"startingTimestamp: {text!r} is no time in milliseconds since 1970")
+            for text in ("-1", "yesterday", "1.5", "", "9" * 19)
+        ),
+        *(
+            ({**GOOD, "startingOffsetsByTimestamp": text}, "stream",
+             f"startingOffsetsByTimestamp: {text!r} {BY_TIME}")
+            for text in ("[]", "{}", '{"a":5}', '{"a":{"x":5}}', '{"a":{"0":-1}}',
+                         '{"a":{"0":"5"}}', '{"a":{"0":true}}', '{"a":{"0":1e3}}')
+        ),
+        ({**GOOD, "startingOffsetsByTimestamp": "{"}, "stream",
+         "startingOffsetsByTimestamp: not JSON: Expecting *"),
+        ({**GOOD, "startingOffsetsByTimestampStrategy": "earliest"}, "stream",
+         "startingOffsetsByTimestampStrategy: 'earliest'; use error or latest"),
+        ({**GOOD, "startingTimestamp": "9", "endingTimestamp": "8"}, "batch",
+         "endingTimestamp: 8 is before startingTimestamp, which is 9"),
+        ({**GOOD, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "stream",
+         "minOffsetsPerTrigger: 9 is more than maxOffsetsPerTrigger, which is 8"),
+        *(
+            ({**GOOD, "maxTriggerDelay": text}, "stream",
+             f"maxTriggerDelay: {text!r} is no time; use 15m, 90s or milliseconds")
+            for text in ("soon", "-1s", "1.5s", "", "5 weeks", "m")
+        ),
+        ({**GOOD, "minPartitions": "100001"}, "stream",
+         "minPartitions: 100001 is more than 100000, the most there can be"),
+        *(
+            ({**GOOD, name: "-1"}, "stream", f"{name}: '-1' is no whole number from 0 on")
+            for name in ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
+        ),
+        ({**GOOD, "groupIdPrefix": " "}, "stream",
+         "groupIdPrefix: is empty; give a name, or leave it out"),
+        ({**GOOD, "kafka.group.id": ""}, "stream",
+         "kafka.group.id: is empty; give a name, or leave it out"),
+        ({**GOOD, "includeHeaders": "1"}, "stream", "includeHeaders: '1'; use true or false"),
         ({**GOOD, "endingOffsets": "earliest"}, "batch", NO_END),
         ({**GOOD, "endingOffsets": '{"a":{"0":-2}}'}, "batch", NO_END),
         *(
             ({**GOOD, name: text}, "stream", f"{name}: {text!r} is no positive whole number")
-            for name in ("maxOffsetsPerTrigger", "kafkaConsumer.pollTimeoutMs")
-            for text in ("0", "many", "-1", "1.5", "\u00b2", "")
+            for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "minPartitions",
+                         "maxRecordsPerPartition", "kafkaConsumer.pollTimeoutMs")
+            for text in ("0", "many", "-1", "1.5", "\u00b2", "", "1" * 19)
         ),
         ({**GOOD, "failOnDataLoss": "no"}, "stream", "failOnDataLoss: 'no'; use true or false"),
         ({**GOOD, "kafka.isolation.level": "serializable"}, "stream",
@@ -134,28 +287,22 @@ def test_what_is_wrong_is_named(options: dict[str, str], mode: Mode, said: str) 
     assert "*" in said or str(refused.value) == said
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("subscribePattern", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp"),
-        *("endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "minOffsetsPerTrigger"),
-        *("maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "groupIdPrefix"),
-        *("includeHeaders", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
-    ],
-)
-def test_the_jvm_connectors_other_options_are_not_taken_for_slips(name: str) -> None:
-    with pytest.raises(OptionError) as refused:
-        parse({**GOOD, name: "1"}, "stream")
-    assert str(refused.value) == (
-        f"{name.lower()}: an option of the JVM connector that this source does not have; it has "
-        f"{HAS}"
-    )
+def test_times_are_spelt_as_spark_spells_them() -> None:
+    spelt = {
+        "7": 7, "7ms": 7, "7 s": 7_000, "2m": 120_000, "2MIN": 120_000, " 3h ": 10_800_000,
+        "1d": 86_400_000, "1999us": 1, "999us": 0, "5000000ns": 5, "0": 0,
+    }  # fmt: skip
+    for text, expected in spelt.items():
+        assert parse({**GOOD, "maxTriggerDelay": text}, "stream").wait_ms_max == expected, text
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("group.id", "offsets live in Spark's checkpoint, and no consumer group is used"),
+        (
+            "session.timeout.ms",
+            "no consumer group is joined, so it would have no effect; leave it out",
+        ),
         ("enable.auto.commit", "offsets live in Spark's checkpoint"),
         ("auto.offset.reset", "use startingOffsets; a reset would skip records silently"),
         ("enable.auto.offset.store", "offsets live in Spark's checkpoint"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from holdfast.pipelines import topic_ids as topic_ids_module
 from holdfast.pipelines.listing import Listing, ListingError
 from holdfast.pipelines.offsets import DataLossError, Partition, TopicMadeAnewError
 from holdfast.pipelines.options import parse
+from holdfast.pipelines.planner import RangePartition
 from holdfast.pipelines.read_range import (
     ARROW_SCHEMA,
     BATCH_ROWS,
@@ -28,19 +28,14 @@ from holdfast.pipelines.read_range import (
     ReadError,
     read_range,
 )
-from holdfast.pipelines.source import RangePartition, StreamReader
+from holdfast.pipelines.source import StreamReader
 from holdfast.wire.batch import build_batch, read_header, transaction_marker
+from holdfast.wire.well_known import LATEST
 
 EXTERNAL = "HOLDFAST_TEST_BOOTSTRAP" in os.environ
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_consumer_outlives_the_cluster() -> Iterator[None]:
-    """What is kept for the next range would go on talking on standard error to brokers gone."""
-    yield
-    while module._idle:
-        module._idle.popitem()[1].close()
-    topic_ids_module._admins.clear()
+pytestmark = pytest.mark.usefixtures("no_consumer_outlives_the_cluster")
 
 
 def access(topics: Topics, **values: object) -> Access:
@@ -237,6 +232,67 @@ def test_listing_finds_the_next_leader(topics: Topics, request: pytest.FixtureRe
         assert wait_for_leader(cluster, topic, 0).leader != leader
     finally:
         cluster.start_node(leader)
+    listing.close()
+
+
+@pytest.mark.slow
+def test_a_pattern_lists_what_matches_and_not_the_brokers_own(topics: Topics) -> None:
+    first, second = topics.create(2), topics.create(1)
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    wanted = [Partition(first, 0), Partition(first, 1), Partition(second, 0)]
+    wait_until(
+        lambda: listing.matching(f"{first}|{second}|__.*") == wanted, timeout_s=30, what="both"
+    )
+    assert listing.matching(first[1:]) == [], "the whole name has to match"
+    assert listing.matching("nobody-made-this") == []
+    assert listing.existing_of(["nobody-made-this"]) == [], "asking made no topic"
+    listing.close()
+
+
+@pytest.mark.slow
+def test_times_are_asked_of_the_log(topics: Topics) -> None:
+    topic = topics.create(2)
+    here, empty = Partition(topic, 0), Partition(topic, 1)
+    begin = time.time_ns() // 1_000_000 - 60_000
+    topics.write(topic, 0, [b"a", b"b", b"c"], timestamps_ms=[begin, begin + 10, begin + 20])
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    for wait, offset in ((0, 0), (1, 1), (10, 1), (11, 2), (20, 2), (21, LATEST)):
+        found = listing.at_times({here: begin + wait, empty: 0})
+        assert found == {here: offset, empty: LATEST}
+    assert listing.at_times({here: 0, empty: (1 << 63) - 1}) == {here: 0, empty: LATEST}
+    listing.close()
+
+
+@pytest.mark.slow
+def test_offsets_are_asked_for_as_often_as_options_say(topics: Topics) -> None:
+    """Nobody leads a partition that is not there, so each time is in vain."""
+    nowhere = [Partition(topics.create(1), 7)]
+    for retries in (0, 2):
+        listing = Listing((("bootstrap.servers", topics.bootstrap),), retries=retries, pause_ms=1)
+        said = rf"no offsets from .*-7 \(.+\) after {retries} retries \(fetchOffset\.numRetries\)"
+        with pytest.raises(ListingError, match=said):
+            listing.earliest(nowhere, all_of_them=True)
+        assert listing.earliest(nowhere) == {}, "who can do without asks once"
+        listing.close()
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_waited_for_once(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may not have heard of it yet; but what is gone holds up no second trigger."""
+    topic = topics.create(1)
+    there, gone = Partition(topic, 0), Partition(topic, 1)
+    listing = Listing((("bootstrap.servers", topics.bootstrap),))
+    monkeypatch.setattr(listing_module, "REQUEST_S", 1.0)
+    begin = time.monotonic()
+    assert listing.awaited([there, gone]) == [there]
+    assert time.monotonic() - begin >= 1.0
+    monkeypatch.setattr(listing_module, "REQUEST_S", 600.0)
+    assert listing.awaited([there, gone]) == [there], "or this would not end"
+    topics.grow(topic, 2)
+    assert listing.awaited([gone]) == [gone], "here it is"
+    assert listing._missed == set()
     listing.close()
 
 

@@ -6,15 +6,19 @@ a table of facts that each test changes as it goes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from holdfast.pipelines.intake.option_values import OptionError
+from holdfast.pipelines.intake.topic_pattern import matcher
 from holdfast.pipelines.offsets import DataLossError, Offsets, Partition, TopicMadeAnewError
-from holdfast.pipelines.options import OptionError, parse
-from holdfast.pipelines.source import BatchReader, RangePartition, StreamReader
+from holdfast.pipelines.options import parse
+from holdfast.pipelines.planner import RangePartition
+from holdfast.pipelines.source import BatchReader, StreamReader
+from holdfast.wire.well_known import LATEST
 
 ALL = ReadAllAvailable()
 
@@ -27,12 +31,29 @@ class Facts:
         self.end = {Partition("t", int(name[1:])): end for name, end in ends.items()}
         self.away: set[Partition] = set()
         self.ids = {"t": "first"}
+        self.at: Offsets = {}  # first offsets at the time that is asked for; LATEST: none that late
+        self.times: dict[Partition, int] = {}
+        self.late: list[Partition] = []  # what the broker that was asked first did not know
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         assert list(topics) == ["t"]
-        return sorted(self.end)
+        return sorted(p for p in self.end if p not in self.late)
 
     existing_of = partitions
+
+    def existing(self, partitions: Iterable[Partition]) -> list[Partition]:
+        return [p for p in partitions if p in self.end and p not in self.late]
+
+    def matching(self, pattern: str) -> list[Partition]:
+        meant = matcher(pattern)
+        return sorted(p for p in self.end if meant(p.topic) and p not in self.late)
+
+    def awaited(self, partitions: Collection[Partition]) -> list[Partition]:
+        return [p for p in self.late if p in partitions]
+
+    def at_times(self, times: Mapping[Partition, int]) -> Offsets:
+        self.times = dict(times)
+        return {p: self.at[p] for p in times}
 
     def topic_ids(self, topics: Collection[str], *, all_of_them: bool = False) -> dict[str, str]:
         del all_of_them
@@ -52,9 +73,14 @@ class Facts:
         return {p: facts[p] for p in wanted if p not in self.away}
 
 
+def given(options: Mapping[str, Any]) -> dict[str, str]:
+    which = {} if {"subscribePattern", "assign"} & options.keys() else {"subscribe": "t"}
+    values = {"kafka.bootstrap.servers": "nowhere:1", **which, **options}
+    return {name: str(value) for name, value in values.items()}
+
+
 def stream(facts: Facts, **options: Any) -> StreamReader:
-    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", **options}
-    reader = StreamReader(parse({name: str(value) for name, value in given.items()}, "stream"))
+    reader = StreamReader(parse(given(options), "stream"))
     reader._planner._listing = facts  # type: ignore[assignment]
     return reader
 
@@ -151,8 +177,7 @@ def test_a_batch_query_plans_what_the_log_still_has() -> None:
 
 
 def batch(facts: Facts, **options: Any) -> BatchReader:
-    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", **options}
-    reader = BatchReader(parse({name: str(value) for name, value in given.items()}, "batch"))
+    reader = BatchReader(parse(given(options), "batch"))
     reader._planner._listing = facts  # type: ignore[assignment]
     return reader
 
@@ -214,3 +239,130 @@ def test_an_id_is_kept_while_nobody_tells_it_and_learnt_when_somebody_does() -> 
     assert task == RangePartition("t", 0, 3, 9, "first")
     (task,) = stream(facts).partitions(offsets(None, p0=3), offsets(None, p0=9))
     assert task == RangePartition("t", 0, 3, 9), "what the plan does not say is not compared"
+
+
+def test_a_query_begins_at_a_time() -> None:
+    facts = Facts(p0=9, p1=9)
+    facts.at = {Partition("t", 0): 4, Partition("t", 1): 6}
+    assert stream(facts, startingTimestamp=77).initialOffset() == offsets(p0=4, p1=6)
+    assert facts.times == {Partition("t", 0): 77, Partition("t", 1): 77}
+    each = '{"t":{"0":5,"1":7}}'
+    assert stream(facts, startingOffsetsByTimestamp=each).initialOffset() == offsets(p0=4, p1=6)
+    assert facts.times == {Partition("t", 0): 5, Partition("t", 1): 7}
+    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp: name every .*: t-1"):
+        stream(facts, startingOffsetsByTimestamp='{"t":{"0":5}}').initialOffset()
+
+
+def test_no_record_that_late_is_an_error_unless_told_otherwise() -> None:
+    facts = Facts(p0=9, p1=9)
+    facts.at = {Partition("t", 0): 4, Partition("t", 1): LATEST}
+    said = (
+        r"startingTimestamp: no record is that late in t-1 \(from 77 ms on\); .*Strategy to latest"
+    )
+    with pytest.raises(OptionError, match=said):
+        stream(facts, startingTimestamp=77).initialOffset()
+    lenient = {"startingTimestamp": 77, "startingOffsetsByTimestampStrategy": "latest"}
+    assert stream(facts, **lenient).initialOffset() == offsets(p0=4, p1=9)
+    planned = batch(facts, endingTimestamp=77).partitions()
+    assert planned == [RangePartition("t", 0, 0, 4), RangePartition("t", 1, 0, 9)], "for an end"
+
+
+def test_an_end_before_the_beginning_is_refused_by_both_names() -> None:
+    facts = Facts(p0=9)
+    facts.at = {Partition("t", 0): 4}
+    odd = batch(facts, startingOffsets='{"t":{"0":7}}', endingTimestamp=77)
+    with pytest.raises(OptionError, match="endingTimestamp: t-0: 4 is before startingOffsets, 7"):
+        odd.partitions()
+
+
+def test_a_topic_that_comes_to_match_enters_empty_at_its_beginning() -> None:
+    """As a new partition does: its beginning stands in the offset log before it is read."""
+    facts = Facts(p0=9)
+    facts.end[Partition("__consumer_offsets", 0)] = 5
+    reader = stream(facts, subscribePattern=".*")
+    begin = reader.initialOffset()
+    assert begin == offsets(p0=9), "an internal topic is never meant"
+    facts.begin[Partition("u", 0)], facts.end[Partition("u", 0)] = 3, 8
+    facts.ids["u"] = "new"
+    assert reader.latestOffset(begin, ALL) == begin, "batch 0 is what was pinned"
+    pinned = reader.latestOffset(begin, ALL)
+    assert pinned == {**offsets(p0=9), "u": {"id": "new", "0": 3}}
+    assert reader.partitions(begin, pinned) == []
+    end = reader.latestOffset(pinned, ALL)
+    assert reader.partitions(pinned, end) == [RangePartition("u", 0, 3, 8, "new")]
+
+
+def test_a_pattern_that_matches_nothing_waits_for_topics_or_reads_nothing() -> None:
+    assert stream(Facts(), subscribePattern="x.*").initialOffset() == {}
+    (empty,) = batch(Facts(), subscribePattern="x.*").partitions()
+    assert list(batch(Facts(), subscribePattern="x.*").read(empty)) == []
+
+
+def test_what_a_lagging_broker_does_not_know_yet_is_not_lost() -> None:
+    """It told of t-1 a moment ago, or another one did. What is no longer asked for is."""
+    facts = Facts(p0=9, p1=9)
+    facts.late = [Partition("t", 1)]
+    for wanted in ({}, {"subscribePattern": "t"}, {"assign": '{"t":[0,1]}'}):
+        reader = stream(facts, **wanted)
+        assert reader.latestOffset(offsets(p0=3, p1=4), ALL) == offsets(p0=9, p1=9)
+    other = {"u": {"0": 1}}
+    facts.late = [Partition("u", 0)]
+    with pytest.raises(DataLossError, match="u-0: no longer exists"):
+        stream(facts).latestOffset({**offsets(p0=3), **other}, ALL)
+
+
+def test_a_batch_waits_until_enough_is_there() -> None:
+    facts = Facts(p0=9)
+    reader = stream(facts, minOffsetsPerTrigger=5, maxTriggerDelay="1d")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(5)
+    assert reader.latestOffset(offsets(p0=8), limit) == offsets(p0=9), "the first waits for nothing"
+    facts.end[Partition("t", 0)] = 13
+    assert reader.latestOffset(offsets(p0=9), limit) == offsets(p0=9)
+    facts.end[Partition("t", 1)], facts.begin[Partition("t", 1)] = 90, 70
+    entered = reader.latestOffset(offsets(p0=9), limit)
+    assert entered == offsets(p0=9, p1=70), "what is new enters all the same"
+    facts.end = {Partition("t", 0): 14, Partition("t", 1): 70}
+    assert reader.latestOffset(entered, limit) == offsets(p0=14, p1=70)
+    assert reader.latestOffset(offsets(p0=13, p1=70), ALL) == offsets(p0=14, p1=70), "Trigger.Once"
+
+
+def test_a_batch_waits_no_longer_than_it_may() -> None:
+    facts = Facts(p0=9)
+    reader = stream(facts, minOffsetsPerTrigger=5, maxTriggerDelay="0")
+    for begin in (8, 8):
+        end = reader.latestOffset(offsets(p0=begin), reader.getDefaultReadLimit())
+        assert end == offsets(p0=9)
+
+
+def test_least_and_most_go_together() -> None:
+    facts = Facts(p0=9)
+    reader = stream(facts, minOffsetsPerTrigger=5, maxOffsetsPerTrigger=6, maxTriggerDelay="1d")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(6)
+    assert reader.latestOffset(offsets(p0=8), limit) == offsets(p0=9)
+    facts.end[Partition("t", 0)] = 13
+    assert reader.latestOffset(offsets(p0=9), limit) == offsets(p0=9)
+    facts.end[Partition("t", 0)] = 20
+    assert reader.latestOffset(offsets(p0=9), limit) == offsets(p0=15)
+
+
+def test_available_now_waits_for_nothing() -> None:
+    facts = Facts(p0=9)
+    reader = stream(facts, minOffsetsPerTrigger=50, maxTriggerDelay="1d")
+    reader.prepareForTriggerAvailableNow()
+    for begin in (3, 7):
+        end = reader.latestOffset(offsets(p0=begin), reader.getDefaultReadLimit())
+        assert end == offsets(p0=9)
+
+
+def test_tasks_are_cut_and_offsets_are_not() -> None:
+    facts = Facts(p0=9)
+    reader = stream(facts, maxRecordsPerPartition=4)
+    end = reader.latestOffset(offsets(p0=0), ALL)
+    assert end == offsets(p0=9)
+    ranges = [(task.start, task.end) for task in reader.partitions(offsets(p0=0), end)]
+    assert ranges == [(0, 3), (3, 6), (6, 9)]
+    assert all(task.topic_id == "first" for task in reader.partitions(offsets(p0=0), end))
+    tasks = batch(facts, minPartitions=2).partitions()
+    assert tasks == [RangePartition("t", 0, 0, 4), RangePartition("t", 0, 4, 9)]

@@ -7,21 +7,18 @@ an answer unless the caller must have it, and then waits within a bound.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from itertools import count
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
+from holdfast.pipelines.intake.connection import Client, open_admin, open_consumer
+from holdfast.pipelines.intake.topic_pattern import matcher
 from holdfast.pipelines.offsets import Offsets, Partition, TopicIds
-from holdfast.pipelines.read_range import consumer_settings
-from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, Client, admin_settings, ask
+from holdfast.pipelines.topic_ids import PAUSE_S, REQUEST_S, ask
+from holdfast.wire.well_known import LATEST
 
 OFFSETS_S = 2.0  # a partition whose leader does not answer in this time is left out
 WAIT_S = 60.0
@@ -36,15 +33,23 @@ class ListingError(RuntimeError):
 class Listing:
     """Partitions of topics, and where their logs begin and end."""
 
-    def __init__(self, client: Client) -> None:
-        settings = consumer_settings(client)
-        self._committed = settings.get("isolation.level") == "read_committed"
+    def __init__(
+        self, client: Client, *, retries: int | None = None, pause_ms: int | None = None
+    ) -> None:
+        """Nobody is asked yet. OptionError: the client refuses one of its properties.
+
+        `retries` bounds how often offsets are asked for again; without it WAIT_S does.
+        """
+        self._client = client
+        self._retries = retries
+        self._pause_s = PAUSE_S if pause_ms is None else pause_ms / 1000
+        self._committed = dict(client).get("isolation.level") == "read_committed"
         self._answered = False
+        self._missed: set[Partition] = set()  # waited for, in vain
         self._refusals: dict[str, str] = {}  # what went wrong last, by the address that it names
         # Metadata come from a consumer: an admin client's request would create the topic.
-        self._consumer = Consumer({**settings, "error_cb": self._note})
-        self._admin_settings = admin_settings(client)
-        self._admin = AdminClient(self._admin_settings)
+        self._consumer = open_consumer(client, error_cb=self._note)
+        self._admin = open_admin(client)
 
     def _note(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - it names no address
@@ -74,6 +79,31 @@ class Listing:
             for number in self._numbers(self._metadata(topic), topic)
         ]
 
+    def matching(self, pattern: str) -> list[Partition]:
+        """Return the partitions of all topics whose whole name matches; internal ones never do."""
+        metadata = self._metadata()
+        wanted = matcher(pattern)
+        return sorted(
+            Partition(topic, number)
+            for topic in metadata.topics
+            if wanted(topic)
+            for number in self._numbers(metadata, topic)
+        )
+
+    def awaited(self, partitions: Collection[Partition]) -> list[Partition]:
+        """Return which of these exist; one that does not has REQUEST_S to appear, and only once.
+
+        Who is asked may not have heard yet of what another broker told.
+        """
+        deadline = time.monotonic() + REQUEST_S
+        hoped_for = set(partitions) - self._missed
+        while True:
+            found = self.existing(partitions)
+            if hoped_for <= set(found) or time.monotonic() > deadline:
+                self._missed = (self._missed | set(partitions)) - set(found)
+                return found
+            time.sleep(PAUSE_S)
+
     def _partitions_of(self, topic: str) -> list[int]:
         """A topic may have been made a moment ago, and not every broker may know it yet."""
         deadline = time.monotonic() + REQUEST_S
@@ -85,7 +115,8 @@ class Listing:
                 raise ListingError(f"topic {topic!r} does not exist; create it, or check its name")
             time.sleep(PAUSE_S)
 
-    def _metadata(self, topic: str) -> Any:
+    def _metadata(self, topic: str | None = None) -> Any:
+        """Describe one topic, or all of them; asking makes none."""
         begin = time.monotonic()
         while True:
             try:
@@ -134,38 +165,51 @@ class Listing:
         return ids
 
     def earliest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
-        return self._ask(partitions, OffsetSpec.earliest(), all_of_them=all_of_them)
+        return self._ask(dict.fromkeys(partitions, OffsetSpec.earliest()), all_of_them=all_of_them)
 
     def latest(self, partitions: Collection[Partition], *, all_of_them: bool = False) -> Offsets:
         """Return the end of what a reader may see: with read_committed, the last stable offset."""
-        return self._ask(partitions, OffsetSpec.latest(), all_of_them=all_of_them)
+        return self._ask(dict.fromkeys(partitions, OffsetSpec.latest()), all_of_them=all_of_them)
+
+    def at_times(self, times: Mapping[Partition, int]) -> Offsets:
+        """Return the first offset at or after a time in ms since 1970, of each; LATEST: none is."""
+        specs = {p: OffsetSpec.for_timestamp(time_ms) for p, time_ms in times.items()}
+        return self._ask(specs, all_of_them=True, may_be_none=True)
 
     def _ask(
-        self, partitions: Collection[Partition], spec: OffsetSpec, *, all_of_them: bool
+        self, specs: Mapping[Partition, Any], *, all_of_them: bool, may_be_none: bool = False
     ) -> Offsets:
-        """Ask the leaders; with `all_of_them` again until everyone has answered, WAIT_S at most."""
-        deadline = time.monotonic() + WAIT_S
+        """Ask the leaders; with `all_of_them` again until everyone has answered, within a bound."""
+        begin = time.monotonic()
         found: Offsets = {}
-        while True:
-            missing = [partition for partition in partitions if partition not in found]
-            said = self._ask_once(missing, spec, found)
-            if len(found) == len(set(partitions)) or not all_of_them:
+        for asked in count():
+            missing = {
+                partition: spec for partition, spec in specs.items() if partition not in found
+            }
+            said = self._ask_once(missing, found, may_be_none=may_be_none)
+            if len(found) == len(specs) or not all_of_them:
                 return found
-            if time.monotonic() > deadline:
+            if asked == self._retries:
+                raise ListingError(
+                    f"no offsets from {', '.join(said)} after {asked} retries "
+                    "(fetchOffset.numRetries)"
+                )
+            if self._retries is None and time.monotonic() > begin + WAIT_S:
                 raise ListingError(f"no offsets from {', '.join(said)} within {WAIT_S:.0f} s")
-            time.sleep(PAUSE_S)
+            time.sleep(self._pause_s)
+        raise AssertionError("unreachable")
 
     def _ask_once(
-        self, partitions: Collection[Partition], spec: OffsetSpec, found: Offsets
+        self, specs: Mapping[Partition, Any], found: Offsets, *, may_be_none: bool
     ) -> list[str]:
         """Put the answers into `found`; return whom none came from, and why."""
-        if not partitions:
+        if not specs:
             return []
         isolation = (
             IsolationLevel.READ_COMMITTED if self._committed else IsolationLevel.READ_UNCOMMITTED
         )
         futures = self._admin.list_offsets(
-            {TopicPartition(p.topic, p.number): spec for p in partitions},
+            {TopicPartition(p.topic, p.number): spec for p, spec in specs.items()},
             isolation_level=isolation,
             request_timeout=OFFSETS_S,
         )
@@ -176,13 +220,16 @@ class Listing:
             except KafkaException as error:
                 said.append(f"{asked.topic}-{asked.partition} ({error.args[0].str()})")
                 continue
+            if may_be_none and offset == LATEST:
+                found[Partition(asked.topic, asked.partition)] = LATEST
+                continue
             if offset < 0:  # the client's way to say that a leader's answer did not come
                 said.append(f"{asked.topic}-{asked.partition} (no answer)")
             else:
                 found[Partition(asked.topic, asked.partition)] = offset
         if said:
             # It asks the leaders that it remembers, and does not forget one that is dead.
-            self._admin = AdminClient(self._admin_settings)
+            self._admin = open_admin(self._client)
         return said
 
     def close(self) -> None:

@@ -1,86 +1,92 @@
 """The options of `format("holdfast")`, checked. Owns their names; never talks to a cluster.
 
-Names are the JVM connector's, and like there their case does not matter, except after `kafka.`,
-where librdkafka's properties are named as librdkafka names them.
+Names are the JVM connector's, and like there their case does not matter. What stands behind
+`kafka.` is a client's property, under Java's name or librdkafka's (`client_options`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
 
-from holdfast.pipelines.offsets import Offsets, OffsetsError, Partition, from_text
-from holdfast.wire.well_known import EARLIEST, LATEST
+from holdfast.pipelines.intake import bounds, client_options
+from holdfast.pipelines.intake.bounds import Bound, Mode
+from holdfast.pipelines.intake.option_values import (
+    Given,
+    OptionError,
+    boolean,
+    interval_ms,
+    nearest,
+    partitions,
+    whole,
+)
+from holdfast.pipelines.intake.split import TASKS_MAX
+from holdfast.pipelines.intake.topic_pattern import matcher
+from holdfast.pipelines.offsets import Partition
+from holdfast.wire.well_known import LATEST
 
 KNOWN = (
     "subscribe",
+    "subscribePattern",
     "assign",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "startingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "endingOffsets",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "groupIdPrefix",
     "failOnDataLoss",
     "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
 )
-# The JVM connector's others: known to the reader of the message, so say that they are not here.
-ELSEWHERE = frozenset(
-    name.lower()
-    for name in (
-        "subscribePattern",
-        "startingTimestamp",
-        "endingTimestamp",
-        "startingOffsetsByTimestamp",
-        "endingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
-        "minOffsetsPerTrigger",
-        "maxTriggerDelay",
-        "minPartitions",
-        "maxRecordsPerPartition",
-        "groupIdPrefix",
-        "includeHeaders",
-        "fetchOffset.numRetries",
-        "fetchOffset.retryIntervalMs",
-    )
-)
-# What the source itself decides, and why a user may not.
-OURS = {
-    "group.id": "offsets live in Spark's checkpoint, and no consumer group is used",
-    "enable.auto.commit": "offsets live in Spark's checkpoint",
-    "auto.offset.reset": "use startingOffsets; a reset would skip records silently",
-    "enable.auto.offset.store": "offsets live in Spark's checkpoint",
-    "enable.partition.eof": "the source needs it to see the end of a partition",
-    "key.deserializer": "keys are bytes; use Spark's functions",
-    "value.deserializer": "values are bytes; use Spark's functions",
-    "interceptor.classes": "it is a class of the JVM client",
+# Known to who has used another source or the JVM connector, and without a meaning for this one.
+ELSEWHERE = {
+    "topic": "it says where the JVM connector writes; to read, use subscribe",
+    "path": "a log has none; leave load() empty, and use subscribe",
 }
 POLL_TIMEOUT_MS = 120_000
 
 
-class OptionError(ValueError):
-    """An option is unknown, missing or has a value that makes no sense. The message names it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Checked options. `starting` and `ending` are LATEST, EARLIEST or offsets by partition."""
+    """Checked options. It is pickled to workers, so secrets in `client` are references."""
 
     client: tuple[tuple[str, str], ...]  # librdkafka's properties, bootstrap.servers among them
     topics: tuple[str, ...] = ()  # subscribe: all their partitions, new ones too
+    pattern: str | None = None  # subscribePattern: all topics that match, new ones too
     partitions: tuple[Partition, ...] = ()  # assign: these and no others
-    starting: int | Offsets
-    ending: int | Offsets = LATEST
-    rows_max: int | None = None
+    starting: Bound
+    ending: Bound = LATEST
+    rows_max: int | None = None  # a batch's offsets
+    rows_min: int | None = None
+    wait_ms_max: int = 900_000  # for rows_min of them
+    tasks_min: int | None = None
+    task_rows_max: int | None = None
+    headers: bool = False
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = POLL_TIMEOUT_MS
+    offset_retries: int | None = None  # None: as often as fits into a minute
+    offset_pause_ms: int | None = None
 
     @property
     def read_committed(self) -> bool:
         return dict(self.client).get("isolation.level") == "read_committed"
 
 
-def parse(options: Mapping[str, str], mode: Literal["stream", "batch"]) -> SourceOptions:
-    """Check the options of one query. OptionError names the option and says what to do."""
+def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
+    """Check the options of one query. OptionError names the option and says what to do.
+
+    Without a mode only what is wrong in a stream and in a batch query is refused.
+    """
     given: dict[str, str] = {}
     client: dict[str, str] = {}
     for name, value in options.items():
@@ -90,104 +96,103 @@ def parse(options: Mapping[str, str], mode: Literal["stream", "batch"]) -> Sourc
         else:
             given[lower] = str(value)
     _refuse_unknown(given)
-    _check_client(client)
-    topics, partitions = _which(given)
-    stream = mode == "stream"
-    if stream and "endingoffsets" in given:
-        raise OptionError("endingOffsets: a stream has no end; leave it out, or use read")
-    starting = _offsets(given, "startingOffsets", "latest" if stream else "earliest")
-    if not stream and starting == LATEST:
-        raise OptionError("startingOffsets: a batch query can't start at latest")
-    ending = _offsets(given, "endingOffsets", "latest")
-    if ending == EARLIEST or (isinstance(ending, dict) and EARLIEST in ending.values()):
-        raise OptionError("endingOffsets: a query can't end at earliest (-2)")
+    topics, pattern, assigned = _which(given)
+    starting = bounds.starting(given, mode)
+    ending = bounds.ending(given, mode)
+    bounds.in_order(starting, ending)
+    rows_max, rows_min = _rows(given)
     return SourceOptions(
-        client=tuple(sorted({"isolation.level": "read_uncommitted", **client}.items())),
+        client=_client(given, client),
         topics=topics,
-        partitions=partitions,
+        pattern=pattern,
+        partitions=assigned,
         starting=starting,
         ending=ending,
-        rows_max=_positive(given, "maxOffsetsPerTrigger"),
-        fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
-        poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        rows_max=rows_max,
+        rows_min=rows_min,
+        wait_ms_max=interval_ms(given, "maxTriggerDelay", "15m"),
+        tasks_min=_tasks(given),
+        task_rows_max=whole(given, "maxRecordsPerPartition"),
+        headers=boolean(given, "includeHeaders", default=False),
+        fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
+        poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        offset_retries=whole(given, "fetchOffset.numRetries", least=0),
+        offset_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0),
     )
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in KNOWN}
+def _refuse_unknown(given: Given) -> None:
+    known = {name.lower(): name for name in KNOWN}
     for lower in sorted(given):
         if lower in ELSEWHERE:
-            raise OptionError(
-                f"{lower}: an option of the JVM connector that this source does not have; "
-                f"it has {', '.join(KNOWN)} and kafka.*"
-            )
-        if lower not in known:
-            raise OptionError(f"{lower}: unknown option; known are {', '.join(KNOWN)} and kafka.*")
+            raise OptionError(f"{lower}: can't be set: {ELSEWHERE[lower]}")
+        if lower in known:
+            continue
+        meant = nearest(lower, known)
+        # A property of the client without its prefix is a common slip.
+        meant = meant or nearest(lower, {name: f"kafka.{name}" for name in client_options.USUAL})
+        known_ones = f"known are {', '.join(KNOWN)} and kafka.*"
+        raise OptionError(
+            f"{lower}: unknown option; "
+            + (f"the nearest that is known is {meant}" if meant else known_ones)
+        )
 
 
-def _check_client(client: Mapping[str, str]) -> None:
-    if not client.get("bootstrap.servers"):
+def _client(given: Given, properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return librdkafka's properties, checked as far as they can be without librdkafka."""
+    if not properties.get("bootstrap.servers"):
         raise OptionError('kafka.bootstrap.servers: missing; give it as "host:port,host:port"')
-    for name in sorted(client.keys() & OURS.keys()):
-        raise OptionError(f"kafka.{name}: can't be set: {OURS[name]}")
-    isolation = client.get("isolation.level", "read_uncommitted")
+    client = client_options.translate(properties)
+    isolation = client.setdefault("isolation.level", "read_uncommitted")
     if isolation not in {"read_uncommitted", "read_committed"}:
         raise OptionError(
             f"kafka.isolation.level: {isolation!r}; use read_uncommitted or read_committed"
         )
+    # Names that connections carry; no group is joined. The one that is whole counts, as in Spark.
+    prefix = given.get("groupidprefix")
+    for name, value in (("kafka.group.id", client.get("group.id")), ("groupIdPrefix", prefix)):
+        if value is not None and not value.strip():
+            raise OptionError(f"{name}: is empty; give a name, or leave it out")
+    if prefix is not None:
+        client.setdefault("group.id", f"{prefix}-reader")
+    return tuple(sorted(client.items()))
 
 
-def _which(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[Partition, ...]]:
-    if ("subscribe" in given) == ("assign" in given):
-        raise OptionError('one of subscribe ("topic,topic") and assign (\'{"topic":[0,1]}\')')
-    if "subscribe" in given:
-        topics = tuple(sorted({name.strip() for name in given["subscribe"].split(",")} - {""}))
-        if not topics:
-            raise OptionError("subscribe: no topic is named")
-        return topics, ()
-    return (), _assigned(given["assign"])
-
-
-def _assigned(text: str) -> tuple[Partition, ...]:
-    try:
-        value: Any = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise OptionError(f"assign: not JSON: {error}") from error
-    well_formed = isinstance(value, dict) and all(
-        isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers)
-        for numbers in value.values()
-    )
-    partitions = {Partition(t, n) for t, ns in value.items() for n in ns} if well_formed else set()
-    if not partitions:
-        raise OptionError(f'assign: {text!r} is not of the form {{"topic":[0,1]}}')
-    return tuple(sorted(partitions))
-
-
-def _offsets(given: Mapping[str, str], name: str, default: str) -> int | Offsets:
-    text = given.get(name.lower(), default).strip()
-    if text.lower() == "earliest":
-        return EARLIEST
-    if text.lower() == "latest":
-        return LATEST
-    try:
-        return from_text(text)
-    except OffsetsError as error:
+def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, ...]]:
+    """Return topics, pattern or partitions: exactly one of the three says what is read."""
+    if sum(name in given for name in ("subscribe", "subscribepattern", "assign")) != 1:
         raise OptionError(
-            f'{name}: {error}; use earliest, latest or {{"topic":{{"0":17,"1":-2}}}}'
-        ) from error
+            'give exactly one of subscribe ("topic,topic"), subscribePattern ("topic-.*") and '
+            "assign ('{\"topic\":[0,1]}')"
+        )
+    if "assign" in given:
+        return (), None, partitions(given, "assign")
+    if "subscribepattern" in given:
+        pattern = given["subscribepattern"].strip()
+        if not pattern:
+            raise OptionError("subscribePattern: is empty; give a pattern for whole names")
+        matcher(pattern)
+        return (), pattern, ()
+    topics = tuple(sorted({name.strip() for name in given["subscribe"].split(",")} - {""}))
+    if not topics:
+        raise OptionError("subscribe: no topic is named")
+    return topics, None, ()
 
 
-def _positive(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name.lower())
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise OptionError(f"{name}: {text!r} is no positive whole number")
-    return int(text)
+def _rows(given: Given) -> tuple[int | None, int | None]:
+    most = whole(given, "maxOffsetsPerTrigger")
+    least = whole(given, "minOffsetsPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise OptionError(
+            f"minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, which is {most}"
+        )
+    return most, least
 
 
-def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = given.get(name.lower(), str(default)).lower()
-    if text not in {"true", "false"}:
-        raise OptionError(f"{name}: {text!r}; use true or false")
-    return text == "true"
+def _tasks(given: Given) -> int | None:
+    wanted = whole(given, "minPartitions")
+    if wanted is not None and wanted > TASKS_MAX:
+        raise OptionError(
+            f"minPartitions: {wanted} is more than {TASKS_MAX}, the most there can be"
+        )
+    return wanted

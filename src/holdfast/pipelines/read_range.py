@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from holdfast.pipelines.intake import headers
+from holdfast.pipelines.intake.connection import Client, open_consumer
 from holdfast.pipelines.offsets import DataLossError, Partition
 
 # What Spark makes of the seven columns' types; it compares the schemas of the first batch exactly.
@@ -30,6 +32,7 @@ ARROW_SCHEMA = pa.schema(
         ("timestampType", pa.int32()),
     ]
 )
+ARROW_SCHEMA_WITH_HEADERS = ARROW_SCHEMA.append(pa.field("headers", headers.ARROW_TYPE))
 BATCH_ROWS = 10_000
 POLL_S = 0.2  # how often a wait looks at its deadline
 CONSUMERS_MAX = 8
@@ -43,18 +46,6 @@ _HOPELESS = {
 }
 log = logging.getLogger(__name__)
 
-# Bounded, whatever the log holds: librdkafka's default of 64 MB a partition is a lot for a worker.
-_CLIENT_DEFAULTS = {
-    "queued.max.messages.kbytes": "16384",
-    "fetch.wait.max.ms": "100",
-    "fetch.error.backoff.ms": "100",
-    # By default librdkafka looks a second later whether a full queue was drained; a worker drains
-    # it in a tenth of that and then waits.
-    "fetch.queue.backoff.ms": "2",
-    "reconnect.backoff.max.ms": "1000",
-    "topic.metadata.refresh.interval.ms": "30000",
-}
-
 
 class ReadError(RuntimeError):
     """A range could not be read whole in time, or the cluster refuses it."""
@@ -64,24 +55,10 @@ class ReadError(RuntimeError):
 class Access:
     """How to reach the log. Hashable: it is the key under which a consumer is kept."""
 
-    client: tuple[tuple[str, str], ...]
+    client: Client
     fail_on_data_loss: bool = True
     silence_ms_max: int = 120_000  # how long to wait for the next record before giving up
-
-
-def consumer_settings(client: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """Return librdkafka's settings for a reader that never commits and never resets."""
-    return {
-        **_CLIENT_DEFAULTS,
-        **dict(client),
-        # The client demands a name even from those that join no group.
-        "group.id": "holdfast-reader",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-        "enable.partition.eof": True,
-        "allow.auto.create.topics": False,
-    }
+    headers: bool = False  # whether batches have the eighth column
 
 
 # Workers outlive tasks, and a consumer's connections are dear: keep the idle ones.
@@ -91,7 +68,7 @@ _idle: dict[Access, Any] = {}
 def read_range(
     partition: Partition, start: int, end: int, access: Access
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records at offsets [start, end), in order, as batches with the seven columns.
+    """Yield the records at offsets [start, end), in order, as batches with the columns of Spark's.
 
     Holes (compaction, transaction markers) are passed over: the range ends when the position or
     the end of the partition has reached `end`. DataLossError: offsets of the range are gone, and
@@ -100,7 +77,7 @@ def read_range(
     assert 0 <= start <= end, f"{partition}: no range [{start}, {end})"
     if start == end:
         return
-    consumer = _idle.pop(access, None) or Consumer(consumer_settings(access.client))
+    consumer = _idle.pop(access, None) or open_consumer(access.client)
     whole = False
     try:
         yield from _Reading(consumer, partition, start, end, access=access).batches()
@@ -134,7 +111,7 @@ class _Reading:
             messages = self.consumer.consume(min(BATCH_ROWS, self.end - self.position), POLL_S)
             records = self._sift(messages)
             if records:
-                yield to_arrow(records, self.partition)
+                yield to_arrow(records, self.partition, with_headers=self.access.headers)
                 deadline = time.monotonic() + silence_s_max
             elif time.monotonic() > deadline:
                 raise ReadError(
@@ -223,14 +200,16 @@ def data_loss_text(said: list[str]) -> str:
     )
 
 
-def to_arrow(messages: list[Any], partition: Partition) -> pa.RecordBatch:
+def to_arrow(
+    messages: list[Any], partition: Partition, *, with_headers: bool = False
+) -> pa.RecordBatch:
     """Turn messages of one partition into one record batch."""
     count = len(messages)
     stamps = [message.timestamp() for message in messages]
     millis = pa.array([stamp[1] if stamp[0] else None for stamp in stamps], pa.int64())
     # librdkafka: 0 not available, 1 create time, 2 append time; the JVM connector: -1, 0, 1.
     kinds = pa.array([stamp[0] - 1 for stamp in stamps], pa.int32())
-    return pa.RecordBatch.from_arrays(
+    batch = pa.RecordBatch.from_arrays(
         [
             pa.array([message.key() for message in messages], pa.binary()),
             pa.array([message.value() for message in messages], pa.binary()),
@@ -241,4 +220,9 @@ def to_arrow(messages: list[Any], partition: Partition) -> pa.RecordBatch:
             kinds,
         ],
         schema=ARROW_SCHEMA,
+    )
+    if not with_headers:
+        return batch
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, headers.column(messages)], schema=ARROW_SCHEMA_WITH_HEADERS
     )

@@ -8,9 +8,8 @@ backwards, nor let a batch begin at an offset that Spark's offset log does not h
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +23,11 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     IntegerType,
     LongType,
@@ -37,20 +38,16 @@ from pyspark.sql.types import (
 )
 
 from holdfast.pipelines import offsets as moves
-from holdfast.pipelines.listing import Listing
-from holdfast.pipelines.offsets import (
-    DataLossError,
-    Offsets,
-    Partition,
-    Position,
-    Range,
-    TopicIds,
-    TopicMadeAnewError,
-)
-from holdfast.pipelines.options import OptionError, SourceOptions, parse
-from holdfast.pipelines.read_range import Access, data_loss_text, read_range
+from holdfast.pipelines.intake import connection
+from holdfast.pipelines.intake.bounds import option_of
+from holdfast.pipelines.intake.delay import Delay, new_offsets
+from holdfast.pipelines.intake.option_values import OptionError
+from holdfast.pipelines.offsets import Offsets, Partition, Position
+from holdfast.pipelines.options import SourceOptions, parse
+from holdfast.pipelines.planner import Planner, RangePartition
+from holdfast.pipelines.read_range import Access, read_range
 from holdfast.pipelines.topic_ids import must_be
-from holdfast.wire.well_known import EARLIEST, LATEST
+from holdfast.wire.well_known import LATEST
 
 SCHEMA = StructType(
     [
@@ -63,18 +60,10 @@ SCHEMA = StructType(
         StructField("timestampType", IntegerType()),
     ]
 )
-log = logging.getLogger(__name__)
-
-
-@dataclass
-class RangePartition(InputPartition):  # type: ignore[misc]
-    """One task: a range of one partition. It is pickled to the worker."""
-
-    topic: str
-    number: int
-    start: int
-    end: int
-    topic_id: str | None = None
+HEADERS = StructField(
+    "headers",
+    ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+)
 
 
 class HoldfastSource(DataSource):  # type: ignore[misc]
@@ -85,132 +74,82 @@ class HoldfastSource(DataSource):  # type: ignore[misc]
         return "holdfast"
 
     def schema(self) -> StructType:
-        return SCHEMA
+        """Say the columns. This is the first that Spark asks, so what is wrong is said here."""
+        options = parse(self.options, None)
+        connection.check(options.client)
+        return schema_of(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        _check_schema(schema)
-        return BatchReader(parse(self.options, "batch"))
+        options = parse(self.options, "batch")
+        _check_schema(schema, options)
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        _check_schema(schema)
-        return StreamReader(parse(self.options, "stream"))
+        options = parse(self.options, "stream")
+        _check_schema(schema, options)
+        return StreamReader(options)
 
 
-def _check_schema(schema: StructType) -> None:
-    if schema != SCHEMA:
-        raise OptionError("schema: the source has seven columns of its own; leave schema() out")
+def schema_of(options: SourceOptions) -> StructType:
+    return StructType([*SCHEMA, HEADERS]) if options.headers else SCHEMA
 
 
-class _Planner:
-    """What both readers share: the options, and the listing, connected on first use."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self.options = options
-        self._listing: Listing | None = None
-
-    @property
-    def listing(self) -> Listing:
-        if self._listing is None:
-            self._listing = Listing(self.options.client)
-        return self._listing
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Workers get the options; connections stay here."""
-        return {"options": self.options, "_listing": None}
-
-    def partitions(self) -> list[Partition]:
-        return list(self.options.partitions) or self.listing.partitions(self.options.topics)
-
-    def resolved(self, wanted: int | Offsets, name: str) -> Offsets:
-        """Turn `startingOffsets` or `endingOffsets` into numbers, all of them known."""
-        partitions = self.partitions()
-        if isinstance(wanted, int):
-            spec = dict.fromkeys(partitions, wanted)
-        else:
-            spec = dict(wanted)
-            if spec.keys() != set(partitions):
-                odd = ", ".join(str(p) for p in sorted(spec.keys() ^ set(partitions)))
-                raise OptionError(f"{name}: name every partition to be read and no other: {odd}")
-        named = [p for p in partitions if spec[p] == EARLIEST]
-        last = [p for p in partitions if spec[p] == LATEST]
-        return moves.resolve(
-            spec,
-            self.listing.earliest(named, all_of_them=True) if named else {},
-            self.listing.latest(last, all_of_them=True) if last else {},
+def _check_schema(schema: StructType, options: SourceOptions) -> None:
+    if schema != schema_of(options):
+        raise OptionError(
+            "schema: the source has columns of its own, seven and with includeHeaders an eighth; "
+            "leave schema() out"
         )
 
-    def lost(self, said: list[str]) -> None:
-        """Fail with what is gone, or note it, as failOnDataLoss says."""
-        if not said:
-            return
-        if self.options.fail_on_data_loss:
-            raise DataLossError(data_loss_text(said))
-        log.warning("going on without data that was lost: %s", "; ".join(said))
 
-    def made_anew(self, before: TopicIds, now: TopicIds) -> set[str]:
-        """Return the topics that are others now, after failing or noting it."""
-        changed = moves.made_anew(before, now)
-        said = "; ".join(moves.made_anew_text(changed))
-        if said and self.options.fail_on_data_loss:
-            raise TopicMadeAnewError(said)
-        if said:
-            log.warning("going on with what is there now: %s", said)
-        return set(changed)
+class _TaskReading:
+    """What a reader does in a worker: it has the options, and no connection of the planner's."""
 
-    def tasks(
-        self, planned: Sequence[Range], earliest: Mapping[Partition, int], ids: Mapping[str, str]
-    ) -> list[Any]:
-        """One task for each range; what aged out of it is loss, said here, before a task starts."""
-        starts = {r.partition: r.start for r in planned}
-        self.lost(moves.aged_out(starts, earliest))
-        tasks = []
-        for planned_range in planned:
-            partition = planned_range.partition
-            start = max(planned_range.start, earliest.get(partition, 0))
-            if start < planned_range.end:
-                topic_id = ids.get(partition.topic)
-                tasks.append(RangePartition(*partition, start, planned_range.end, topic_id))
-        return tasks
+    _planner: Planner
 
-    def records(self, task: RangePartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return self._records(partition)
+
+    def _records(self, task: RangePartition) -> Iterator[pa.RecordBatch]:
+        options = self._planner.options
         access = Access(
-            client=self.options.client,
-            fail_on_data_loss=self.options.fail_on_data_loss,
-            silence_ms_max=self.options.poll_timeout_ms,
+            client=options.client,
+            fail_on_data_loss=options.fail_on_data_loss,
+            silence_ms_max=options.poll_timeout_ms,
+            headers=options.headers,
         )
         yield from read_range(Partition(task.topic, task.number), task.start, task.end, access)
         if task.topic_id is not None:
             must_be(access.client, task.topic, task.topic_id, access.silence_ms_max)
 
 
-class BatchReader(DataSourceReader):  # type: ignore[misc]
+class BatchReader(_TaskReading, DataSourceReader):  # type: ignore[misc]
     """`spark.read.format("holdfast")`: everything between two offsets, once."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._planner = _Planner(options)
+        self._planner = Planner(options)
 
     def partitions(self) -> list[InputPartition]:
-        planner = self._planner
-        start = planner.resolved(planner.options.starting, "startingOffsets")
-        end = planner.resolved(planner.options.ending, "endingOffsets")
-        if isinstance(planner.options.ending, int):
+        planner, options = self._planner, self._planner.options
+        read = planner.partitions()  # once: a pattern may match more a moment later
+        first = option_of(options.starting, "startingOffsets")
+        last = option_of(options.ending, "endingOffsets")
+        start = planner.resolved(options.starting, first, read)
+        end = planner.resolved(options.ending, last, read)
+        if isinstance(options.ending, int):
             planner.lost(moves.out_of_log(start, end))
         elif odd := [p for p in sorted(start) if end[p] < start[p]]:
-            raise OptionError(
-                f"endingOffsets: {odd[0]}: {end[odd[0]]} is before startingOffsets, {start[odd[0]]}"
-            )
+            raise OptionError(f"{last}: {odd[0]}: {end[odd[0]]} is before {first}, {start[odd[0]]}")
         earliest = planner.listing.earliest(list(start), all_of_them=True)
         tasks = planner.tasks(moves.ranges(start, end), earliest, {})
         # Spark calls `read(InputPartition(None))` when there is nothing; an empty range says it.
-        empty = min(end)
+        # A pattern that matches no topic has nothing, as with the JVM connector.
+        empty = min(end, default=Partition("", 0))
         return tasks or [RangePartition(empty.topic, empty.number, 0, 0)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
-        return self._planner.records(partition)
 
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """`spark.readStream.format("holdfast")`.
 
     The first batch of a query is empty on purpose: Spark asks for the initial offset more than
@@ -219,18 +158,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     """
 
     def __init__(self, options: SourceOptions) -> None:
-        self._planner = _Planner(options)
+        self._planner = Planner(options)
         self._initial: Position | None = None
         self._pinned = False
         self._target: Offsets | None = None
         self._seen: Offsets = {}  # where the logs ended when we last looked
+        least = options.rows_min
+        self._delay = None if least is None else Delay(least, options.wait_ms_max)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:
             planner = self._planner
             wanted = planner.options.starting
-            offsets = planner.resolved(wanted, "startingOffsets")
-            if not isinstance(wanted, int):
+            offsets = planner.resolved(wanted, "startingOffsets", planner.partitions())
+            if isinstance(wanted, dict):
                 planner.lost(moves.out_of_log(offsets, planner.listing.latest(list(offsets))))
             topics = {partition.topic for partition in offsets}
             ids = planner.listing.topic_ids(topics, all_of_them=True)
@@ -238,15 +179,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return moves.position_to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        rows_max = self._planner.options.rows_max
-        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+        """Return the one limit that Spark hands back; one of its own means Trigger.Once."""
+        options = self._planner.options
+        if options.rows_max is not None:
+            return ReadMaxRows(options.rows_max)
+        return ReadAllAvailable() if options.rows_min is None else ReadMinRows(options.rows_min)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = moves.position_from_json(start)
         if not self._pinned and begin == self._initial:
             self._pinned = True
             return moves.position_to_json(begin)
-        present = self._present()
+        present = self._planner.present(begin.offsets)
         listing = self._planner.listing
         earliest, latest = listing.earliest(present), listing.latest(present)
         # Asked for after the offsets: these are not those of a topic that came a moment later.
@@ -263,16 +207,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         )
         if self._target is not None:
             earliest, latest = self._up_to_target(self._target, kept, present, earliest, latest)
+        if self._waits(kept, earliest, latest, limit):
+            latest = {}  # nothing moves; what is new in the topics enters all the same
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = moves.advance(kept, earliest, latest, rows_max)
         # An id that is not told just now stays what it was: nothing says that it changed.
         return moves.to_json(end, begin.ids | ids)
 
-    def _present(self) -> list[Partition]:
-        listing, options = self._planner.listing, self._planner.options
-        if options.partitions:
-            return listing.existing(options.partitions)
-        return listing.existing_of(options.topics)
+    def _waits(self, begin: Offsets, earliest: Offsets, latest: Offsets, limit: ReadLimit) -> bool:
+        """Return whether what is new waits for more. AvailableNow and Once take what is there."""
+        if self._delay is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        now_ms = time.monotonic_ns() // 1_000_000
+        return self._delay.holds(new_offsets(begin, earliest, latest), now_ms)
 
     def _up_to_target(
         self,
@@ -296,7 +243,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._planner.resolved(LATEST, "startingOffsets")
+        planner = self._planner
+        self._target = planner.resolved(LATEST, "startingOffsets", planner.partitions())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Tell Spark where the log ends, so that its progress shows how far behind it is.
@@ -328,13 +276,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         tasks: list[InputPartition] = self._planner.tasks(planned, earliest, after.ids)
         return tasks
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
-        return self._planner.records(partition)
-
     def commit(self, end: dict[str, Any]) -> None:
         """Offsets live in Spark's checkpoint; the cluster is told nothing."""
 
     def stop(self) -> None:
-        if self._planner._listing is not None:  # noqa: SLF001 - its own module
-            self._planner._listing.close()  # noqa: SLF001
+        self._planner.close()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from holdfast.pipelines.intake.connection import Client, open_admin
 from holdfast.pipelines.offsets import (
     TopicIds,
     TopicMadeAnewError,
@@ -21,39 +21,16 @@ from holdfast.pipelines.offsets import (
     made_anew_text,
     spelt,
 )
-from holdfast.pipelines.read_range import ReadError, consumer_settings
+from holdfast.pipelines.read_range import ReadError
 
 REQUEST_S = 5.0
 PAUSE_S = 0.2
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: what a broker without ids is taken to say
 log = logging.getLogger(__name__)
 
-# Settings that only consumers have; an admin client warns about them.
-_CONSUMER_ONLY = frozenset(
-    {
-        "group.id",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "auto.offset.reset",
-        "enable.partition.eof",
-        "isolation.level",
-        "queued.max.messages.kbytes",
-        "fetch.wait.max.ms",
-        "fetch.error.backoff.ms",
-        "fetch.queue.backoff.ms",
-    }
-)
-
-Client = tuple[tuple[str, str], ...]
 # Workers outlive tasks, and connections are dear; a worker reads for few clusters.
 _admins: dict[Client, AdminClient] = {}
 _without_ids: set[str] = set()
-
-
-def admin_settings(client: Client) -> dict[str, Any]:
-    """Return an admin client's settings for what a reader is given."""
-    settings = consumer_settings(client)
-    return {name: value for name, value in settings.items() if name not in _CONSUMER_ONLY}
 
 
 def ask(admin: AdminClient, topics: Iterable[str], ids: TopicIds) -> dict[str, str]:
@@ -82,7 +59,7 @@ def ask(admin: AdminClient, topics: Iterable[str], ids: TopicIds) -> dict[str, s
 def must_be(client: Client, topic: str, topic_id: str, wait_ms_max: int) -> None:
     """Raise TopicMadeAnewError if the topic is another one now. Called when it has been read."""
     if client not in _admins:
-        _admins[client] = AdminClient(admin_settings(client))
+        _admins[client] = open_admin(client)
     deadline = time.monotonic() + wait_ms_max / 1000
     ids: TopicIds = {}
     while unanswered := ask(_admins[client], [topic], ids):

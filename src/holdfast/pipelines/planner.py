@@ -1,0 +1,181 @@
+"""What a stream's reader and a batch's share: the cluster's answers made into offsets and tasks.
+
+Lives in the process beside the driver. Owns the listing, connected on first use and never pickled;
+what is lost or made anew is noted or refused here, as the options say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from holdfast.pipelines import offsets as moves
+from holdfast.pipelines.intake.bounds import STRATEGY, Bound, ByTime
+from holdfast.pipelines.intake.option_values import OptionError
+from holdfast.pipelines.intake.split import split
+from holdfast.pipelines.intake.topic_pattern import matcher
+from holdfast.pipelines.listing import Listing
+from holdfast.pipelines.offsets import (
+    DataLossError,
+    Offsets,
+    Partition,
+    Range,
+    TopicIds,
+    TopicMadeAnewError,
+)
+from holdfast.pipelines.options import SourceOptions
+from holdfast.pipelines.read_range import data_loss_text
+from holdfast.wire.well_known import EARLIEST, LATEST
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class RangePartition(InputPartition):  # type: ignore[misc]
+    """One task: a range of one partition. It is pickled to the worker."""
+
+    topic: str
+    number: int
+    start: int
+    end: int
+    topic_id: str | None = None
+
+
+class Planner:
+    """What both readers share: the options, and the listing, connected on first use."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._listing: Listing | None = None
+
+    @property
+    def listing(self) -> Listing:
+        if self._listing is None:
+            options = self.options
+            self._listing = Listing(
+                options.client, retries=options.offset_retries, pause_ms=options.offset_pause_ms
+            )
+        return self._listing
+
+    def close(self) -> None:
+        if self._listing is not None:
+            self._listing.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers get the options; connections stay here."""
+        return {"options": self.options, "_listing": None}
+
+    def partitions(self) -> list[Partition]:
+        """Return what is to be read, waiting for a topic that was made a moment ago."""
+        options = self.options
+        if options.pattern is not None:
+            return self.listing.matching(options.pattern)
+        return list(options.partitions) or self.listing.partitions(options.topics)
+
+    def present(self, known: Collection[Partition]) -> list[Partition]:
+        """Return what is there now to be read. Of what is `known`, nothing is missed by haste.
+
+        Brokers hear of a new topic or partition one after the other, and the one that is asked may
+        not know yet what another has told.
+        """
+        listing, options = self.listing, self.options
+        if options.partitions:
+            found = listing.existing(options.partitions)
+        elif options.pattern is not None:
+            found = listing.matching(options.pattern)
+        else:
+            found = listing.existing_of(options.topics)
+        there = set(found)
+        missing = [p for p in sorted(known) if p not in there and self._is_wanted(p)]
+        return sorted({*found, *listing.awaited(missing)}) if missing else found
+
+    def _is_wanted(self, partition: Partition) -> bool:
+        """Return whether the options still name it: a query may be started again with others."""
+        options = self.options
+        if options.partitions:
+            return partition in options.partitions
+        if options.pattern is not None:
+            return matcher(options.pattern)(partition.topic)
+        return partition.topic in options.topics
+
+    def resolved(self, wanted: Bound, name: str, partitions: Sequence[Partition]) -> Offsets:
+        """Turn where a query begins or ends into numbers, all of them known."""
+        if isinstance(wanted, ByTime):
+            return self._by_time(wanted, partitions)
+        if isinstance(wanted, int):
+            spec = dict.fromkeys(partitions, wanted)
+        else:
+            spec = _each_named(wanted, partitions, name)
+        return self._numbers(spec)
+
+    def _by_time(self, wanted: ByTime, partitions: Sequence[Partition]) -> Offsets:
+        times = wanted.times
+        if isinstance(times, int):
+            times = dict.fromkeys(partitions, times)
+        else:
+            times = _each_named(times, partitions, wanted.option)
+        found = self.listing.at_times(times)
+        late = [f"{p} (from {times[p]} ms on)" for p in sorted(found) if found[p] == LATEST]
+        if late and not wanted.or_latest:
+            raise OptionError(
+                f"{wanted.option}: no record is that late in {', '.join(late)}; to begin at the "
+                f"end of such partitions, set {STRATEGY} to latest"
+            )
+        return self._numbers(found)
+
+    def _numbers(self, spec: Offsets) -> Offsets:
+        named = [p for p in spec if spec[p] == EARLIEST]
+        last = [p for p in spec if spec[p] == LATEST]
+        return moves.resolve(
+            spec,
+            self.listing.earliest(named, all_of_them=True) if named else {},
+            self.listing.latest(last, all_of_them=True) if last else {},
+        )
+
+    def lost(self, said: list[str]) -> None:
+        """Fail with what is gone, or note it, as failOnDataLoss says."""
+        if not said:
+            return
+        if self.options.fail_on_data_loss:
+            raise DataLossError(data_loss_text(said))
+        log.warning("going on without data that was lost: %s", "; ".join(said))
+
+    def made_anew(self, before: TopicIds, now: TopicIds) -> set[str]:
+        """Return the topics that are others now, after failing or noting it."""
+        changed = moves.made_anew(before, now)
+        said = "; ".join(moves.made_anew_text(changed))
+        if said and self.options.fail_on_data_loss:
+            raise TopicMadeAnewError(said)
+        if said:
+            log.warning("going on with what is there now: %s", said)
+        return set(changed)
+
+    def tasks(
+        self, planned: Sequence[Range], earliest: Mapping[Partition, int], ids: Mapping[str, str]
+    ) -> list[Any]:
+        """Cut ranges into tasks; what aged out of them is loss, said here, before a task starts."""
+        starts = {r.partition: r.start for r in planned}
+        self.lost(moves.aged_out(starts, earliest))
+        there = [
+            Range(each.partition, max(each.start, earliest.get(each.partition, 0)), each.end)
+            for each in planned
+        ]
+        parts = split(there, parts_min=self.options.tasks_min, rows_max=self.options.task_rows_max)
+        return [
+            RangePartition(*part.partition, part.start, part.end, ids.get(part.partition.topic))
+            for part in parts
+        ]
+
+
+def _each_named(
+    named: Mapping[Partition, int], partitions: Sequence[Partition], option: str
+) -> Offsets:
+    """Return what an option says of each partition. OptionError: it leaves one out, or adds one."""
+    if named.keys() != set(partitions):
+        odd = ", ".join(str(p) for p in sorted(named.keys() ^ set(partitions)))
+        raise OptionError(f"{option}: name every partition to be read and no other: {odd}")
+    return dict(named)
