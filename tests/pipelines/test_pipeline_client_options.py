@@ -67,6 +67,8 @@ PASSWORD = {"sasl.mechanism": "PLAIN"}
     [
         ({"fetch.max.wait.ms": "7", "fetch.wait.max.ms": "7"},
          "kafka.fetch.wait.max.ms: another kafka.* option says the same; leave one of them out"),
+        ({"fetch.wait.max.ms": "7", "fetch.max.wait.ms": "7"},
+         "kafka.fetch.max.wait.ms: another kafka.* option says the same; leave one of them out"),
         ({**PASSWORD, "sasl.jaas.config": f"{PLAIN}env:P;", "sasl.username": "b"},
          "kafka.sasl.username: another kafka.* option says the same"),
         ({"sasl.jaas.config": f"{PLAIN}env:P;"},

@@ -16,10 +16,9 @@ from tests.pipelines.conftest import Topics
 
 from holdfast.clients.blocking_driver import Driver
 from holdfast.pipelines.intake.headers import headers_of
-from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.options import parse
-from holdfast.pipelines.read_range import ARROW_SCHEMA_WITH_HEADERS, Access, read_range
-from holdfast.pipelines.source import SCHEMA, HoldfastSource, schema_of
+from holdfast.pipelines.read_range import ARROW_SCHEMA_WITH_HEADERS
+from holdfast.pipelines.source import SCHEMA, BatchReader, HoldfastSource, schema_of
 from holdfast.wire.batch import build_batch
 from holdfast.wire.batch_header import assign_max_timestamp
 from holdfast.wire.batch_records import Record
@@ -32,11 +31,17 @@ GOOD = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "a"}
 pytestmark = pytest.mark.usefixtures("no_consumer_outlives_the_cluster")
 
 
-def read(topics: Topics, topic: str, end: int) -> list[list[tuple[str, bytes | None]] | None]:
-    how = Access(client=(("bootstrap.servers", topics.bootstrap),), headers=True)
-    table = pa.Table.from_batches(
-        list(read_range(Partition(topic, 0), 0, end, how)), ARROW_SCHEMA_WITH_HEADERS
-    )
+def read(topics: Topics, topic: str, count: int) -> list[list[tuple[str, bytes | None]] | None]:
+    options = {
+        "kafka.bootstrap.servers": topics.bootstrap,
+        "subscribe": topic,
+        "includeHeaders": "true",
+    }
+    reader = BatchReader(parse(options, "batch"))
+    (task,) = reader.partitions()
+    table = pa.Table.from_batches(list(reader.read(task)), ARROW_SCHEMA_WITH_HEADERS)
+    assert table.num_rows == count
+    reader._planner.close()
     return [
         None if found is None else [(one["key"], one["value"]) for one in found]
         for found in table.column("headers").to_pylist()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pytest
 
 from holdfast.pipelines.intake.bounds import ByTime
+from holdfast.pipelines.intake.client_options import REFUSED, RENAMED, SECRETS, TEXTS
 from holdfast.pipelines.intake.connection import consumer_settings
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.options import KNOWN, SourceOptions, parse
+from holdfast.pipelines.options import ELSEWHERE, KNOWN, SourceOptions, parse
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 GOOD = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a"}
@@ -131,6 +134,11 @@ def test_every_known_option_is_taken() -> None:
         offset_retries=0,
         offset_pause_ms=7,
     )
+
+
+def test_least_and_most_may_be_the_same() -> None:
+    given = {**GOOD, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "9"}
+    assert (parse(given, "stream").rows_min, parse(given, "stream").rows_max) == (9, 9)
 
 
 def test_a_whole_group_id_counts_before_a_prefix() -> None:
@@ -324,3 +332,14 @@ def test_a_full_queue_is_looked_at_again_soon_unless_the_user_says_otherwise() -
     assert consumer_settings(client)["fetch.queue.backoff.ms"] == "2"
     chosen = consumer_settings((*client, ("fetch.queue.backoff.ms", "50")))
     assert chosen["fetch.queue.backoff.ms"] == "50"
+
+
+def test_the_reference_names_every_option() -> None:
+    """And nothing that is taken as one of ours stands there under another spelling."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "spark-options.md").read_text()
+    named = set(re.findall(r"`([\w.]+)`", page))
+    wanted = {*KNOWN, *ELSEWHERE, *RENAMED, *RENAMED.values(), *SECRETS, *TEXTS, *REFUSED}
+    callbacks = {name for name in REFUSED if name.endswith("_cb")}
+    left_out = {"path", "https.ca.pem", "sasl.oauthbearer.assertion.private.key.passphrase"}
+    assert not wanted - named - callbacks - left_out
+    assert not {name.lower() for name in KNOWN} & (named - set(KNOWN))

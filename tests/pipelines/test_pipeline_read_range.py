@@ -290,9 +290,9 @@ def test_what_is_missing_is_waited_for_once(
     assert time.monotonic() - begin >= 1.0
     monkeypatch.setattr(listing_module, "REQUEST_S", 600.0)
     assert listing.awaited([there, gone]) == [there], "or this would not end"
-    topics.grow(topic, 2)
-    assert listing.awaited([gone]) == [gone], "here it is"
-    assert listing._missed == set()
+    topics.grow(topic, 3)
+    assert listing.awaited([gone, Partition(topic, 2)]) == [Partition(topic, 2)]
+    assert listing.existing([gone]) == [gone], "who lists finds it"
     listing.close()
 
 

@@ -294,7 +294,10 @@ def test_a_topic_that_comes_to_match_enters_empty_at_its_beginning() -> None:
 
 def test_a_pattern_that_matches_nothing_waits_for_topics_or_reads_nothing() -> None:
     assert stream(Facts(), subscribePattern="x.*").initialOffset() == {}
-    (empty,) = batch(Facts(), subscribePattern="x.*").partitions()
+    facts = Facts(p0=9)
+    facts.begin[Partition("u", 0)], facts.end[Partition("u", 0)] = 3, 8
+    assert batch(facts, subscribePattern="u").partitions() == [RangePartition("u", 0, 3, 8)]
+    (empty,) = batch(facts, subscribePattern="x.*").partitions()
     assert list(batch(Facts(), subscribePattern="x.*").read(empty)) == []
 
 

@@ -52,6 +52,7 @@ def test_no_part_is_larger_than_it_may_be(
     [
         ([5, 5], 2, [5, 5]),  # there are enough
         ([5, 5], 1, [5, 5]),
+        ([40, 3], 2, [40, 3]),
         ([9], 2, [4, 5]),
         ([3], 9, [1, 1, 1]),  # no empty ones
         # 1/11 of 4 rounds to nothing, so it is one, and the large one has the other three.

@@ -90,19 +90,24 @@ class Listing:
             for number in self._numbers(metadata, topic)
         )
 
-    def awaited(self, partitions: Collection[Partition]) -> list[Partition]:
-        """Return which of these exist; one that does not has REQUEST_S to appear, and only once.
+    def awaited(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Return which of these appear within REQUEST_S. In vain is waited only once.
 
-        Who is asked may not have heard yet of what another broker told.
+        Who was asked may not have heard yet of what another broker told.
         """
         deadline = time.monotonic() + REQUEST_S
         hoped_for = set(partitions) - self._missed
-        while True:
-            found = self.existing(partitions)
-            if hoped_for <= set(found) or time.monotonic() > deadline:
-                self._missed = (self._missed | set(partitions)) - set(found)
-                return found
+        found: set[Partition] = set()
+        while hoped_for:
+            found.update(self.existing(hoped_for))
+            hoped_for -= found
+            if not hoped_for:
+                break
+            if time.monotonic() > deadline:
+                self._missed |= hoped_for
+                break
             time.sleep(PAUSE_S)
+        return sorted(found)
 
     def _partitions_of(self, topic: str) -> list[int]:
         """A topic may have been made a moment ago, and not every broker may know it yet."""

@@ -57,8 +57,7 @@ def _divided(ranges: Sequence[Range], counts: Sequence[int], option: str) -> lis
     if sum(counts) > TASKS_MAX:
         raise OptionError(
             f"{option}: a batch of {sum(map(_size, ranges))} offsets would be read by "
-            f"{sum(counts)} tasks, and {TASKS_MAX} are the most; ask for fewer and larger ones, "
-            "or for smaller batches (maxOffsetsPerTrigger)"
+            f"{sum(counts)} tasks, and {TASKS_MAX} are the most; ask for fewer and larger ones"
         )
     found: list[Range] = []
     for each, count in zip(ranges, counts, strict=True):
