@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -199,3 +201,70 @@ def test_an_admin_client_is_not_told_what_only_consumers_have(
     many = {"fetch.max.wait.ms": "7", "check.crcs": "true", "group.id": "x"}
     open_admin(client(**many))
     assert "CONFWARN" not in capfd.readouterr().err
+
+
+# -- keys and certificates ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a key, plain and encrypted, its certificate, and both in one file."""
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("openssl is not on this machine (Debian: apt-get install openssl)")
+    folder = tmp_path_factory.mktemp("keys")
+    word = f"pass:{SECRET}"
+    for line in (
+        "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key",
+        f"pkcs8 -topk8 -in key -out encrypted -passout {word}",
+        "req -new -x509 -key key -subj /CN=test -days 2 -out certificate",
+        f"pkcs12 -export -inkey key -in certificate -out store -passout {word}",
+    ):
+        subprocess.run([program, *line.split()], cwd=folder, check=True, capture_output=True)
+    certificate = (folder / "certificate").read_text()
+    for name in ("key", "encrypted"):
+        (folder / f"{name}-and-certificate").write_text((folder / name).read_text() + certificate)
+    return folder
+
+
+PEM = {"ssl.keystore.type": "PEM"}
+PASSWORD = "env:HOLDFAST_TEST_SECRET"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("given", "opened"),
+    [
+        ({"ssl.truststore.type": "PEM", "ssl.truststore.location": "{}/certificate"}, True),
+        ({"ssl.truststore.certificates": "file:{}/certificate"}, True),
+        ({"ssl.truststore.certificates": "file:{}/key"}, False),
+        ({**PEM, "ssl.keystore.location": "{}/key-and-certificate"}, True),
+        ({**PEM, "ssl.keystore.location": "{}/certificate"}, False),
+        ({**PEM, "ssl.keystore.location": "{}/encrypted-and-certificate",
+          "ssl.key.password": PASSWORD}, True),
+        ({**PEM, "ssl.keystore.location": "{}/encrypted-and-certificate",
+          "ssl.key.password": "file:{}/certificate"}, False),
+        ({**PEM, "ssl.keystore.key": "file:{}/key",
+          "ssl.keystore.certificate.chain": "file:{}/certificate"}, True),
+        ({**PEM, "ssl.keystore.key": "file:{}/encrypted", "ssl.key.password": PASSWORD,
+          "ssl.keystore.certificate.chain": "file:{}/certificate"}, True),
+        ({"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "{}/store",
+          "ssl.keystore.password": PASSWORD}, True),
+        ({"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "{}/store",
+          "ssl.keystore.password": "file:{}/certificate"}, False),
+        ({"ssl.endpoint.identification.algorithm": ""}, True),
+    ],
+)  # fmt: skip
+def test_java_s_stores_are_opened(
+    keys: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], *, opened: bool
+) -> None:
+    """Librdkafka opens them when a client is made, so a wrong one is refused before any query."""
+    monkeypatch.setenv("HOLDFAST_TEST_SECRET", SECRET)
+    options = {name: value.replace("{}", str(keys)) for name, value in given.items()}
+    properties = client(**{"security.protocol": "SSL", **options})
+    if opened:
+        check(properties)
+        return
+    with pytest.raises(OptionError, match="the client refuses its options: ") as refused:
+        check(properties)
+    assert (keys / "certificate").read_text().strip() not in str(refused.value)

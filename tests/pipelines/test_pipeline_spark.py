@@ -7,9 +7,11 @@ ends by itself when it has read what was there.
 from __future__ import annotations
 
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.pipelines.bench import Bench, values
 
 from holdfast.pipelines.fence import FencedError
@@ -44,12 +46,83 @@ def test_a_batch_reads_between_two_offsets(bench: Bench) -> None:
 def test_what_is_wrong_with_a_query_is_said(bench: Bench) -> None:
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - after the session
 
+    # Nothing has to be asked for: loading is enough.
     with pytest.raises(AnalysisException, match="OptionError: foo: unknown option"):
-        bench.batch(foo="bar").count()
+        bench.batch(foo="bar")
+    nearest = "kafka.fetch.mn.bytes: neither .* the nearest that is known is kafka.fetch.min.bytes"
+    with pytest.raises(AnalysisException, match=nearest):
+        bench.batch(**{"kafka.fetch.mn.bytes": "1"})
+    with pytest.raises(
+        AnalysisException, match=r"kafka\.sasl\.password: a secret is not"
+    ) as refused:
+        bench.batch(**{"kafka.sasl.password": "hunter2"})
+    assert "hunter2" not in str(refused.value)
     with pytest.raises(AnalysisException, match="'nothing-there' does not exist"):
         bench.batch(subscribe="nothing-there").count()
     with pytest.raises(AnalysisException, match="name every partition to be read"):
         bench.batch(startingOffsets=f'{{"{bench.topic}":{{"0":0}}}}').count()
+
+
+def test_a_batch_begins_at_a_time_has_headers_and_is_cut_into_tasks(bench: Bench) -> None:
+    begin = time.time_ns() // 1_000_000 - 60_000
+    stamps = [begin + n for n in range(10)]
+    bench.topics.write(bench.topic, 0, values("a", 10), timestamps_ms=stamps)
+    frame = bench.batch(
+        startingTimestamp=begin + 2,
+        endingTimestamp=begin + 9,
+        startingOffsetsByTimestampStrategy="latest",  # partition 1 is empty
+        includeHeaders="true",
+        maxRecordsPerPartition=3,
+    )
+    assert frame.columns[-1] == "headers"
+    assert frame.rdd.getNumPartitions() == 3
+    rows = frame.select("value", "headers").collect()
+    assert sorted(bytes(row.value) for row in rows) == values("a", 7, 2)
+    assert {row.headers for row in rows} == {None}
+    producer = Producer({"bootstrap.servers": bench.topics.bootstrap})
+    producer.produce(bench.topic, b"c", partition=1, headers=[("x", b"1"), ("x", None)])
+    assert producer.flush(60) == 0
+    (row,) = bench.batch(includeHeaders="true").where("partition = 1").collect()
+    assert [(one.key, one.value and bytes(one.value)) for one in row.headers] == [
+        ("x", b"1"), ("x", None),
+    ]  # fmt: skip
+
+
+def test_a_stream_takes_topics_that_come_to_match(bench: Bench) -> None:
+    """A second life of the query, so the offsets of the first have what it had."""
+    first = f"{bench.topic}-of-a-pattern"
+    bench.topics.create(1, name=first)
+    bench.topics.write(first, 0, values("a", 3))
+    wanted = bench.options(subscribePattern=f"{bench.topic}-of-.*", startingOffsets="earliest")
+    del wanted["subscribe"]
+    stream = bench.spark.readStream.format("holdfast").options(**wanted)
+    bench.run(stream.load())
+    second = bench.topics.create(1, name=f"{bench.topic}-of-others")
+    bench.topics.write(second, 0, values("b", 2))
+    bench.run(stream.load())
+    assert sorted(value for _, _, value in bench.rows()) == ["a0", "a1", "a2", "b0", "b1"]
+
+
+def test_a_stream_waits_until_enough_is_there(bench: Bench) -> None:
+    sizes: list[int] = []
+    frame = bench.stream(minOffsetsPerTrigger=5, maxTriggerDelay="1d")
+    bench.topics.write(bench.topic, 0, values("a", 2))
+    query = (
+        frame.writeStream.foreachBatch(lambda rows, _: sizes.append(rows.count()))
+        .option("checkpointLocation", str(bench.checkpoint))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        assert sum(sizes) == 2, "the first waits for nothing"
+        bench.topics.write(bench.topic, 0, values("a", 4, 2))
+        query.processAllAvailable()
+        assert sum(sizes) == 2
+        bench.topics.write(bench.topic, 1, values("b", 1))
+        query.processAllAvailable()
+        assert [size for size in sizes if size] == [2, 5]
+    finally:
+        query.stop()
 
 
 def test_filters_do_not_hide_where_a_batch_ends(bench: Bench) -> None:

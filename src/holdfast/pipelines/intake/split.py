@@ -33,7 +33,7 @@ def split(
     total = sum(map(_size, found))
     counts = [_share(_size(each), total, parts_min) for each in found]
     large = sum(_size(each) for each, count in zip(found, counts, strict=True) if count > 1)
-    left = max(parts_min - counts.count(1), 1)
+    left = parts_min - counts.count(1)
     counts = [
         count if count == 1 else _share(_size(each), large, left)
         for each, count in zip(found, counts, strict=True)
