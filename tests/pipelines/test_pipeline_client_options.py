@@ -27,6 +27,7 @@ SCRAM = (
         ({"request.timeout.ms": "7"}, {"socket.timeout.ms": "7"}),
         ({"send.buffer.bytes": "-1", "receive.buffer.bytes": "9"},
          {"socket.send.buffer.bytes": "0", "socket.receive.buffer.bytes": "9"}),
+        ({"receive.buffer.bytes": "-1"}, {"socket.receive.buffer.bytes": "0"}),
         ({"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "0"}),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
           "sasl.jaas.config": f'{PLAIN}"env:PW";'},
@@ -59,6 +60,10 @@ def test_java_s_options_in_librdkafka_s_words(given: dict[str, str], told: dict[
 
 
 JAAS = "kafka.sasl.jaas.config"
+OAUTH = (
+    "has no counterpart here; use kafka.sasl.oauthbearer.method=oidc, "
+    "kafka.sasl.oauthbearer.client.id and so on"
+)
 PASSWORD = {"sasl.mechanism": "PLAIN"}
 
 
@@ -77,6 +82,8 @@ PASSWORD = {"sasl.mechanism": "PLAIN"}
          f"{JAAS}: ScramLoginModule needs kafka.sasl.mechanism, SCRAM-SHA-256 or SCRAM-SHA-512"),
         ({**PASSWORD, "sasl.jaas.config": "x.y.Krb5LoginModule required a=b;"},
          f"{JAAS}: the module Krb5LoginModule has no counterpart here; use kafka.sasl.kerberos."),
+        ({**PASSWORD, "sasl.jaas.config": "x.OAuthBearerLoginModule required;"},
+         f"{JAAS}: the module OAuthBearerLoginModule {OAUTH}"),
         ({**PASSWORD, "sasl.jaas.config": "x.OtherModule required;"},
          f"{JAAS}: the module OtherModule has no counterpart here; known are PlainLoginModule and"),
         ({**PASSWORD, "sasl.jaas.config": "x.PlainLoginModule required username=a;"},
@@ -144,6 +151,9 @@ def test_a_secret_that_is_written_out_is_refused_and_not_shown(given: dict[str, 
 
 
 def test_a_long_line_of_java_s_does_not_hold_the_planner_up() -> None:
+    whole = f'{PLAIN}"env:{"P" * 20_000}";'
+    with pytest.raises(OptionError, match="not of the form"):
+        translate({**PASSWORD, "sasl.jaas.config": whole})
     with pytest.raises(OptionError, match="not of the form"):
         translate({**PASSWORD, "sasl.jaas.config": "x.PlainLoginModule required " + "a=b " * 4_000})
 

@@ -136,6 +136,26 @@ def test_every_known_option_is_taken() -> None:
     )
 
 
+def test_the_largest_numbers_are_taken() -> None:
+    latest = {"startingOffsetsByTimestamp": f'{{"a":{{"0":{(1 << 63) - 1}}}}}'}
+    by_time = parse({**GOOD, **latest}, "stream").starting
+    assert by_time == ByTime("startingOffsetsByTimestamp", {Partition("a", 0): (1 << 63) - 1})
+    assert parse({**GOOD, "maxOffsetsPerTrigger": "9" * 18}, "stream").rows_max == 10**18 - 1
+
+
+def test_json_without_an_end_is_refused_as_json() -> None:
+    for name in ("startingOffsetsByTimestamp", "assign"):
+        given = {**(OTHER if name == "assign" else GOOD), name: "[" * 100_000}
+        with pytest.raises(OptionError, match=f"{name}: not JSON: "):
+            parse(given, "stream")
+
+
+def test_an_end_may_be_the_beginning() -> None:
+    """Nothing is read then, as of any span that has no length."""
+    times = {"startingTimestamp": "9", "endingTimestamp": "9"}
+    assert parse({**GOOD, **times}, "batch").ending == ByTime("endingTimestamp", 9, or_latest=True)
+
+
 def test_least_and_most_may_be_the_same() -> None:
     given = {**GOOD, "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "9"}
     assert (parse(given, "stream").rows_min, parse(given, "stream").rows_max) == (9, 9)
@@ -246,7 +266,8 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
             ({**GOOD, "startingOffsetsByTimestamp": text}, "stream",
              f"startingOffsetsByTimestamp: {text!r} {BY_TIME}")
             for text in ("[]", "{}", '{"a":5}', '{"a":{"x":5}}', '{"a":{"0":-1}}',
-                         '{"a":{"0":"5"}}', '{"a":{"0":true}}', '{"a":{"0":1e3}}')
+                         '{"a":{"0":"5"}}', '{"a":{"0":true}}', '{"a":{"0":1e3}}',
+                         f'{{"a":{{"0":{1 << 63}}}}}')
         ),
         ({**GOOD, "startingOffsetsByTimestamp": "{"}, "stream",
          "startingOffsetsByTimestamp: not JSON: Expecting *"),
@@ -299,6 +320,8 @@ def test_times_are_spelt_as_spark_spells_them() -> None:
     spelt = {
         "7": 7, "7ms": 7, "7 s": 7_000, "2m": 120_000, "2MIN": 120_000, " 3h ": 10_800_000,
         "1d": 86_400_000, "1999us": 1, "999us": 0, "5000000ns": 5, "0": 0,
+        **{f"{10**9}{unit}": 10**12 * seconds for unit, seconds in (
+            ("s", 1), ("m", 60), ("min", 60), ("h", 3_600), ("d", 86_400))},
     }  # fmt: skip
     for text, expected in spelt.items():
         assert parse({**GOOD, "maxTriggerDelay": text}, "stream").wait_ms_max == expected, text

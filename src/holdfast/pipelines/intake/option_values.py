@@ -28,7 +28,7 @@ _UNITS_NS = {
     "h": 3_600 * 1_000_000_000,
     "d": 86_400 * 1_000_000_000,
 }
-_INTERVAL = re.compile(rf"([0-9]{{1,{DIGITS_MAX}}})\s*([a-z]*)", re.ASCII)
+_INTERVAL = re.compile(rf"([0-9]{{1,{DIGITS_MAX}}})\s*([a-z]*)")
 
 
 class OptionError(ValueError):
