@@ -91,9 +91,7 @@ class Topics:
             while self._known_by(address, topic):
                 assert time.monotonic() < deadline, f"{address} still has {topic}"
         self.create(partitions, name=topic)
-        for address in self.bootstrap.split(","):
-            while self._known_by(address, topic) < partitions:
-                assert time.monotonic() < deadline, f"{address} does not know {topic}"
+        self.settle(topic, partitions)
         self._producer = self._fresh_producer()
         return old, self.id_of(topic)
 
@@ -112,12 +110,16 @@ class Topics:
     def grow(self, topic: str, partitions: int) -> None:
         """Add partitions, and wait until every broker knows them."""
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        self.settle(topic, partitions)
+        self._producer = self._fresh_producer()  # the old one remembers how many there were
+
+    def settle(self, topic: str, partitions: int) -> None:
+        """Wait until every broker knows the topic and its partitions."""
         deadline = time.monotonic() + 30
         for address in self.bootstrap.split(","):
             # A new client has nobody else to ask.
             while self._known_by(address, topic) < partitions:
-                assert time.monotonic() < deadline, f"{address} does not know the new partitions"
-        self._producer = self._fresh_producer()  # the old one remembers how many there were
+                assert time.monotonic() < deadline, f"{address} does not know {topic}"
 
     @staticmethod
     def _known_by(address: str, topic: str) -> int:

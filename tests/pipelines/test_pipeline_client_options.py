@@ -113,6 +113,7 @@ def test_what_is_refused_says_why(name: str) -> None:
     with pytest.raises(OptionError) as refused:
         translate({name: "x"})
     assert str(refused.value) == f"kafka.{name}: can't be set: {REFUSED[name]}"
+    assert len(REFUSED[name]) > 20, "which is a reason"
 
 
 LITERAL = "hunter2-is-secret"
@@ -156,6 +157,20 @@ def test_a_long_line_of_java_s_does_not_hold_the_planner_up() -> None:
         translate({**PASSWORD, "sasl.jaas.config": whole})
     with pytest.raises(OptionError, match="not of the form"):
         translate({**PASSWORD, "sasl.jaas.config": "x.PlainLoginModule required " + "a=b " * 4_000})
+
+
+def test_all_that_is_secret_is_known_to_be() -> None:
+    """By librdkafka's list of properties: passwords, passphrases, client secrets, private keys."""
+    assert {
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.secret",
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.password",
+    } == SECRETS
 
 
 def test_tables_do_not_contradict_each_other() -> None:

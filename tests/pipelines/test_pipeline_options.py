@@ -357,12 +357,23 @@ def test_a_full_queue_is_looked_at_again_soon_unless_the_user_says_otherwise() -
     assert chosen["fetch.queue.backoff.ms"] == "50"
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spark-options.md"
+NAMES = re.compile(r"`([\w.]+)`")
+
+
 def test_the_reference_names_every_option() -> None:
-    """And nothing that is taken as one of ours stands there under another spelling."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "spark-options.md").read_text()
-    named = set(re.findall(r"`([\w.]+)`", page))
-    wanted = {*KNOWN, *ELSEWHERE, *RENAMED, *RENAMED.values(), *SECRETS, *TEXTS, *REFUSED}
-    callbacks = {name for name in REFUSED if name.endswith("_cb")}
+    named = set(NAMES.findall(PAGE.read_text(encoding="utf-8")))
     left_out = {"path", "https.ca.pem", "sasl.oauthbearer.assertion.private.key.passphrase"}
-    assert not wanted - named - callbacks - left_out
-    assert not {name.lower() for name in KNOWN} & (named - set(KNOWN))
+    wanted = {*KNOWN, *ELSEWHERE, *RENAMED, *RENAMED.values(), *SECRETS, *TEXTS}
+    assert not wanted - named - left_out
+    assert not {name.lower() for name in KNOWN} & (named - set(KNOWN)), "or in another spelling"
+
+
+def test_the_reference_names_what_is_refused_and_nothing_else_is() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.partition("Refused, each with why:")[2].partition("\n## ")[0]
+    first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+    named = set(NAMES.findall(" ".join(first_cells)))
+    by_value = {"ssl.truststore.type", "ssl.keystore.type", "JKS"}
+    callbacks = {name for name in REFUSED if name.endswith("_cb")}
+    assert named - by_value - callbacks == REFUSED.keys() - callbacks

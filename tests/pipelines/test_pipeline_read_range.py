@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, Uuid
+from confluent_kafka import KafkaError, Producer, Uuid
 from tests.cluster.waiting import wait_for_leader
 from tests.pipelines.conftest import Topics
 
@@ -109,6 +109,15 @@ def test_records_that_aged_out_are_loss(topics: Topics) -> None:
         read(Partition(topic, 0), 0, end, access(topics))
     lenient = access(topics, fail_on_data_loss=False)
     assert read(Partition(topic, 0), 0, end, lenient).column("offset").to_pylist() in ([begin], [])
+
+
+def test_a_group_that_may_not_be_asked_about_does_no_harm() -> None:
+    """Each client asks for its group's coordinator, joins none, and is told that it may not."""
+    reading = module._Reading(None, Partition("t", 0), 3, 9, access=Access(client=()))
+    reading._refused(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    assert reading.position == 3
+    with pytest.raises(ReadError, match="t-0: "):
+        reading._refused(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
 
 @pytest.mark.slow

@@ -92,12 +92,14 @@ def test_a_stream_takes_topics_that_come_to_match(bench: Bench) -> None:
     """A second life of the query, so the offsets of the first have what it had."""
     first = f"{bench.topic}-of-a-pattern"
     bench.topics.create(1, name=first)
+    bench.topics.settle(first, 1)
     bench.topics.write(first, 0, values("a", 3))
     wanted = bench.options(subscribePattern=f"{bench.topic}-of-.*", startingOffsets="earliest")
     del wanted["subscribe"]
     stream = bench.spark.readStream.format("holdfast").options(**wanted)
     bench.run(stream.load())
     second = bench.topics.create(1, name=f"{bench.topic}-of-others")
+    bench.topics.settle(second, 1)
     bench.topics.write(second, 0, values("b", 2))
     bench.run(stream.load())
     assert sorted(value for _, _, value in bench.rows()) == ["a0", "a1", "a2", "b0", "b1"]
