@@ -137,7 +137,7 @@ def from_text(text: str) -> Offsets:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise OffsetsError(f"not JSON: {error}") from error
 
 
