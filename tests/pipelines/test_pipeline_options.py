@@ -141,6 +141,7 @@ def test_the_largest_numbers_are_taken() -> None:
     by_time = parse({**GOOD, **latest}, "stream").starting
     assert by_time == ByTime("startingOffsetsByTimestamp", {Partition("a", 0): (1 << 63) - 1})
     assert parse({**GOOD, "maxOffsetsPerTrigger": "9" * 18}, "stream").rows_max == 10**18 - 1
+    assert parse({**GOOD, "minPartitions": "100000"}, "stream").tasks_min == 100_000
 
 
 def test_json_without_an_end_is_refused_as_json() -> None:
