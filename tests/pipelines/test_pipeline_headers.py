@@ -69,6 +69,7 @@ def test_headers_keep_their_order_repetitions_and_nulls(topics: Topics) -> None:
 @pytest.mark.slow
 def test_a_key_that_is_not_text_ends_no_query(topics: Topics) -> None:
     topic = topics.create(1)
+    topics.settle(topic, 1)
     now = time.time_ns() // 1_000_000  # what is older than a week is deleted at once
     records = [
         Record(b"k", b"v", now, (("x", b"1"), ("AB", b"2"), ("x", None))),
