@@ -83,10 +83,10 @@ class ExactlyOnceSink:
     def _process(self, frame: DataFrame, number: int) -> None:
         if self._checkpoint is None:
             self._checkpoint = Checkpoint(self._location, frame.sparkSession)
-        batch = self._checkpoint.batch(number, _running(frame))
+        batch = self._checkpoint.batch(number, running(frame))
         todo = decide(batch, self.ownership.memory(), self._begin_anew, self.ownership.query)
         if todo.rows is Rows.NONE:
-            _consume(frame)
+            consume(frame)
         if todo.replay:
             return
         # All of it before the transaction opens: see `spool`.
@@ -142,14 +142,14 @@ class AppendSink:
         self._engine.dispose()
 
 
-def _running(frame: DataFrame) -> str | None:
+def running(frame: DataFrame) -> str | None:
     """Return the id of the streaming query that computes a frame; None where Spark tells none."""
     context = getattr(frame.sparkSession, "sparkContext", None)  # Spark Connect has no such thing
     told = None if context is None else context.getLocalProperty("sql.streaming.queryId")
     return None if told is None else str(told)
 
 
-def _consume(frame: DataFrame) -> None:
+def consume(frame: DataFrame) -> None:
     """Compute every row and keep none: Spark commits state only for what was computed."""
     frame.write.format("noop").mode("overwrite").save()
 
@@ -157,12 +157,12 @@ def _consume(frame: DataFrame) -> None:
 def _chosen(frame: DataFrame, todo: Work) -> Iterable[Any]:
     if todo.rows is Rows.NONE:
         return ()
-    selected = frame if todo.rows is Rows.ALL else _without_old_rows(frame, todo.moves)
+    selected = frame if todo.rows is Rows.ALL else without_old_rows(frame, todo.moves)
     rows: Iterable[Any] = selected.toLocalIterator(prefetchPartitions=True)
     return rows
 
 
-def _without_old_rows(frame: DataFrame, moves: Sequence[Due]) -> DataFrame:
+def without_old_rows(frame: DataFrame, moves: Sequence[Due]) -> DataFrame:
     """Leave out the rows that the tables have already."""
     missing = [name for name in COORDINATES if name not in frame.columns]
     if missing:

@@ -1,0 +1,182 @@
+"""Rows that are staged become a table's rows, in SQL that PostgreSQL and SQLite both know.
+
+Of two rows of one key the winner is found in two steps: within a partition the higher offset wins;
+then, among partitions, the higher timestamp, and of equal ones the higher partition. In one step
+these rules would not order three rows: a later offset may have an earlier timestamp. A later batch
+wins over an earlier one, since it is written later. With a version the higher one wins, whatever
+batch it came in; of equal ones the row that these rules choose. A deleted key leaves its version
+behind, so that an older row that comes later does not bring it back.
+
+Must never write a row that the staging table does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sql
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+
+from holdfast.pipelines.sinks.target import COORDINATES, Mode, Target, TargetError
+
+TIMESTAMP: Final = "timestamp"
+PLACE: Final = "holdfast_place"
+"""A column of the staging table that tells its rows apart."""
+
+_RANK: Final = "holdfast_rank"
+
+
+def tombstones_of(target: Target, table: sql.Table) -> sql.Table:
+    """Return the table of deleted keys: the key, and the version that deleted it, if any."""
+    columns = [
+        sql.Column(name, table.c[name].type, primary_key=True, autoincrement=False)
+        for name in target.keys
+    ]
+    if target.version is not None:
+        columns.append(sql.Column(target.version, table.c[target.version].type))
+    return sql.Table(
+        f"holdfast_deleted_{table.name}", sql.MetaData(), *columns, schema=table.schema
+    )
+
+
+def check_order(target: Target, names: Sequence[str], *, stateful: bool) -> None:
+    """TargetError if nothing tells which of two rows of a key comes later."""
+    if target.mode is Mode.APPEND or target.version is not None or stateful:
+        return
+    missing = [name for name in (*COORDINATES, TIMESTAMP) if name not in names]
+    if missing:
+        raise TargetError(
+            f"an upsert needs the column {', '.join(missing)} to tell which row of a key is the "
+            'later one; keep it in the query, or name a column that tells it (version="...")'
+        )
+
+
+class Merge:
+    """The statements of one batch, for one table."""
+
+    def __init__(self, target: Target, table: sql.Table, staging: sql.Table) -> None:
+        self._target = target
+        self._table = table
+        self._staging = staging
+        self._names = [column.name for column in table.columns]
+
+    def append(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> int:
+        """Add the chosen rows of the staging table; return how many."""
+        rows = sql.select(*(self._staging.c[name] for name in self._names)).where(chosen)
+        insert = self._table.insert().from_select(self._names, rows)
+        # SQLAlchemy counts no rows of an INSERT unless it is told to.
+        done = connection.execute(insert, execution_options={"preserve_rowcount": True})
+        return done.rowcount
+
+    def upsert(
+        self, connection: Connection, chosen: sql.ColumnElement[bool], *, stateful: bool
+    ) -> None:
+        """Let each key's winner among the chosen rows replace the row of that key, or delete it."""
+        winners = self._winners(chosen, stateful=stateful)
+        if stateful and self._target.version is None:
+            self._refuse_twice(connection, chosen)
+        if self._target.deleted is None:
+            self._put(connection, winners)
+            return
+        gone = sql.func.coalesce(self._staging.c[self._target.deleted], sql.false())
+        tombstones = tombstones_of(self._target, self._table)
+        # What is older than what deleted its key is no winner; found out before that changes.
+        if self._target.version is not None:
+            winners &= ~self._is_older(tombstones)
+            winners &= ~self._is_older(self._table)
+        connection.execute(
+            sql.delete(self._table).where(self._keys(self._table).in_(self._keys_of(winners, gone)))
+        )
+        self._put_into(connection, tombstones, winners & gone)
+        connection.execute(
+            sql.delete(tombstones).where(
+                self._keys(tombstones).in_(self._keys_of(winners, sql.not_(gone)))
+            )
+        )
+        self._put(connection, winners & sql.not_(gone))
+
+    # -- which row of a key ----------------------------------------------------------------------
+
+    def _winners(
+        self, chosen: sql.ColumnElement[bool], *, stateful: bool
+    ) -> sql.ColumnElement[bool]:
+        """Return what holds of the winners' rows in the staging table."""
+        staging, target = self._staging, self._target
+        keys = [staging.c[name] for name in target.keys]
+        version = [] if target.version is None else [staging.c[target.version].desc()]
+        if stateful or not {*COORDINATES, TIMESTAMP} <= set(staging.c.keys()):
+            return staging.c[PLACE].in_(self._first(chosen, keys, [*version, staging.c[PLACE]]))
+        in_partition = [*keys, staging.c["topic"], staging.c["partition"]]
+        latest = self._first(chosen, in_partition, [*version, staging.c["offset"].desc()])
+        order = [
+            *version,
+            staging.c[TIMESTAMP].desc(),
+            staging.c["partition"].desc(),
+            staging.c["topic"].desc(),
+        ]
+        return staging.c[PLACE].in_(self._first(staging.c[PLACE].in_(latest), keys, order))
+
+    def _first(
+        self, chosen: sql.ColumnElement[bool], of: Sequence[Any], order: Sequence[Any]
+    ) -> sql.Select[Any]:
+        """Return the places of those that come first, one of each group."""
+        rank = sql.func.row_number().over(partition_by=list(of), order_by=list(order))
+        ranked = (
+            sql.select(self._staging.c[PLACE].label(PLACE), rank.label(_RANK))
+            .where(chosen)
+            .subquery()
+        )
+        return sql.select(ranked.c[PLACE]).where(ranked.c[_RANK] == 1)
+
+    def _is_older(self, other: sql.Table) -> sql.ColumnElement[bool]:
+        """Whether a staged row's key has a higher version in another table."""
+        assert self._target.version is not None
+        same = [other.c[name] == self._staging.c[name] for name in self._target.keys]
+        newer = other.c[self._target.version] > self._staging.c[self._target.version]
+        return sql.exists().where(*same, newer)
+
+    def _refuse_twice(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
+        """A stateful query's rows have no order: of two for one key nobody knows the later one."""
+        keys = [self._staging.c[name] for name in self._target.keys]
+        twice = sql.select(*keys).where(chosen).group_by(*keys).having(sql.func.count() > 1)
+        found = connection.execute(twice.limit(1)).first()
+        if found is not None:
+            raise TargetError(
+                f"the key {tuple(found)!r} is twice in one batch of a stateful query, and nothing "
+                'tells which row is the later one: name a column that does (version="..."), or '
+                "take more columns into the keys"
+            )
+
+    # -- what is done with them ------------------------------------------------------------------
+
+    def _keys(self, table: sql.Table) -> sql.ColumnElement[Any]:
+        return sql.tuple_(*(table.c[name] for name in self._target.keys))
+
+    def _keys_of(self, *where: sql.ColumnElement[bool]) -> sql.Select[Any]:
+        return sql.select(*(self._staging.c[name] for name in self._target.keys)).where(*where)
+
+    def _put(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
+        self._put_into(connection, self._table, chosen)
+
+    def _put_into(
+        self, connection: Connection, table: sql.Table, chosen: sql.ColumnElement[bool]
+    ) -> None:
+        """Insert rows, or replace what has their keys, unless that has a higher version."""
+        dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+        names = [column.name for column in table.columns]
+        rows = sql.select(*(self._staging.c[name] for name in names)).where(chosen)
+        insert = dialect.insert(table).from_select(names, rows)
+        others = [name for name in names if name not in self._target.keys]
+        if not others:
+            connection.execute(insert.on_conflict_do_nothing(index_elements=self._target.keys))
+            return
+        version = self._target.version
+        connection.execute(
+            insert.on_conflict_do_update(
+                index_elements=self._target.keys,
+                set_={name: insert.excluded[name] for name in others},
+                where=None if version is None else insert.excluded[version] >= table.c[version],
+            )
+        )

@@ -1,0 +1,167 @@
+"""A table in SQLite or PostgreSQL: rows staged beside it, and one transaction that takes them in.
+
+Owns the engine and the query's ownership from `open` on. SQLite's rows pass through the driver, the
+file's one writer; PostgreSQL's are copied by the tasks that compute them (`postgresql_copy`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection, Engine
+
+from holdfast.pipelines.due import Memory, Work
+from holdfast.pipelines.fence import Ownership, open_engine
+from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
+from holdfast.pipelines.sinks.store import Staged
+from holdfast.pipelines.sinks.target import (
+    Column,
+    Mode,
+    Target,
+    TargetError,
+    columns_of,
+    prepare,
+    table_of,
+)
+from holdfast.pipelines.spool import Spool
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class SqlStore(ABC):
+    """What both databases have in common. `url` is SQLAlchemy's."""
+
+    def __init__(self, url: str, query: str, target: Target) -> None:
+        self._url = url
+        self._query = query
+        self._target = target
+        self._columns: tuple[Column, ...] = ()
+        self._engine: Engine | None = None
+        self._ownership: Ownership | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_engine": None, "_ownership": None}
+
+    @property
+    def query(self) -> str:
+        return self._query
+
+    @property
+    def ownership(self) -> Ownership:
+        assert self._ownership is not None, "open() comes first"
+        return self._ownership
+
+    def open(self, schema: StructType, master: str) -> None:
+        self._columns = columns_of(schema)
+        table_of(self._target, self._columns)  # refuses what can't be before anything is taken
+        self.refuse_where(master)
+        self._engine = open_engine(self._url)
+        self._ownership = Ownership.take(self._engine, self._query)
+        with self.ownership.transaction() as connection:
+            table = prepare(connection, self._target, self._columns)
+            if self._target.deleted is not None:
+                tombstones_of(self._target, table).create(connection, checkfirst=True)
+            self.prepare(connection)
+
+    @abstractmethod
+    def refuse_where(self, master: str) -> None:
+        """TargetError where this database can't be written from where the query runs."""
+
+    @abstractmethod
+    def prepare(self, connection: Connection) -> None:
+        """Make what staging needs, and sweep what others left there."""
+
+    @abstractmethod
+    def stage(self, frame: DataFrame, batch: Batch) -> Staged:
+        """Compute all rows and put them where `take_in` finds them."""
+
+    @abstractmethod
+    def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
+        """Have the staged rows merged, and nothing of them left in the staging table."""
+
+    def memory(self) -> Memory:
+        return self.ownership.memory()
+
+    def commit(self, batch: Batch, work: Work, staged: Staged | None) -> None:
+        with self.ownership.transaction() as connection:
+            self.ownership.commit_batch(connection, batch, work)
+            if staged is not None and staged.count:
+                names = [column.name for column in self._columns]
+                check_order(self._target, names, stateful=batch.stateful)
+                merge_from = MergeFrom(self._target, self._columns, stateful=batch.stateful)
+                self.take_in(connection, staged, merge_from)
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+
+
+class MergeFrom:
+    """How one batch's rows get from a staging table into the target."""
+
+    def __init__(self, target: Target, columns: Sequence[Column], *, stateful: bool) -> None:
+        self._target = target
+        self._table = table_of(target, columns)
+        self._stateful = stateful
+
+    def __call__(
+        self, connection: Connection, staging: sql.Table, chosen: sql.ColumnElement[bool], rows: int
+    ) -> None:
+        """Merge the chosen rows, of which there have to be as many as were computed."""
+        merge = Merge(self._target, self._table, staging)
+        if self._target.mode is Mode.APPEND:
+            found = merge.append(connection, chosen)
+        else:
+            counted = sql.select(sql.func.count()).select_from(staging).where(chosen)
+            found = connection.scalar(counted) or 0
+        if found != rows:
+            raise StagingError(
+                f"{rows} rows were computed, and {found} of them are staged: somebody else changed "
+                f"{staging.name}. Nothing was written; the batch comes again at the next start"
+            )
+        if self._target.mode is Mode.UPSERT:
+            merge.upsert(connection, chosen, stateful=self._stateful)
+
+
+class StagingError(RuntimeError):
+    """What was staged is not what was computed. Nothing was written."""
+
+
+class SqliteStore(SqlStore):
+    """A file of this machine, with one writer: the driver."""
+
+    def refuse_where(self, master: str) -> None:
+        if not master.startswith("local"):
+            raise TargetError(
+                f"SQLite has one file on one machine, and this query runs on {master}: a driver "
+                "that starts elsewhere would begin another one. Use postgresql://..."
+            )
+
+    def prepare(self, connection: Connection) -> None:
+        """A temporary table is made for each batch: there is nothing to sweep."""
+
+    def stage(self, frame: DataFrame, batch: Batch) -> Staged:
+        del batch  # its rows are nowhere but in this process
+        return Spool(frame.toLocalIterator(prefetchPartitions=True))
+
+    def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
+        assert isinstance(staged, Spool)
+        staging = self._staging()
+        staging.create(connection)
+        for chunk in staged.chunks():
+            connection.execute(staging.insert(), chunk)
+        merge_from(connection, staging, sql.true(), staged.count)
+        staging.drop(connection)
+
+    def _staging(self) -> sql.Table:
+        columns = [sql.Column(column.name, column.type) for column in self._columns]
+        place = sql.Column(PLACE, sql.Integer, primary_key=True)
+        return sql.Table(
+            "holdfast_staging", sql.MetaData(), place, *columns, prefixes=["TEMPORARY"]
+        )

@@ -1,0 +1,92 @@
+"""`foreachBatch` for any store: what was planned, what of it is due, rows computed, one commit.
+
+Owns the order of the steps, and nothing of a database. It must never leave a batch's rows
+uncomputed: a stateful query's state is only kept when somebody has taken its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from holdfast.pipelines.due import Rows, Work, decide
+from holdfast.pipelines.offsets import spelt
+from holdfast.pipelines.planned import Batch, Checkpoint, PlanError
+from holdfast.pipelines.sink import consume, running, without_old_rows
+from holdfast.pipelines.sinks.store import Staged, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OnCommit = Callable[[int, int], None]  # batch, rows: called when they are on disk
+
+
+class TableSink:
+    """What Spark calls with each batch. Pickled, it is configuration: the store opens anew.
+
+    Under Spark Connect that happens in the server's process, where the batches are written; so who
+    owns the query is settled there, with the first batch of a run.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        checkpoint: str,
+        begin_anew: Collection[str] = (),
+        on_commit: OnCommit | None = None,
+    ) -> None:
+        self._store = store
+        self._location = checkpoint
+        self._begin_anew = frozenset(map(spelt, begin_anew))
+        self._on_commit = on_commit
+        self._checkpoint: Checkpoint | None = None
+        # Spark wraps what is raised in a batch; whoever runs the query finds it here.
+        self.failure: BaseException | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_checkpoint": None, "failure": None}
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        try:
+            self._process(frame, number)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _process(self, frame: DataFrame, number: int) -> None:
+        if self._checkpoint is None:
+            master = frame.sparkSession.conf.get("spark.master", "local")
+            self._store.open(frame.schema, str(master))
+            self._checkpoint = Checkpoint(self._location, frame.sparkSession)
+        batch = self._checkpoint.batch(number, running(frame))
+        work = decide(batch, self._store.memory(), self._begin_anew, self._store.query)
+        if work.rows is Rows.NONE:
+            consume(frame)
+            if not work.replay:
+                self._commit(batch, work, None)
+            return
+        due = frame if work.rows is Rows.ALL else without_old_rows(frame, work.moves)
+        staged = self._store.stage(due, batch)
+        try:
+            refuse_rows_of_nothing(batch, staged.count)
+            self._commit(batch, work, staged)
+        finally:
+            staged.close()
+
+    def _commit(self, batch: Batch, work: Work, staged: Staged | None) -> None:
+        self._store.commit(batch, work, staged)
+        if self._on_commit is not None:
+            self._on_commit(batch.number, 0 if staged is None else staged.count)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def refuse_rows_of_nothing(batch: Batch, rows: int) -> None:
+    """PlanError if a batch without state has rows although it was planned empty."""
+    if rows and not batch.stateful and all(r.start == r.end for r in batch.ranges):
+        raise PlanError(
+            f"batch {batch.number} was planned empty but has rows: this sink needs "
+            'format("holdfast"), which writes down where a query begins'
+        )

@@ -1,0 +1,92 @@
+"""`write`: one call from a streaming DataFrame to a table that has each row once.
+
+Owns the choice of the store by the target's URL, and Spark's trigger. What a batch is and how it is
+committed stands in `sinks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from holdfast.pipelines.sinks.sql_store import SqliteStore
+from holdfast.pipelines.sinks.store import Store
+from holdfast.pipelines.sinks.table_sink import TableSink
+from holdfast.pipelines.sinks.target import Mode, Target, TargetError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+SCHEMES = ("sqlite", "postgresql")
+
+
+def write(
+    frame: DataFrame,
+    target: str,
+    *,
+    table: str,
+    query: str,
+    checkpoint: str,
+    mode: Literal["append", "upsert"] = "append",
+    keys: Sequence[str] = (),
+    version: str | None = None,
+    deleted: str | None = None,
+    schema_changes: Literal["error", "add"] = "error",
+    trigger: Mapping[str, Any] | None = None,
+    begin_anew: Collection[str] = (),
+) -> StreamingQuery:
+    """Start a query that writes each row of a streaming frame into a table once, whatever dies.
+
+    `target`: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. The table is made if it is not
+    there. `query` is the name under which the database remembers how far the table is: keep it when
+    the checkpoint is deleted or moved. `keys` are the columns of the primary key; with
+    `mode="upsert"` a row replaces the one of its key, and where the column `deleted` is true it
+    deletes that. Which of two rows is the later one, `topic`, `partition`, `offset` and `timestamp`
+    say, or the column `version`. `schema_changes="add"` adds columns that a table lacks. `trigger`
+    is Spark's: {"processingTime": "5 seconds"}, {"availableNow": True}. `begin_anew` names topics
+    and checkpoints that are over, by the ids that an error told.
+
+    TargetError: the frame or the options make no sense. What a batch meets comes with the query's
+    exception: FencedError, PlanError, TargetError.
+    """
+    if not frame.isStreaming:
+        raise TargetError("frame: it is no stream; use spark.readStream, or Spark's own writer")
+    described = Target(
+        table=table,
+        mode=_mode(mode),
+        keys=(keys,) if isinstance(keys, str) else tuple(keys),
+        version=version,
+        deleted=deleted,
+        adds_columns=_adds_columns(schema_changes),
+    )
+    sink = TableSink(_store(target, query, described), checkpoint=checkpoint, begin_anew=begin_anew)
+    writer = frame.writeStream.queryName(query).option("checkpointLocation", checkpoint)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    return writer.foreachBatch(sink).start()
+
+
+def _mode(mode: str) -> Mode:
+    try:
+        return Mode(mode)
+    except ValueError:
+        raise TargetError(f'mode: {mode!r}; use "append" or "upsert"') from None
+
+
+def _adds_columns(schema_changes: str) -> bool:
+    if schema_changes not in {"error", "add"}:
+        raise TargetError(f'schema_changes: {schema_changes!r}; use "error" or "add"')
+    return schema_changes == "add"
+
+
+def _store(url: str, query: str, target: Target) -> Store:
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme == "sqlite":
+        return SqliteStore(url, query, target)
+    if scheme == "postgresql":
+        # psycopg is an extra: who writes to SQLite has none.
+        from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore  # noqa: PLC0415
+
+        return PostgresqlStore(url, query, target)
+    raise TargetError(f"target: {scheme}:... is none of {', '.join(f'{s}://' for s in SCHEMES)}")
