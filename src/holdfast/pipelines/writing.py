@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-SCHEMES = ("sqlite", "postgresql")
+SCHEMES = ("sqlite", "postgresql", "parquet")
 
 
 def write(
@@ -33,19 +33,21 @@ def write(
     version: str | None = None,
     deleted: str | None = None,
     schema_changes: Literal["error", "add"] = "error",
+    output_mode: Literal["append", "update", "complete"] = "append",
     trigger: Mapping[str, Any] | None = None,
     begin_anew: Collection[str] = (),
 ) -> StreamingQuery:
     """Start a query that writes each row of a streaming frame into a table once, whatever dies.
 
-    `target`: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. The table is made if it is not
-    there. `query` is the name under which the database remembers how far the table is: keep it when
-    the checkpoint is deleted or moved. `keys` are the columns of the primary key; with
-    `mode="upsert"` a row replaces the one of its key, and where the column `deleted` is true it
-    deletes that. Which of two rows is the later one, `topic`, `partition`, `offset` and `timestamp`
-    say, or the column `version`. `schema_changes="add"` adds columns that a table lacks. `trigger`
-    is Spark's: {"processingTime": "5 seconds"}, {"availableNow": True}. `begin_anew` names topics
-    and checkpoints that are over, by the ids that an error told.
+    `target`: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `parquet:///FOLDER`. The table
+    is made if it is not there; Parquet's is a folder of FOLDER. `query` is the name under which the
+    table remembers how far it is: keep it when the checkpoint is deleted or moved. `keys` are the
+    columns of the primary key; with `mode="upsert"` a row replaces the one of its key, and where
+    the column `deleted` is true it deletes that. Which of two rows is the later one, `topic`,
+    `partition`, `offset` and `timestamp` say, or the column `version`. `schema_changes="add"` adds
+    columns that a table lacks. `output_mode` and `trigger` are Spark's: {"processingTime":
+    "5 seconds"}, {"availableNow": True}. `begin_anew` names topics and checkpoints that are over,
+    by the ids that an error told.
 
     TargetError: the frame or the options make no sense. What a batch meets comes with the query's
     exception: FencedError, PlanError, TargetError.
@@ -61,7 +63,8 @@ def write(
         adds_columns=_adds_columns(schema_changes),
     )
     sink = TableSink(_store(target, query, described), checkpoint=checkpoint, begin_anew=begin_anew)
-    writer = frame.writeStream.queryName(query).option("checkpointLocation", checkpoint)
+    writer = frame.writeStream.queryName(query).outputMode(output_mode)
+    writer = writer.option("checkpointLocation", checkpoint)
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return writer.foreachBatch(sink).start()
@@ -89,4 +92,8 @@ def _store(url: str, query: str, target: Target) -> Store:
         from holdfast.pipelines.sinks.postgresql_store import PostgresqlStore  # noqa: PLC0415
 
         return PostgresqlStore(url, query, target)
+    if scheme == "parquet":
+        from holdfast.pipelines.sinks.parquet_store import ParquetStore  # noqa: PLC0415
+
+        return ParquetStore(url, query, target)
     raise TargetError(f"target: {scheme}:... is none of {', '.join(f'{s}://' for s in SCHEMES)}")

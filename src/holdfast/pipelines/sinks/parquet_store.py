@@ -1,0 +1,318 @@
+"""Parquet files that any reader can trust: a folder a batch, there whole or not at all.
+
+    ROOT/QUERY/CHECKPOINT/BATCH/part-....parquet   rows; _manifest.json: what the batch is
+    ROOT/_holdfast/QUERY/EPOCH/                    what the owner of this epoch stages
+
+Names that begin with _ are passed over by Spark, Arrow, pandas and whatever else reads folders of
+Parquet. A batch is committed by one rename of its folder out of its owner's staging area. Who takes
+a query over renames the staging areas of all owners before, and only then looks how far the table
+is: what a former owner renames later is not where it was, so it commits nothing any more.
+
+What rename and fsync promise here, POSIX promises; object stores don't, and are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from pyarrow import parquet
+
+from holdfast.pipelines.due import Last, Memory, Stored, Work
+from holdfast.pipelines.fence import FencedError
+from holdfast.pipelines.offsets import Partition
+from holdfast.pipelines.planned import Batch, Reader
+from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
+from holdfast.pipelines.sinks.sql_store import StagingError
+from holdfast.pipelines.sinks.store import Staged
+from holdfast.pipelines.sinks.target import Mode, Target, TargetError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+AREA: Final = "_holdfast"
+MANIFEST: Final = "_manifest.json"
+_VERSION: Final = 1
+_DIGITS: Final = 10  # of a batch's number, so that names sort as numbers do
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of the tasks that Spark chose, and how many rows they have."""
+
+    folder: Path
+    names: tuple[str, ...]
+    count: int
+
+    def close(self) -> None:
+        """What was not committed is removed: it is in nobody's way."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class ParquetStore:
+    """A folder on disks that every executor sees under the same name."""
+
+    def __init__(self, url: str, query: str, target: Target) -> None:
+        self._root = folder_of(url) / target.table
+        self._query = query
+        self._target = target
+        self._schema = ""
+        self._epoch = 0
+        self._manifest: dict[str, Any] | None = None  # of the batch that was committed last
+        if target.mode is not Mode.APPEND:
+            raise TargetError("mode: Parquet's files are never changed; only append can be had")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_epoch": 0, "_manifest": None}
+
+    @property
+    def query(self) -> str:
+        return self._query
+
+    @property
+    def _name(self) -> str:
+        return quote(self._query, safe="")
+
+    @property
+    def _table(self) -> Path:
+        return self._root / self._name
+
+    @property
+    def _areas(self) -> Path:
+        return self._root / AREA / self._name
+
+    @property
+    def _area(self) -> Path:
+        return self._areas / f"{self._epoch:0{_DIGITS}}"
+
+    # -- who owns the query ----------------------------------------------------------------------
+
+    def open(self, schema: StructType, master: str) -> None:
+        del master  # wherever it runs: the folder has to be the same one, which nobody can tell
+        self._schema = schema.json()
+        self._areas.mkdir(parents=True, exist_ok=True)
+        self._table.mkdir(parents=True, exist_ok=True)
+        self._epoch = self._take()
+        self._fence_others()
+        self._manifest = self._last_manifest()
+        before = None if self._manifest is None else self._manifest["schema"]
+        if before not in {None, self._schema} and not self._target.adds_columns:
+            raise TargetError(
+                f"{self._table}: its files have other columns than the query now has; write to "
+                'another folder, or let files differ (schema_changes="add")'
+            )
+
+    def _take(self) -> int:
+        """Make the staging area of an epoch that nobody had: what is fenced keeps its number."""
+        epoch = max((_epoch_of(path) for path in self._areas.iterdir()), default=0)
+        while True:
+            epoch += 1
+            try:
+                (self._areas / f"{epoch:0{_DIGITS}}").mkdir()
+            except FileExistsError:
+                continue
+            sync(self._areas)
+            return epoch
+
+    def _fence_others(self) -> None:
+        """Put the staging areas of all owners before out of their reach, and then away."""
+        for path in sorted(self._areas.iterdir()):
+            if _epoch_of(path) >= self._epoch:
+                continue
+            fenced = path.with_name(f"{_epoch_of(path):0{_DIGITS}}.fenced")
+            if path != fenced:
+                path.rename(fenced)
+                sync(self._areas)
+            for left in fenced.iterdir():
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _refuse_if_fenced(self) -> None:
+        if not self._area.is_dir():
+            raise FencedError(
+                f"query {self._query!r} was taken over: this driver, on {socket.gethostname()}, "
+                f"has epoch {self._epoch}, which is over. Nothing was written"
+            )
+
+    # -- what is remembered ----------------------------------------------------------------------
+
+    def memory(self) -> Memory:
+        self._refuse_if_fenced()
+        if self._manifest is None:
+            return Memory()
+        told = self._manifest
+        offsets = {
+            Reader(Partition(each["topic"], each["partition"]), each["source"]): Stored(
+                each["next"], each["topic_id"]
+            )
+            for each in told["offsets"]
+        }
+        return Memory(
+            offsets, Last(told["checkpoint"], told["batch"], told["plan"], told["stateful"])
+        )
+
+    def _last_manifest(self) -> dict[str, Any] | None:
+        """Return what was committed last, over all checkpoints of the query."""
+        found = [
+            json.loads((folder / MANIFEST).read_text())
+            for checkpoint in self._table.iterdir()
+            for folder in sorted(checkpoint.iterdir())[-1:]
+        ]
+        return max(found, key=lambda manifest: int(manifest["commit"]), default=None)
+
+    # -- a batch ---------------------------------------------------------------------------------
+
+    def task(self, batch: Batch) -> ParquetTask:
+        """Return what each task of a batch does with its rows. FencedError: the query is taken."""
+        folder = self._staging(batch)
+        try:
+            folder.mkdir()  # without its parents: a fenced owner does not get its area back
+        except FileExistsError:
+            shutil.rmtree(folder)  # of this owner, and an attempt at this batch before
+            folder.mkdir()
+        except FileNotFoundError:
+            self._refuse_if_fenced()
+            raise
+        return ParquetTask(folder)
+
+    def stage(self, frame: DataFrame, batch: Batch) -> Staged:
+        done = frame.mapInArrow(self.task(batch), SCHEMA).collect()
+        return Files(
+            self._staging(batch), tuple(row.name for row in done), sum(row.rows for row in done)
+        )
+
+    def _staging(self, batch: Batch) -> Path:
+        return self._area / f"{batch.number:0{_DIGITS}}"
+
+    def commit(self, batch: Batch, work: Work, staged: Staged | None) -> None:
+        if staged is None:
+            self.task(batch)
+            staged = Files(self._staging(batch), (), 0)
+        assert isinstance(staged, Files)
+        self._refuse_other_rows(staged)
+        manifest = self._manifest_of(batch, work, staged)
+        ready = self._area / f"{batch.number:0{_DIGITS}}.ready"
+        shutil.rmtree(ready, ignore_errors=True)
+        try:
+            self._gather(ready, staged, manifest)
+            self._publish(ready, batch)
+        except FileNotFoundError:
+            self._refuse_if_fenced()
+            raise
+        staged.close()
+        self._manifest = manifest
+
+    def _gather(self, ready: Path, staged: Files, manifest: Mapping[str, Any]) -> None:
+        """Put the chosen files and the manifest into one folder, on disk with all their names."""
+        ready.mkdir()
+        for name in staged.names:
+            (staged.folder / name).rename(ready / name)
+        with (ready / MANIFEST).open("x") as file:
+            json.dump(manifest, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        sync(ready)
+
+    def _publish(self, ready: Path, batch: Batch) -> None:
+        """The commit. A batch that is there already is not replaced: rename refuses that."""
+        place = self._table / quote(batch.checkpoint, safe="")
+        place.mkdir(exist_ok=True)
+        sync(self._table)
+        ready.rename(place / f"{batch.number:0{_DIGITS}}")
+        sync(place)
+
+    def _refuse_other_rows(self, staged: Files) -> None:
+        found = sum(parquet.read_metadata(staged.folder / name).num_rows for name in staged.names)
+        if found != staged.count:
+            raise StagingError(
+                f"{staged.count} rows were computed, and {found} of them are in {staged.folder}: "
+                "somebody else changed it. Nothing was written; the batch comes again"
+            )
+
+    def _manifest_of(self, batch: Batch, work: Work, staged: Files) -> dict[str, Any]:
+        before = self._manifest or {"commit": 0, "offsets": []}
+        return {
+            "version": _VERSION,
+            "query": self._query,
+            "commit": before["commit"] + 1,
+            "epoch": self._epoch,
+            "checkpoint": batch.checkpoint,
+            "batch": batch.number,
+            "plan": batch.plan,
+            "stateful": batch.stateful,
+            "schema": self._schema,
+            "rows": staged.count,
+            "files": list(staged.names),
+            "ranges": [
+                _range(move.reader, move.begin, move.end, move.topic_id) for move in work.moves
+            ],
+            "offsets": [
+                _offset(reader, stored) for reader, stored in sorted(self._moved(work).items())
+            ],
+        }
+
+    def _moved(self, work: Work) -> dict[Reader, Stored]:
+        """Return how far the table is with this batch. FencedError: somebody changed it."""
+        known = dict(self.memory().offsets)
+        for reader in work.forget:
+            del known[reader]
+        for reader, stored in known.items():
+            if stored.topic_id is None and reader.partition.topic in work.named:
+                known[reader] = Stored(stored.next_offset, work.named[reader.partition.topic])
+        for move in work.moves:
+            before = known.get(move.reader)
+            if (None if before is None else before.next_offset) != move.expected:
+                raise FencedError(
+                    f"query {self._query!r}, {move.reader}: the next offset is no longer "
+                    f"{move.expected}; somebody changed it. Nothing was written"
+                )
+            topic_id = move.topic_id if before is None else before.topic_id
+            known[move.reader] = Stored(move.end, topic_id)
+        return known
+
+    def close(self) -> None:
+        """Nothing is held: files are opened and closed with each batch."""
+
+
+def _range(reader: Reader, begin: int, end: int, topic_id: str | None) -> dict[str, Any]:
+    return {**_place(reader), "topic_id": topic_id, "begin": begin, "end": end}
+
+
+def _offset(reader: Reader, stored: Stored) -> dict[str, Any]:
+    return {**_place(reader), "topic_id": stored.topic_id, "next": stored.next_offset}
+
+
+def _place(reader: Reader) -> dict[str, Any]:
+    topic, partition = reader.partition
+    return {"topic": topic, "partition": partition, "source": reader.source}
+
+
+def _epoch_of(path: Path) -> int:
+    return int(path.name.partition(".")[0])
+
+
+def sync(folder: Path) -> None:
+    """Have the names in a folder on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def folder_of(url: str) -> Path:
+    """Return the folder of `parquet:///PATH`. TargetError: it is on no file system of POSIX's."""
+    parts = urlsplit(url)
+    if parts.scheme != "parquet" or parts.netloc or not parts.path:
+        raise TargetError(
+            f"target: {url!r}; use parquet:///FOLDER. A batch is one rename, which an object store "
+            "does not have; HDFS has it, and is not built"
+        )
+    return Path(unquote(parts.path))

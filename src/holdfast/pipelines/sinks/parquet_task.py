@@ -1,0 +1,43 @@
+"""The part of the Parquet store that tasks do: each writes one file of its rows, and syncs it.
+
+`ParquetTask` is pickled to workers: it holds configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+SCHEMA: Final = "name string, rows long"
+_RESULT: Final = pa.schema([("name", pa.string()), ("rows", pa.int64())])
+
+
+class ParquetTask:
+    """Writes the rows of one task. Called by Spark in a worker, with the task's batches."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the batch's in the staging area; it is there."""
+        self._folder = folder
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row: the file's name and its rows. Nothing, if the task has no rows."""
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return
+        name = f"part-{uuid.uuid4()}.parquet"  # of this attempt alone: another one has its own
+        rows = first.num_rows
+        with (self._folder / name).open("xb") as file:
+            with parquet.ParquetWriter(file, first.schema) as writer:
+                writer.write_batch(first)
+                for batch in batches:
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+            file.flush()
+            os.fsync(file.fileno())
+        yield pa.RecordBatch.from_pydict({"name": [name], "rows": [rows]}, schema=_RESULT)
