@@ -8,84 +8,22 @@ of the interpreter; a former owner that goes on at any of these steps after anot
 from __future__ import annotations
 
 import json
-import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import dataset, parquet
-from pyspark.sql import types as spark
+from tests.pipelines.parquet_writer import WIDER, P, batch, begun, opened, records, staged, write
 
 from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.fence import FencedError
-from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.planned import Batch, Planned, Reader
 from holdfast.pipelines.sinks.parquet_store import Files, ParquetStore
 from holdfast.pipelines.sinks.sql_store import StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
-SCHEMA = spark.StructType([spark.StructField("number", spark.LongType())])
-WIDER = spark.StructType([*SCHEMA.fields, spark.StructField("more", spark.StringType())])
-P = Reader(Partition("t", 0))
-KILLED = 9
-
-
-def opened(root: Path, schema: spark.StructType = SCHEMA, **target: Any) -> ParquetStore:
-    store = ParquetStore(f"parquet://{root}", "a query", Target(**{"table": "kept", **target}))
-    store.open(schema, "local[2]")
-    return store
-
-
-def batch(number: int, *, checkpoint: str = "c") -> Batch:
-    """Return a batch of two offsets. Batch 0 is empty, as the source plans it."""
-    begin, end = (0, 0) if number == 0 else (2 * number - 2, 2 * number)
-    return Batch(
-        number=number,
-        checkpoint=checkpoint,
-        plan=f"{checkpoint} {number}",
-        stateful=False,
-        ranges=(Planned(P, begin, end, "id"),),
-    )
-
-
-def records(*numbers: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {"number": numbers}, schema=pa.schema([("number", pa.int64())])
-    )
-
-
-def staged(store: ParquetStore, what: Batch, *tasks: list[pa.RecordBatch]) -> Files:
-    """Run tasks as workers do, from what was pickled, and give back what Spark collects."""
-    sent = pickle.dumps(store.task(what))
-    done = [
-        row for task in tasks for each in pickle.loads(sent)(iter(task)) for row in each.to_pylist()
-    ]
-    return Files(
-        store._staging(what), tuple(row["name"] for row in done), sum(row["rows"] for row in done)
-    )
-
-
-def begun(root: Path, **more: Any) -> ParquetStore:
-    """Return a store that has had batch 0."""
-    store = opened(root, **more)
-    write(store, batch(0))
-    return store
-
-
-def write(store: ParquetStore, what: Batch) -> None:
-    """Do with a batch what the sink does: write what is due of it."""
-    work = decide(what, store.memory(), (), store.query)
-    if work.replay or work.rows is Rows.NONE:
-        if not work.replay:
-            store.commit(what, work, None)
-        return
-    due = [number for move in work.moves for number in range(move.begin, move.end)]
-    tasks = [[records(number)] for number in due]
-    store.commit(what, work, staged(store, what, *tasks))
+ROOT = Path(__file__).parent.parent.parent
 
 
 def numbers(root: Path) -> list[int]:
@@ -172,86 +110,35 @@ def test_an_upsert_is_refused(tmp_path: Path) -> None:
 
 # -- deaths, and former owners -----------------------------------------------------------------
 
-_STEPS = ("os.rename", "os.mkdir", "open", "os.rmdir", "os.remove", "os.listdir", "os.scandir")
 
-
-def at_step(number: int, act: Any) -> list[int]:
-    """Have `act` called before the n-th step on the disk from now on. Returns the steps so far.
-
-    A hook stays as long as its interpreter: this is for processes that end by it.
-    """
-    steps = [0]
-
-    def hook(event: str, _arguments: tuple[object, ...]) -> None:
-        if event in _STEPS and steps[0] >= 0:
-            steps[0] += 1
-            if steps[0] == number:
-                steps[0] = -1  # what is done meanwhile counts for nothing
-                act()
-
-    sys.addaudithook(hook)
-    return steps
-
-
-def die(root: Path, number: int) -> None:
-    """Write two batches, and end before the n-th step. Runs in a process of its own."""
-    at_step(number, lambda: os._exit(KILLED))
-    store = opened(root)
-    for each in range(3):
-        write(store, batch(each))
-
-
-def be_replaced(root: Path, number: int) -> None:
-    """Write two batches; before the n-th step another driver takes over and writes them."""
-
-    def successor() -> None:
-        store = opened(root)
-        write(store, batch(0, checkpoint="anew"))
-        write(store, batch(1, checkpoint="anew"))
-
-    store = begun(root)
-    at_step(number, successor)
-    try:
-        write(store, batch(1))
-        write(store, batch(2))
-    except FencedError:
-        os._exit(KILLED)
-
-
-def in_child(what: str, root: Path, number: int) -> bool:
-    """Run one of the two above. Returns whether it was killed, or fenced, on its way."""
-    code = f"from {__name__} import Path, {what}; {what}(Path({str(root)!r}), {number})"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert done.returncode in {0, KILLED}, done.stderr
-    return done.returncode == KILLED
+def ran(what: str, folder: Path) -> list[Path]:
+    """Run the writer once for each of its steps; return what each of them has left."""
+    program = [sys.executable, "-m", "tests.pipelines.parquet_writer", what, str(folder)]
+    done = subprocess.run(program, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return sorted(folder.iterdir())
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_a_writer_that_dies_at_any_step_leaves_each_batch_whole_or_not_at_all(
     tmp_path: Path,
 ) -> None:
-    number, died = 0, True
-    while died:
-        number += 3
-        root = tmp_path / str(number)
-        root.mkdir()
-        died = in_child("die", root, number)
-        assert numbers(root) in ([], [0, 1], [0, 1, 2, 3]), f"step {number}"
+    left = ran("die", tmp_path)
+    assert len(left) > 30, "it came to its end too soon to have died anywhere"
+    for root in left:
+        assert numbers(root) in ([], [0, 1], [0, 1, 2, 3]), f"step {root.name}"
         successor = opened(root)
         for each in range(4):
             write(successor, batch(each))
-        assert numbers(root) == list(range(6)), f"step {number}"
-    assert number > 30, "it came to its end too soon to have died anywhere"
+        assert numbers(root) == list(range(6)), f"step {root.name}"
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_a_driver_that_is_replaced_at_any_step_writes_nothing_any_more(tmp_path: Path) -> None:
     """The other one has another checkpoint: no name of a folder keeps the two apart."""
-    number, replaced = 0, True
-    while replaced:
-        number += 3
-        root = tmp_path / str(number)
-        root.mkdir()
-        replaced = in_child("be_replaced", root, number)
-        assert numbers(root) in ([0, 1], [0, 1, 2, 3]), f"step {number}"
-    assert number > 20, "it came to its end too soon to have been replaced anywhere"
+    left = ran("be_replaced", tmp_path)
+    assert len(left) > 20, "it came to its end too soon to have been replaced anywhere"
+    for root in left:
+        assert numbers(root) in ([0, 1], [0, 1, 2, 3]), f"step {root.name}"

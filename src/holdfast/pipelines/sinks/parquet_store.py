@@ -1,7 +1,7 @@
 """Parquet files that any reader can trust: a folder a batch, there whole or not at all.
 
-    ROOT/QUERY/CHECKPOINT/BATCH/part-....parquet   rows; _manifest.json: what the batch is
-    ROOT/_holdfast/QUERY/EPOCH/                    what the owner of this epoch stages
+    TABLE/QUERY/CHECKPOINT/BATCH-COMMIT/part-....parquet   rows; _manifest.json: what the batch is
+    TABLE/_holdfast/QUERY/EPOCH/                           what the owner of this epoch stages
 
 Names that begin with _ are passed over by Spark, Arrow, pandas and whatever else reads folders of
 Parquet. A batch is committed by one rename of its folder out of its owner's staging area. Who takes
@@ -17,7 +17,8 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -134,6 +135,15 @@ class ParquetStore:
             for left in fenced.iterdir():
                 shutil.rmtree(left, ignore_errors=True)
 
+    @contextmanager
+    def told_if_fenced(self) -> Iterator[None]:
+        """Say what a file that is not there means: that another driver took over. FencedError."""
+        try:
+            yield
+        except Exception:
+            self._refuse_if_fenced()
+            raise
+
     def _refuse_if_fenced(self) -> None:
         if not self._area.is_dir():
             raise FencedError(
@@ -160,30 +170,28 @@ class ParquetStore:
 
     def _last_manifest(self) -> dict[str, Any] | None:
         """Return what was committed last, over all checkpoints of the query."""
-        found = [
-            json.loads((folder / MANIFEST).read_text())
-            for checkpoint in self._table.iterdir()
-            for folder in sorted(checkpoint.iterdir())[-1:]
+        folders = [
+            folder for checkpoint in self._table.iterdir() for folder in checkpoint.iterdir()
         ]
-        return max(found, key=lambda manifest: int(manifest["commit"]), default=None)
+        last = max(folders, key=lambda folder: int(folder.name.partition("-")[2]), default=None)
+        if last is None:
+            return None
+        manifest: dict[str, Any] = json.loads((last / MANIFEST).read_text())
+        return manifest
 
     # -- a batch ---------------------------------------------------------------------------------
 
     def task(self, batch: Batch) -> ParquetTask:
-        """Return what each task of a batch does with its rows. FencedError: the query is taken."""
+        """Return what each task of a batch does with its rows."""
         folder = self._staging(batch)
-        try:
-            folder.mkdir()  # without its parents: a fenced owner does not get its area back
-        except FileExistsError:
+        if folder.exists():
             shutil.rmtree(folder)  # of this owner, and an attempt at this batch before
-            folder.mkdir()
-        except FileNotFoundError:
-            self._refuse_if_fenced()
-            raise
+        folder.mkdir()  # without its parents: a fenced owner does not get its area back
         return ParquetTask(folder)
 
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
-        done = frame.mapInArrow(self.task(batch), SCHEMA).collect()
+        with self.told_if_fenced():
+            done = frame.mapInArrow(self.task(batch), SCHEMA).collect()
         return Files(
             self._staging(batch), tuple(row.name for row in done), sum(row.rows for row in done)
         )
@@ -192,20 +200,17 @@ class ParquetStore:
         return self._area / f"{batch.number:0{_DIGITS}}"
 
     def commit(self, batch: Batch, work: Work, staged: Staged | None) -> None:
-        if staged is None:
-            self.task(batch)
-            staged = Files(self._staging(batch), (), 0)
-        assert isinstance(staged, Files)
-        self._refuse_other_rows(staged)
-        manifest = self._manifest_of(batch, work, staged)
-        ready = self._area / f"{batch.number:0{_DIGITS}}.ready"
-        shutil.rmtree(ready, ignore_errors=True)
-        try:
+        with self.told_if_fenced():
+            if staged is None:
+                self.task(batch)
+                staged = Files(self._staging(batch), (), 0)
+            assert isinstance(staged, Files)
+            self._refuse_other_rows(staged)
+            manifest = self._manifest_of(batch, work, staged)
+            ready = self._area / f"{batch.number:0{_DIGITS}}.ready"
+            shutil.rmtree(ready, ignore_errors=True)
             self._gather(ready, staged, manifest)
-            self._publish(ready, batch)
-        except FileNotFoundError:
-            self._refuse_if_fenced()
-            raise
+            self._publish(ready, batch, manifest["commit"])
         staged.close()
         self._manifest = manifest
 
@@ -220,12 +225,12 @@ class ParquetStore:
             os.fsync(file.fileno())
         sync(ready)
 
-    def _publish(self, ready: Path, batch: Batch) -> None:
-        """The commit. A batch that is there already is not replaced: rename refuses that."""
+    def _publish(self, ready: Path, batch: Batch, commit: int) -> None:
+        """The commit. An older copy of a checkpoint has batches of the same numbers again."""
         place = self._table / quote(batch.checkpoint, safe="")
         place.mkdir(exist_ok=True)
         sync(self._table)
-        ready.rename(place / f"{batch.number:0{_DIGITS}}")
+        ready.rename(place / f"{batch.number:0{_DIGITS}}-{commit:0{_DIGITS}}")
         sync(place)
 
     def _refuse_other_rows(self, staged: Files) -> None:
