@@ -18,6 +18,8 @@ from holdfast.pipelines.fence import open_engine
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
 from holdfast.pipelines.sinks.target import Column, Mode, Target, TargetError, prepare, table_of
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = (
     Column("topic", sql.Text(), False),
     Column("partition", sql.Integer(), False),
@@ -139,7 +141,6 @@ def batches(draw: random.Random) -> Iterator[list[Row]]:
         yield rows
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("versioned", [False, True])
 @pytest.mark.parametrize("deletes", [False, True])
 def test_of_each_key_the_row_that_the_rules_name(

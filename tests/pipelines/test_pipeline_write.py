@@ -105,18 +105,11 @@ def test_a_stateful_query_upserts_what_it_counts(scene: Scene) -> None:
     def counted() -> DataFrame:
         return accounts(bench, maxOffsetsPerTrigger=2).groupBy("account").count()
 
-    def run() -> None:
-        given = {"table": "kept", "query": "q", "checkpoint": str(bench.checkpoint)}
-        query = write(
-            counted(), scene.url, mode="upsert", keys=["account"], output_mode="update",
-            trigger={"availableNow": True}, **given,
-        )  # fmt: skip
-        query.awaitTermination()
-
-    run()
+    options = {"mode": "upsert", "keys": ["account"], "output_mode": "update"}
+    scene.run(counted(), **options)
     bench.lose_last_commit()
     events(bench, 1, [("a", 3)])
-    run()
+    scene.run(counted(), **options)
     assert scene.rows("account, count") == [("a", 3), ("b", 1)]
 
 

@@ -82,7 +82,7 @@ class CopyTask:
             staging=sql.Identifier(*self._staging),
             columns=sql.SQL(", ").join(map(sql.Identifier, self._columns)),
         )
-        rows = first.num_rows
+        rows: int = first.num_rows
         with connection.cursor() as cursor, cursor.copy(statement) as copy:
             copy.write(to_csv(first))
             for batch in others:

@@ -6,7 +6,7 @@ only when it was asked to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -185,9 +185,9 @@ def prepare(connection: Connection, target: Target, columns: Iterable[Column]) -
             _add(connection, target, wanted, column)
         else:
             _compare(target, column, there[column.name]["type"])
-    for name, column in there.items():
-        is_filled = column["nullable"] or column.get("default") is not None
-        if name not in wanted.columns and not is_filled and column.get("autoincrement") is not True:
+    for name, found in there.items():
+        is_filled = found["nullable"] or found.get("default") is not None
+        if name not in wanted.columns and not is_filled and found.get("autoincrement") is not True:
             raise TargetError(
                 f"table {target.table}: its column {name!r} must not be null, and the query has "
                 "no such column; give it a default, or add it to the query"
@@ -246,17 +246,16 @@ def _size(kind: sql.types.TypeEngine[Any]) -> int:
 
 def _compare_keys(seen: sql.Inspector, target: Target, table: sql.Table) -> None:
     """An upsert needs a constraint that says that a key is there once: exactly these columns."""
-    wanted = set(target.keys)
-    primary = seen.get_pk_constraint(table.name, table.schema)["constrained_columns"]
-    unique = [
-        each["column_names"] for each in seen.get_unique_constraints(table.name, table.schema)
+    constraints: list[Collection[Any]] = [
+        seen.get_pk_constraint(table.name, table.schema)["constrained_columns"],
+        *(each["column_names"] for each in seen.get_unique_constraints(table.name, table.schema)),
+        *(
+            each["column_names"]
+            for each in seen.get_indexes(table.name, table.schema)
+            if each["unique"]
+        ),
     ]
-    indexes = [
-        each["column_names"]
-        for each in seen.get_indexes(table.name, table.schema)
-        if each["unique"]
-    ]
-    if not any(set(names) == wanted for names in (primary, *unique, *indexes)):
+    if not any(set(names) == set(target.keys) for names in constraints):
         raise TargetError(
             f"table {target.table} has no primary key or unique constraint of exactly "
             f"({', '.join(target.keys)}): without one a key could be there twice"
