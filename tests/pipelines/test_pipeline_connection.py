@@ -18,7 +18,6 @@ from confluent_kafka import Consumer, KafkaException
 
 from holdfast.pipelines.intake.client_options import RENAMED, SECRETS, TEXTS, USUAL
 from holdfast.pipelines.intake.connection import (
-    SECRET_BYTES_MAX,
     admin_settings,
     check,
     connection_settings,
@@ -29,6 +28,7 @@ from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.options import parse
 from holdfast.pipelines.planner import Planner
 from holdfast.pipelines.read_range import Access
+from holdfast.pipelines.secret_references import SECRET_BYTES_MAX
 from holdfast.pipelines.source import BatchReader, HoldfastSource, StreamReader
 
 SECRET = "correct-horse-battery-staple"

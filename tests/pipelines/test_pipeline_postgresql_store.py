@@ -22,11 +22,13 @@ from sqlalchemy.engine import Engine
 
 from holdfast.pipelines.due import Due, Rows, Work
 from holdfast.pipelines.fence import FencedError, open_engine
+from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
-from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore, conninfo
+from holdfast.pipelines.sinks.postgresql_copy import conninfo
+from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
 from holdfast.pipelines.sinks.sql_store import StagingError
-from holdfast.pipelines.sinks.target import Mode, Target
+from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgresql]
 
@@ -237,3 +239,24 @@ def test_a_row_that_breaks_a_constraint_ends_its_batch(opened: Opened, engine: E
     last = store.memory().last
     assert last is not None
     assert (last.batch, numbers(engine)) == (0, [1])
+
+
+def test_a_password_is_a_reference_wherever_it_lies(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    with_user = url.replace("@/", ":{}@/", 1)
+    with pytest.raises(TargetError, match="env:NAME") as refused:
+        PostgresqlStore(with_user.format("swordfish"), "q", Target(table="t"))
+    assert "swordfish" not in str(refused.value)
+    monkeypatch.setenv("STORE_PASSWORD", "swordfish")
+    store = PostgresqlStore(with_user.format("env:STORE_PASSWORD"), "q", Target(table="kept"))
+    store.open(SCHEMA, "local")
+    sent = pickle.dumps([store, store.task(batch())])
+    assert b"swordfish" not in sent
+    assert b"STORE_PASSWORD" in sent
+    assert "swordfish" in conninfo(with_user.format("env:STORE_PASSWORD"))
+    store.commit(batch(), ALL, copied(store, 0, [records(1)]))
+    store.close()
+    monkeypatch.delenv("STORE_PASSWORD")
+    with pytest.raises(OptionError, match="no environment variable 'STORE_PASSWORD'"):
+        store.open(SCHEMA, "local")

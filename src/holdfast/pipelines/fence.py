@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 
 from holdfast.pipelines.due import Due, Last, Memory, Stored, Work
 from holdfast.pipelines.offsets import Partition, spelt
@@ -64,7 +64,7 @@ class TransactionError(RuntimeError):
     """Who may only write in the transaction has ended or broken it. Nothing was written."""
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(url: str | URL) -> Engine:
     """Open a database for writing; a commit counts only when it is on disk."""
     engine = sql.create_engine(url)
     if engine.dialect.name == "sqlite":

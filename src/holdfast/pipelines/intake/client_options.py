@@ -13,8 +13,7 @@ from typing import Final
 
 from holdfast.pipelines.intake.jaas import ENTRY, credentials
 from holdfast.pipelines.intake.option_values import OptionError
-
-REFERENCES: Final = ("env:", "file:")
+from holdfast.pipelines.secret_references import is_reference
 
 # Java's name: librdkafka's. The values are the same but for what `_VALUES` says.
 RENAMED: Final = {
@@ -248,8 +247,7 @@ def _own_key(given: dict[str, str]) -> dict[str, str]:
 
 def _check_secret(shown: str, name: str, value: str) -> None:
     """Refuse a secret that is written out. The message never shows it."""
-    refers = any(value.startswith(kind) and value != kind for kind in REFERENCES)
-    if name in SECRETS and not refers:
+    if name in SECRETS and not is_reference(value):
         raise OptionError(
             f"{shown}: a secret is not written into options, which plans and logs show; give "
             "env:NAME or file:PATH, which is read where a connection is opened"

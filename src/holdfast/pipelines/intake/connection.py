@@ -1,25 +1,23 @@
 """What a client of librdkafka is made of: settings, secrets, and words for what it refuses.
 
-Secrets are resolved here and nowhere else, in the process that opens the connection and at the
-moment it does. What has them in it is handed to the client, and never logged, kept or pickled.
+Secrets are resolved in the process that opens the connection and at the moment it does. What has
+them in it is handed to the client, and never logged, kept or pickled.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from holdfast.pipelines.intake.client_options import REFERENCES, RENAMED, SECRETS, TEXTS, USUAL
+from holdfast.pipelines.intake.client_options import RENAMED, SECRETS, TEXTS, USUAL
 from holdfast.pipelines.intake.option_values import OptionError, nearest
+from holdfast.pipelines.secret_references import REFERENCES, resolved
 
 Client = tuple[tuple[str, str], ...]  # librdkafka's properties, secrets as references
-SECRET_BYTES_MAX = 1 << 20
 GROUP_ID = "holdfast-reader"  # the client demands a name even from those that join no group
 
 # Bounded, whatever the log holds: librdkafka's default of 64 MB a partition is a lot for a worker.
@@ -68,38 +66,10 @@ def connection_settings(client: Client) -> dict[str, str]:
 
 def _resolved(name: str, value: str) -> str:
     """Return what a reference means; what is none is a public text, and stays."""
-    kind, _, rest = value.partition(":")
-    if f"{kind}:" not in REFERENCES:
+    if not value.startswith(REFERENCES):
         assert name in TEXTS, f"{name} is written out"
         return value
-    shown = f"kafka.{_NAMED.get(name, name)}"
-    found = os.environ.get(rest) if kind == "env" else _content(shown, rest)
-    if found is None:
-        raise OptionError(
-            f"{shown}: this process has no environment variable {rest!r}; set it for Spark's "
-            "driver and executors"
-        )
-    if not found:
-        raise OptionError(f"{shown}: {value} is empty")
-    return found
-
-
-def _content(shown: str, path: str) -> str:
-    """Return what a file holds without the line's end that editors put there."""
-    try:
-        with Path(path).open("rb") as file:
-            found = file.read(SECRET_BYTES_MAX + 1)
-        text = found.decode()
-    except OSError as error:
-        raise OptionError(
-            f"{shown}: {path}: {error.strerror}; the driver and each executor need the file"
-        ) from error
-    except UnicodeDecodeError:
-        # Without its cause, which would quote the bytes.
-        raise OptionError(f"{shown}: {path} is not text in UTF-8") from None
-    if len(found) > SECRET_BYTES_MAX:
-        raise OptionError(f"{shown}: {path} has more than {SECRET_BYTES_MAX} bytes")
-    return text.rstrip("\r\n")
+    return resolved(f"kafka.{_NAMED.get(name, name)}", value)
 
 
 def consumer_settings(client: Client) -> dict[str, Any]:

@@ -19,6 +19,8 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
+from holdfast.pipelines.sinks.database_url import with_password
+
 SCHEMA: Final = "attempt long, rows long"
 _RESULT: Final = pa.schema([("attempt", pa.int64()), ("rows", pa.int64())])
 ATTEMPT_SETTING: Final = "holdfast.attempt"
@@ -36,18 +38,18 @@ class CopyTask:
 
     def __init__(
         self,
-        connection: str,
+        url: str,
         *,
         staging: Sequence[str],
         attempts: Sequence[str],
         columns: Sequence[str],
         batch: tuple[str, str, int],
     ) -> None:
-        """`connection` is libpq's; `staging`, `attempts` are names, with a schema or without.
+        """`url` is the store's; `staging`, `attempts` are names, with a schema or without.
 
         `batch` is the query, the checkpoint's id and the batch's number.
         """
-        self._connection = connection
+        self._url = url
         self._staging = tuple(staging)
         self._attempts = tuple(attempts)
         self._columns = tuple(columns)
@@ -58,7 +60,7 @@ class CopyTask:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
-        with psycopg.connect(self._connection) as connection:
+        with psycopg.connect(conninfo(self._url)) as connection:
             attempt = self._begin(connection)
             rows = self._copy(connection, first, batches)
         # Committed: only now may Spark hear of it.
@@ -107,6 +109,11 @@ def _readable(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(column.type):
         return column.cast(pa.string())
     return column
+
+
+def conninfo(url: str) -> str:
+    """Return libpq's form of a store's URL: without the driver's name, with the password."""
+    return with_password(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def _task() -> str:

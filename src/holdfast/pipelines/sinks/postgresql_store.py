@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sql
-from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.engine import Connection
 
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.merging import PLACE
@@ -71,7 +71,7 @@ class PostgresqlStore(SqlStore):
     def task(self, batch: Batch) -> CopyTask:
         """Return what each task of a batch does with its rows."""
         return CopyTask(
-            conninfo(self._url),
+            self._url,
             staging=[self._staging().name],
             attempts=[attempts.name],
             columns=[column.name for column in self._columns],
@@ -119,8 +119,3 @@ def _drop_if_free(connection: Connection, name: str) -> None:
             table.drop(connection)
     except sql.exc.OperationalError as error:
         logger.warning("%s stays for now: %s", name, error.orig)
-
-
-def conninfo(url: str) -> str:
-    """Return libpq's form of SQLAlchemy's URL: without the driver's name."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)

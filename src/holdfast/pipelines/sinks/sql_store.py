@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import Ownership, open_engine
 from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.database_url import checked, with_password
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import (
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class SqlStore(ABC):
-    """What both databases have in common. `url` is SQLAlchemy's."""
+    """What both databases have in common. `url` is SQLAlchemy's; its password is a reference."""
 
     def __init__(self, url: str, query: str, target: Target) -> None:
-        self._url = url
+        self._url = checked(url)
         self._query = query
         self._target = target
         self._columns: tuple[Column, ...] = ()
@@ -61,7 +62,7 @@ class SqlStore(ABC):
         self._columns = columns_of(schema)
         table_of(self._target, self._columns)  # refuses what can't be before anything is taken
         self.refuse_where(master)
-        self._engine = open_engine(self._url)
+        self._engine = open_engine(with_password(self._url))
         self._ownership = Ownership.take(self._engine, self._query)
         with self.ownership.transaction() as connection:
             table = prepare(connection, self._target, self._columns)
