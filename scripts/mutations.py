@@ -19,6 +19,7 @@ from mutations_processes import PROCESSES
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
 from mutations_sessions import SESSIONS
+from mutations_tables import TABLES
 from mutations_tools import TOOLS
 from mutations_waits import WAITS
 
@@ -41,5 +42,6 @@ MUTATIONS = (
     *GROUP_SETTINGS,
     *WAITS,
     *PIPELINES,
+    *TABLES,
     *PROCESSES,
 )

@@ -1,9 +1,9 @@
 """A writer of Parquet batches without Spark, and deaths of it at any step on the disk.
 
-    python -m tests.pipelines.parquet_writer die|be_replaced FOLDER
+    python -m tests.pipelines.parquet_writer die|be_replaced|take_over FOLDER
 
 runs it again and again, each time in a process of its own, in FOLDER/STEP, until it comes to its
-end before the step at which it was to die, or to be replaced.
+end before the step at which it was to die, to be replaced, or to meet the former owner.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,24 @@ def be_replaced(root: Path, number: int) -> None:
         os._exit(STOPPED)
 
 
+def take_over(root: Path, number: int) -> None:
+    """Take a query over; before the n-th step its owner commits once more, if it still can."""
+    before = begun(root)
+
+    def owner() -> None:
+        with suppress(FencedError):
+            write(before, batch(1))
+        left[0] = False
+
+    left = [True]
+    at_step(root, number, owner)
+    after = opened(root)
+    for each in range(3):
+        write(after, batch(each, checkpoint="anew"))
+    if not left[0]:
+        os._exit(STOPPED)
+
+
 def main(what: str, folder: Path) -> None:
     records(0).to_pylist()  # imports what Arrow wants for it, once
     for number in count(1):
@@ -144,7 +163,7 @@ def main(what: str, folder: Path) -> None:
         root.mkdir()
         child = os.fork()
         if not child:
-            {"die": die, "be_replaced": be_replaced}[what](root, number)
+            {"die": die, "be_replaced": be_replaced, "take_over": take_over}[what](root, number)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)

@@ -89,6 +89,11 @@ class Scene:
         with self.engine.begin() as connection:
             return sorted(tuple(row) for row in connection.execute(sql.select(self.table)))
 
+    def deleted(self) -> list[int]:
+        tombstones = tombstones_of(self.target, self.table)
+        with self.engine.begin() as connection:
+            return sorted(row.id for row in connection.execute(sql.select(tombstones)))
+
 
 class Model:
     """What the rules say, in order of how they are written down."""
@@ -123,6 +128,9 @@ class Model:
             for row in self.last.values()
             if not (self.deletes and row.gone)
         )
+
+    def deleted(self) -> list[int]:
+        return sorted(key for key, row in self.last.items() if row.gone)
 
 
 def batches(draw: random.Random) -> Iterator[list[Row]]:
@@ -165,6 +173,8 @@ def test_of_each_key_the_row_that_the_rules_name(
             scene.write(rows)
             model.write(rows)
             assert scene.rows() == model.rows(), f"seed {seed}, batch {number}: {rows}"
+            if deletes:
+                assert scene.deleted() == model.deleted(), f"seed {seed}, batch {number}: {rows}"
 
 
 def row(offset: int, **changed: Any) -> Row:

@@ -142,3 +142,12 @@ def test_a_driver_that_is_replaced_at_any_step_writes_nothing_any_more(tmp_path:
     assert len(left) > 20, "it came to its end too soon to have been replaced anywhere"
     for root in left:
         assert numbers(root) in ([0, 1], [0, 1, 2, 3]), f"step {root.name}"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_a_former_owner_commits_while_it_is_replaced_is_known(tmp_path: Path) -> None:
+    left = ran("take_over", tmp_path)
+    assert len(left) > 20, "it came to its end too soon to have met anybody"
+    for root in left:
+        assert numbers(root) == [0, 1, 2, 3], f"step {root.name}"
