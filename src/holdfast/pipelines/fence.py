@@ -64,9 +64,13 @@ class TransactionError(RuntimeError):
     """Who may only write in the transaction has ended or broken it. Nothing was written."""
 
 
-def open_engine(url: str | URL) -> Engine:
-    """Open a database for writing; a commit counts only when it is on disk."""
-    engine = sql.create_engine(url)
+def open_engine(url: str | URL, *, pooled: bool = True) -> Engine:
+    """Open a database for writing; a commit counts only when it is on disk.
+
+    Without a pool a connection is as old as its transaction: nothing is left open by who never
+    closes.
+    """
+    engine = sql.create_engine(url) if pooled else sql.create_engine(url, poolclass=sql.NullPool)
     if engine.dialect.name == "sqlite":
         sql.event.listen(engine, "connect", _prepare_sqlite)
         sql.event.listen(engine, "begin", _begin_immediate)

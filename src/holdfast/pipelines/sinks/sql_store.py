@@ -62,7 +62,7 @@ class SqlStore(ABC):
         self._columns = columns_of(schema)
         table_of(self._target, self._columns)  # refuses what can't be before anything is taken
         self.refuse_where(master)
-        self._engine = open_engine(with_password(self._url))
+        self._engine = open_engine(with_password(self._url), pooled=False)
         self._ownership = Ownership.take(self._engine, self._query)
         with self.ownership.transaction() as connection:
             table = prepare(connection, self._target, self._columns)
