@@ -37,7 +37,7 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
         "a member is told what it has for ever",
         "bytes in each heartbeat",
         HEARTBEAT,
-        "    if not is_silent and owned == before.assigned == after.assigned:\n",
+        "    if owned == before.assigned == after.assigned:\n",
         "    if not is_silent and not owned:\n",
         tests=(f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",),
     ),

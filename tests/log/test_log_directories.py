@@ -459,8 +459,12 @@ def test_a_replica_that_could_not_be_flushed_leaves_no_mark_of_a_clean_end() -> 
     virtual(body)
 
 
-def test_a_disk_that_fails_while_the_node_stops_costs_the_others_nothing() -> None:
-    """Seen to fail: with the first failure of a replica ending the closing of all."""
+@pytest.mark.parametrize("what", ["t-", "cleaner-offset-checkpoint"])
+def test_a_disk_that_fails_while_the_node_stops_costs_the_others_nothing(what: str) -> None:
+    """Seen to fail: with the first failure of a replica, or to look for a checkpoint, ending all.
+
+    The latter ended the process with a traceback, its other directories open and unmarked.
+    """
 
     async def body(runtime: Runtime) -> None:
         paths = "/one", "/two"
@@ -472,7 +476,7 @@ def test_a_disk_that_fails_while_the_node_stops_costs_the_others_nothing() -> No
         runtime = after_crash(runtime)
         directories = open_directories(runtime, paths)
         assert directories.previous_broker_epoch == 7
-        memory_disk(runtime).inject(DiskFault(operations={"read"}, prefix="/one/t-"))
+        memory_disk(runtime).inject(DiskFault(operations={"read"}, prefix=f"/one/{what}"))
         await directories.close(broker_epoch=8)
         assert not runtime.disk.exists("/one/.kafka_cleanshutdown")
         assert runtime.disk.exists("/two/.kafka_cleanshutdown")

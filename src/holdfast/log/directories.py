@@ -568,15 +568,15 @@ class LogDirectories:
     async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
         disk, path = self._runtime.disk, directory.path
         directory.supersede()
-        contents = directory.contents()
-
-        def write() -> None:
-            directory.sync_at_end()  # before anything says how far it is durable
-            for name, data in contents.items():
-                disk.write_atomic(f"{path}/{name}", data)
-            write_clean_shutdown(disk, path, broker_epoch)
-
         try:
+            contents = directory.contents()
+
+            def write() -> None:
+                directory.sync_at_end()  # before anything says how far it is durable
+                for name, data in contents.items():
+                    disk.write_atomic(f"{path}/{name}", data)
+                write_clean_shutdown(disk, path, broker_epoch)
+
             await directory.submit(write)
         except OSError as error:
             directory.fail(error)

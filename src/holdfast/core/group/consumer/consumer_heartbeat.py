@@ -111,7 +111,7 @@ def _heartbeat(
         return refusal
     step.put_into(decision)
     decision.once_applied(lambda: core.keep_alive(step.after, now_ms))
-    return _answer(core, decision, request, before, step.after, now_ms)
+    return _answer(core, decision, request, owned, before, step.after, now_ms)
 
 
 def _member(
@@ -174,6 +174,7 @@ def _answer(
     core: ConsumerCore,
     decision: Decision,
     request: ConsumerGroupHeartbeatRequest,
+    owned: Partitions | None,
     before: ConsumerMember,
     after: ConsumerMember,
     now_ms: int,
@@ -183,17 +184,16 @@ def _answer(
     It does not if that has just changed, or it has joined; nor if it is in the epoch before, whose
     end it has not heard of, or tells everything, as after an error. And who gave up waiting for an
     answer may not know, and not say so: it is told again until it confirms that. What it confirms
-    in the very request that changes it is what it was told before.
+    in the very request that changes it is what it was told before. `owned` is what it says that it
+    has; None: it says nothing of that.
     """
-    tellings, member_id = core.tellings, after.member_id
-    is_silent = request.topic_partitions is None
-    owned = partitions_of(request.topic_partitions or ())
+    tellings, member_id, is_silent = core.tellings, after.member_id, owned is None
     has_changed = request.member_epoch != before.epoch or before.assigned != after.assigned
     is_news = has_changed or request.member_epoch == JOIN_EPOCH or _tells_everything(request)
     is_told = is_news or tellings.has_to_hear(
         member_id, now_ms, core.settings.heartbeat_interval_ms
     )
-    if not is_silent and owned == before.assigned == after.assigned:
+    if owned == before.assigned == after.assigned:
         decision.once_applied(lambda: tellings.confirmed(member_id))
     elif not is_news and is_told and is_silent and _has_to_speak(core, after):
         decision.once_applied(lambda: tellings.asked_for_all(member_id, now_ms))

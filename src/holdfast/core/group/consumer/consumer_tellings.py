@@ -29,9 +29,8 @@ class Tellings:
 
     def __init__(self) -> None:
         self._unconfirmed: dict[str, _Telling] = {}
-        self._loaded: set[str] = (
-            set()
-        )  # who may have been told by another coordinator; not iterated
+        # Who may have been told by another coordinator. Not iterated.
+        self._loaded: set[str] = set()
 
     @property
     def unconfirmed(self) -> frozenset[str]:
