@@ -256,7 +256,7 @@ class _Stage:
         await asyncio.sleep(plan.seconds)
         await hand.heal()
         if hand.groups is not None:
-            await hand.groups.heal()
+            await hand.groups.heal(partial(can_acknowledge, hand))
         await lift_throttles(hand)
         # Who was cut off until now may lose its session yet: the next heartbeat comes too late.
         await asyncio.sleep(int(plan.config.get("broker.session.timeout.ms", 9_000)) / 1000)

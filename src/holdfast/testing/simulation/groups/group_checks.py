@@ -16,7 +16,7 @@ from holdfast.node.coordinator.offsets_topic import GROUP_OFFSETS
 from holdfast.testing.simulated_client import ClusterClient, check
 from holdfast.testing.simulated_cluster import SimulatedCluster
 from holdfast.testing.simulation.groups.group_oracle import GroupOracle
-from holdfast.testing.simulation.groups.group_work import find_coordinator
+from holdfast.testing.simulation.groups.group_work import Well, find_coordinator
 from holdfast.testing.simulation.groups.member_offsets import BY_NAME
 from holdfast.testing.simulation.groups.shard_state import (
     ShardState,
@@ -54,8 +54,8 @@ class GroupChecks:
         self._cluster: Final = cluster
         self._oracle: Final = oracle
 
-    async def describe(self, is_well: Callable[[str, int], bool]) -> None:
-        """Have each group described. `is_well`: whether enough replicas of a partition live."""
+    async def describe(self, is_well: Well) -> None:
+        """Have each group described that is kept where that can be written."""
         with closing(self._cluster.client("groups")) as client:
             await client.until(partial(client.refresh, self._plan.topics[0].name))
             for group in self._plan.groups:

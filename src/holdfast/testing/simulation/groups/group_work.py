@@ -25,6 +25,8 @@ _DESCRIBED_S: Final = 20.0  # within which a group is described as it is
 _LOOK_S: Final = 0.5
 _RECORDS: Final = 3  # of each partition of a topic that groups alone read
 
+Well = Callable[[str, int], bool]  # whether enough replicas of a partition live
+
 
 class GroupWork:
     """The groups of one run."""
@@ -54,8 +56,10 @@ class GroupWork:
         if not seat.is_taken:
             seat.start()
 
-    async def make_topic(self, client: ClusterClient, topic: TopicPlan) -> None:
-        """Make a topic and put a little into each partition."""
+    async def make_topic(
+        self, client: ClusterClient, topic: TopicPlan, *, is_well: Well = lambda *_: True
+    ) -> None:
+        """Make a topic and put a little into each partition that is well."""
         await client.create_topic(
             topic.name,
             partitions=topic.partitions,
@@ -63,17 +67,20 @@ class GroupWork:
             configs=topic.configs,
         )
         for partition in range(topic.partitions):
-            await client.until(partial(self._fill, client, topic.name, partition))
+            await client.until(partial(self._fill, client, topic.name, partition, is_well))
 
-    async def _fill(self, client: ClusterClient, name: str, partition: int) -> None:
+    async def _fill(self, client: ClusterClient, name: str, partition: int, is_well: Well) -> None:
+        if not is_well(name, partition):
+            return
         leader = await client.leader(name, partition)
         values = [f"{number}".encode() for number in range(_RECORDS)]
         await client.produce(name, partition, values, acks=1, node=leader)
 
-    async def heal(self) -> None:
+    async def heal(self, is_well: Well) -> None:
         """Let everybody go on, and come back who is away; and make topics that were deleted.
 
-        But for those who die now, and stay dead.
+        But for those who die now, and stay dead. A topic may be there although its maker was not
+        answered, and all that was in sync with one of its partitions belong to the dead.
         """
         for seat in self.seats:
             seat.is_taken = seat.plan.stays_dead
@@ -85,7 +92,7 @@ class GroupWork:
         with closing(self._cluster.client("groups")) as client:
             for topic in self.plan.group_topics:
                 if topic.name in self.missing:
-                    await self.make_topic(client, topic)
+                    await self.make_topic(client, topic, is_well=is_well)
         self.missing.clear()
 
     async def stop(self) -> None:
@@ -101,13 +108,11 @@ class GroupWork:
 
     # -- what must come by itself ----------------------------------------------------------------
 
-    def waiting(
-        self, metadata: Metadata, *, since: float, is_well: Callable[[str, int], bool]
-    ) -> list[str]:
+    def waiting(self, metadata: Metadata, *, since: float, is_well: Well) -> list[str]:
         """Tell which members or partitions wait for what.
 
         `since`: after that a commit of each owner must have been acknowledged, and each partition
-        read. `is_well`: whether enough replicas of a partition live.
+        read.
         """
         found: list[str] = []
         for group in self.plan.groups:
