@@ -1,8 +1,8 @@
 """`read_range`: offsets [start, end) of one partition as Arrow record batches.
 
-Owns the consumers of this process. It joins no group and commits nothing: a consumer is assigned
-one partition at one offset. What lies inside is librdkafka today and may be exchanged; the source
-knows only `read_range`, `Access` and the errors.
+Owns the choice between the two ways, and the consumers of the one that is librdkafka's: it joins no
+group and commits nothing, and a consumer is assigned one partition at one offset. The source knows
+only `read_range`, `Access` and the errors.
 """
 
 from __future__ import annotations
@@ -10,26 +10,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from holdfast.pipelines.offsets import DataLossError, Partition
-
-# What Spark makes of the seven columns' types; it compares the schemas of the first batch exactly.
-ARROW_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-    ]
+from holdfast.pipelines.offsets import Partition
+from holdfast.pipelines.reading.access import (
+    ARROW_SCHEMA,
+    HEADERS_FIELD,
+    Access,
+    ReadError,
+    data_loss_text,
 )
+from holdfast.pipelines.reading.way import Way, way_of
+from holdfast.pipelines.reading.wire_range import OldFormatError, wire_range
+
+__all__ = ["ARROW_SCHEMA", "Access", "ReadError", "data_loss_text", "read_range"]
+
 BATCH_ROWS = 10_000
 POLL_S = 0.2  # how often a wait looks at its deadline
 CONSUMERS_MAX = 8
@@ -56,19 +54,6 @@ _CLIENT_DEFAULTS = {
 }
 
 
-class ReadError(RuntimeError):
-    """A range could not be read whole in time, or the cluster refuses it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How to reach the log. Hashable: it is the key under which a consumer is kept."""
-
-    client: tuple[tuple[str, str], ...]
-    fail_on_data_loss: bool = True
-    silence_ms_max: int = 120_000  # how long to wait for the next record before giving up
-
-
 def consumer_settings(client: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Return librdkafka's settings for a reader that never commits and never resets."""
     return {
@@ -93,14 +78,42 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records at offsets [start, end), in order, as batches with the seven columns.
 
-    Holes (compaction, transaction markers) are passed over: the range ends when the position or
-    the end of the partition has reached `end`. DataLossError: offsets of the range are gone, and
-    `fail_on_data_loss` is set. ReadError: silence for too long, or a refusal.
+    Eight with `access.headers`. Holes (compaction, transaction markers) are passed over: the range
+    ends when the position or the end of the partition has reached `end`. DataLossError: offsets of
+    the range are gone, and `fail_on_data_loss` is set. ReadError: silence for too long, a refusal,
+    or a batch that is damaged.
     """
     assert 0 <= start <= end, f"{partition}: no range [{start}, {end})"
     if start == end:
         return
-    consumer = _idle.pop(access, None) or Consumer(consumer_settings(access.client))
+    way = way_of(access.client)
+    _tell(way)
+    if way.is_ours:
+        try:
+            yield from wire_range(partition, start, end, access)
+        except OldFormatError as old:
+            log.info("%s: messages of an old format from offset %d on", partition, old.position)
+            start = old.position
+        else:
+            return
+    yield from librdkafka_range(partition, start, end, access)
+
+
+_told: Final[set[Way]] = set()
+
+
+def _tell(way: Way) -> None:
+    """Say once a process which way ranges are read."""
+    if way not in _told:
+        _told.add(way)
+        log.info("reading over %s: %s", "our own client" if way.is_ours else "librdkafka", way.why)
+
+
+def librdkafka_range(
+    partition: Partition, start: int, end: int, access: Access
+) -> Iterator[pa.RecordBatch]:
+    """Yield the same as `read_range`, over librdkafka."""
+    consumer = _idle.pop(access, None) or Consumer(_settings(access))
     whole = False
     try:
         yield from _Reading(consumer, partition, start, end, access=access).batches()
@@ -112,6 +125,11 @@ def read_range(
             _idle[access] = consumer
         else:
             consumer.close()
+
+
+def _settings(access: Access) -> dict[str, Any]:
+    held = str(max(access.fetch_bytes // 1024, 1))
+    return {**consumer_settings((("queued.max.messages.kbytes", held), *access.client))}
 
 
 class _Reading:
@@ -134,14 +152,10 @@ class _Reading:
             messages = self.consumer.consume(min(BATCH_ROWS, self.end - self.position), POLL_S)
             records = self._sift(messages)
             if records:
-                yield to_arrow(records, self.partition)
+                yield to_arrow(records, self.partition, headers=self.access.headers)
                 deadline = time.monotonic() + silence_s_max
             elif time.monotonic() > deadline:
-                raise ReadError(
-                    f"{self.partition}: nothing came at offset {self.position} of a range that "
-                    f"ends at {self.end}, for {self.access.silence_ms_max} ms "
-                    "(kafkaConsumer.pollTimeoutMs)"
-                )
+                raise self.access.silent(self.partition, self.position, self.end)
 
     def _assign(self) -> None:
         self.consumer.assign(
@@ -180,7 +194,7 @@ class _Reading:
         except KafkaException:
             return  # no leader just now: the range's deadline bounds this
         if latest < self.end:
-            self._lost(f"the log ends at {latest}, before {self.end}")
+            self.access.lost(self.partition, f"the log ends at {latest}, before {self.end}")
             self.position = self.end
 
     def _refused(self, error: KafkaError) -> None:
@@ -197,7 +211,10 @@ class _Reading:
             self._assign()  # ask again: the range's deadline bounds this
             return
         if not earliest <= self.position <= latest:
-            self._lost(f"offset {self.position} is outside of the log [{earliest}, {latest})")
+            self.access.lost(
+                self.partition,
+                f"offset {self.position} is outside of the log [{earliest}, {latest})",
+            )
             self.position = self.end if latest < self.position else min(earliest, self.end)
         if self.position < self.end:
             self._assign()
@@ -207,30 +224,15 @@ class _Reading:
         earliest, latest = self.consumer.get_watermark_offsets(target, timeout=WATERMARKS_S)
         return int(earliest), int(latest)
 
-    def _lost(self, said: str) -> None:
-        text = f"{self.partition}: {said}"
-        if self.access.fail_on_data_loss:
-            raise DataLossError(data_loss_text([text]))
-        log.warning("going on without data that was lost: %s", text)
 
-
-def data_loss_text(said: list[str]) -> str:
-    """Say what is gone, and which option decides about it."""
-    return (
-        "Some data was lost before it was read: "
-        + "; ".join(said)
-        + ". To go on without it, set the option failOnDataLoss to false."
-    )
-
-
-def to_arrow(messages: list[Any], partition: Partition) -> pa.RecordBatch:
+def to_arrow(messages: list[Any], partition: Partition, *, headers: bool = False) -> pa.RecordBatch:
     """Turn messages of one partition into one record batch."""
     count = len(messages)
     stamps = [message.timestamp() for message in messages]
     millis = pa.array([stamp[1] if stamp[0] else None for stamp in stamps], pa.int64())
     # librdkafka: 0 not available, 1 create time, 2 append time; the JVM connector: -1, 0, 1.
     kinds = pa.array([stamp[0] - 1 for stamp in stamps], pa.int32())
-    return pa.RecordBatch.from_arrays(
+    batch = pa.RecordBatch.from_arrays(
         [
             pa.array([message.key() for message in messages], pa.binary()),
             pa.array([message.value() for message in messages], pa.binary()),
@@ -242,3 +244,10 @@ def to_arrow(messages: list[Any], partition: Partition) -> pa.RecordBatch:
         ],
         schema=ARROW_SCHEMA,
     )
+    if not headers:
+        return batch
+    lists = [
+        [{"key": name, "value": value} for name, value in message.headers() or ()] or None
+        for message in messages
+    ]
+    return batch.append_column(HEADERS_FIELD, pa.array(lists, HEADERS_FIELD.type))
