@@ -134,6 +134,8 @@ def rows_of(rooms: Rooms, filled: Filled) -> list[tuple[Any, ...]]:
             filled.headers,
         )  # fmt: skip
         assert filled.header_value_nulls == data.count(None)
+        sizes = [sum(len(one or b"") for one in column) for column in (names, data)]
+        assert [filled.header_key_bytes, filled.header_value_bytes] == sizes
         pairs = list(zip(names, data, strict=True))
         bounds = [0, *memoryview(rooms.list_ends).cast("B").cast("i").tolist()[1 : count + 1]]
         bits = memoryview(rooms.list_valid).cast("B")
@@ -239,7 +241,7 @@ def test_what_is_there_is_what_columns_have(
     columns = Columns(
         bytearray, rows_max=rows_max, bytes_max=bytes_max, headers=headers, decoder=decoder
     )
-    base, expected, rows = 0, [], []
+    base, expected, taken = 0, [], []
     for records in batches:
         batch = build_batch(records, base_offset=base, log_append_time_ms=appended)
         base += len(records) + 3  # as if some had been compacted away
@@ -248,18 +250,22 @@ def test_what_is_there_is_what_columns_have(
         decoded = columns.add(body, numbers)
         while decoded.stopped > BEHIND:
             assert columns.rows, "it is full of nothing"
-            rows += taken(columns, rows_max, bytes_max)
+            taken.append(columns.take())
             decoded = columns.add(body, numbers, decoded)
         assert decoded.problem == 0
         assert decoded.stopped == (BEHIND if decoded.position < len(body) else WHOLE)
-    rows += taken(columns, rows_max, bytes_max) if columns.rows else []
-    assert rows == expected
-
-
-def taken(columns: Columns, rows_max: int, bytes_max: int) -> list[tuple[Any, ...]]:
-    rooms, filled = columns.take()
-    assert filled.rows <= rows_max
+    if columns.rows:
+        taken.append(columns.take())
+    # All of them are still what they were when they were taken.
+    rows = [bounded_rows(*one, rows_max, bytes_max) for one in taken]
+    assert [row for some in rows for row in some] == expected
     assert columns.rows == 0
+
+
+def bounded_rows(
+    rooms: Rooms, filled: Filled, rows_max: int, bytes_max: int
+) -> list[tuple[Any, ...]]:
+    assert filled.rows <= rows_max
     rows = rows_of(rooms, filled)
     # A column that had to grow for one record may take others, too, while there is room for them.
     for total, of_column in ((filled.key_bytes, 2), (filled.value_bytes, 3)):
