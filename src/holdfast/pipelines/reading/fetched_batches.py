@@ -17,12 +17,19 @@ from holdfast.wire.batch import (
     NO_PRODUCER_ID,
     BatchHeader,
     ControlType,
-    crc_matches,
     decompress,
     read_control_type,
-    read_header,
-    read_records,
 )
+from holdfast.wire.batch_header import (
+    BATCH_LENGTH_MIN,
+    CODEC_MASK,
+    CRC_START,
+    HEADER,
+    LENGTH_END,
+    Buffer,
+)
+from holdfast.wire.batch_records import walk_records
+from holdfast.wire.checksum import crc32c
 from holdfast.wire.errors import WireError
 from holdfast.wire.messages.fetch import AbortedTransaction
 
@@ -30,56 +37,54 @@ _MAGIC_AT: Final = 16  # in every format
 _OFFSET_MAX: Final = 1 << 62
 
 
-class Batch(NamedTuple):
-    """One whole batch of the current format."""
-
-    header: BatchHeader
-    data: memoryview
+Batch = tuple[int, tuple[int, ...]]
+"""Where a batch begins among the bytes that came, and its header's fields, as `BatchHeader` has
+them. There may be one for each record, so it is no object of ours."""
 
 
 class Scan(NamedTuple):
-    """The batches of an answer."""
+    """The whole batches of an answer, all of the current format."""
 
+    data: memoryview
     batches: list[Batch]
+    next_offset: int  # behind the last of them
     is_old: bool  # behind them is a message of an old format
     trouble: str  # with what is behind them
 
 
 def scan(records: memoryview | bytes | None) -> Scan:
     """Cut an answer into its batches; one that is cut off at the end is left."""
-    view, at = memoryview(records or b""), 0
+    data = memoryview(records or b"")
     found: list[Batch] = []
-    while len(view) - at > _MAGIC_AT:
-        magic = view[at + _MAGIC_AT]
+    at, size, next_offset, is_old, trouble = 0, len(data), -1, False, ""
+    while size - at >= HEADER_SIZE:
+        fields = HEADER.unpack_from(data, at)
+        base_offset, length, _, magic, _, _, last_delta = fields[:7]
         if magic != MAGIC:
-            is_old = magic < MAGIC
-            return Scan(found, is_old, "" if is_old else f"a batch of the unknown format {magic}")
-        if len(view) - at < HEADER_SIZE:
             break
-        header = read_header(view, at)
-        if trouble := _wrong(header):
-            return Scan(found, False, trouble)
-        if header.size > len(view) - at:
+        if length < BATCH_LENGTH_MIN or not 0 <= base_offset <= _OFFSET_MAX or last_delta < 0:
+            trouble = f"a batch of {length} bytes, from offset {base_offset} to +{last_delta}"
             break
-        found.append(Batch(header, view[at : at + header.size]))
-        at += header.size
-    return Scan(found, False, "")
+        following = at + LENGTH_END + length
+        if following > size:
+            break
+        found.append((at, fields))
+        at, next_offset = following, base_offset + last_delta + 1
+    if size - at > _MAGIC_AT and data[at + _MAGIC_AT] != MAGIC:
+        is_old = data[at + _MAGIC_AT] < MAGIC
+        if not is_old:
+            trouble = f"a batch of the unknown format {data[at + _MAGIC_AT]}"
+    return Scan(data, found, next_offset, is_old, trouble)
 
 
-def _wrong(header: BatchHeader) -> str:
-    if header.size < HEADER_SIZE:
-        return f"a batch of {header.size} bytes"
-    if not 0 <= header.base_offset <= _OFFSET_MAX or header.last_offset_delta < 0:
-        return f"a batch from offset {header.base_offset} to {header.last_offset}"
-    return ""
-
-
-def body_of(batch: Batch, size_max: int) -> bytes | bytearray | memoryview:
+def body_of(data: memoryview, batch: Batch, size_max: int) -> Buffer:
     """Return a batch's records, inflated. WireError: it is damaged, or larger than that."""
-    if not crc_matches(batch.data):
+    at, fields = batch
+    end = at + LENGTH_END + fields[1]
+    if crc32c(data[at + CRC_START : end]) != fields[4]:
         raise WireError("its checksum is wrong")
-    packed = batch.data[HEADER_SIZE:]
-    codec = batch.header.codec
+    packed = data[at + HEADER_SIZE : end]
+    codec = fields[5] & CODEC_MASK
     return decompress(codec, packed, size_max) if codec else packed
 
 
@@ -103,15 +108,11 @@ class AbortedTransactions:
             and header.producer_id in self._producers
         )
 
-    def end(self, batch: Batch, size_max: int) -> None:
+    def end(self, header: BatchHeader, body: Buffer) -> None:
         """Take a control batch: an abort marker ends its producer's aborted transaction.
 
         WireError: it is none.
         """
-        if batch.header.producer_id not in self._producers:
-            return
-        if not crc_matches(batch.data):
-            raise WireError("its checksum is wrong")
-        records = read_records(batch.data, inflated_size_max=size_max)
+        records = list(walk_records(header, bytes(body)))
         if records and read_control_type(records[0].key) == ControlType.ABORT:
-            self._producers.discard(batch.header.producer_id)
+            self._producers.discard(header.producer_id)

@@ -13,14 +13,20 @@ import pyarrow as pa
 
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.reading.access import HEADER_TYPE, Access, ReadError
-from holdfast.pipelines.reading.fetched_batches import AbortedTransactions, Batch, body_of
+from holdfast.pipelines.reading.fetched_batches import (
+    AbortedTransactions,
+    Batch,
+    Scan,
+    body_of,
+)
+from holdfast.wire.batch import BatchHeader
+from holdfast.wire.batch_header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from holdfast.wire.compression import inflated_bytes_max
 from holdfast.wire.errors import InflatedError, WireError
 from holdfast.wire.messages.fetch import AbortedTransaction
 from holdfast.wire.walker.python_columns import BEHIND
 from holdfast.wire.walker.record_columns import (
     DECODER,
-    NOT_DECODED,
     PROBLEMS,
     Columns,
     Decoder,
@@ -33,6 +39,8 @@ ROWS_MAX: Final = 20_000
 COLUMN_BYTES_MAX: Final = 8 * 1024 * 1024
 _CREATED: Final = 0  # the numbers of Kafka's TimestampType, which the JVM connector shows
 _APPENDED: Final = 1
+_IN_TRANSACTIONS: Final = TRANSACTIONAL | CONTROL
+_BOUND: Final = "maxBytesPerFetch bounds it"
 
 
 class RangeRows:
@@ -64,29 +72,38 @@ class RangeRows:
         self._numbers = pa.repeat(pa.scalar(partition.number, pa.int32()), rows_max)
 
     def take(
-        self, batches: list[Batch], aborted: list[AbortedTransaction] | None
+        self, found: Scan, aborted: list[AbortedTransaction] | None
     ) -> Iterator[pa.RecordBatch]:
         """Take an answer's batches; yield rows whenever the columns are full.
 
         ReadError: a batch is damaged, and which one.
         """
         told = AbortedTransactions(aborted)
-        for batch in batches:
-            header = batch.header
-            if self.position >= self.end or header.base_offset >= self.end:
+        for batch in found.batches:
+            fields = batch[1]
+            base_offset = fields[0]
+            next_offset = base_offset + fields[6] + 1
+            if base_offset >= self.end:
                 self.position = self.end
-                break
+            if self.position >= self.end:
+                return
             try:
-                if header.is_control:
-                    told.covers(header)
-                    told.end(batch, self._inflated_max)
-                elif not told.covers(header) and header.last_offset >= self.position:
-                    yield from self._take(batch)
+                if not fields[5] & _IN_TRANSACTIONS or self._gives_rows(found.data, batch, told):
+                    yield from self._take(found.data, batch)
             except InflatedError as error:
-                raise self._damaged(batch, f"{error} (maxBytesPerFetch bounds it)") from error
+                raise self._damaged(base_offset, f"{error} ({_BOUND})") from error
             except WireError as error:
-                raise self._damaged(batch, str(error)) from error
-            self.position = max(self.position, min(header.next_offset, self.end))
+                raise self._damaged(base_offset, str(error)) from error
+            if next_offset > self.position:
+                self.position = min(next_offset, self.end)
+
+    def _gives_rows(self, data: memoryview, batch: Batch, told: AbortedTransactions) -> bool:
+        """Return whether a batch of a transaction, or a control batch, has rows to give."""
+        header = BatchHeader._make(batch[1])
+        is_aborted = told.covers(header)
+        if header.is_control:
+            told.end(header, body_of(data, batch, self._inflated_max))
+        return not header.is_control and not is_aborted
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left, if there are any."""
@@ -94,28 +111,27 @@ class RangeRows:
             rooms, filled = self._columns.take()
             yield self._to_arrow(rooms, filled)
 
-    def _take(self, batch: Batch) -> Iterator[pa.RecordBatch]:
-        header = batch.header
-        stamped = _APPENDED if header.is_log_append_time else _CREATED
+    def _take(self, data: memoryview, batch: Batch) -> Iterator[pa.RecordBatch]:
+        (base_offset, _, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, _, _, _,
+         count) = batch[1]  # fmt: skip
+        stamped = _APPENDED if attributes & LOG_APPEND_TIME else _CREATED
         if stamped != self._stamped:  # one kind a column: a topic's setting changes rarely
             yield from self.rest()
             self._stamped = stamped
-        body = body_of(batch, self._inflated_max)
+        body = body_of(data, batch, self._inflated_max)
         numbers = Numbers(
-            header.record_count, header.last_offset_delta, header.base_offset,
-            header.base_timestamp, stamped, header.max_timestamp, self.position, self.end,
+            count, last_delta, base_offset, base_timestamp, stamped, max_timestamp,
+            self.position, self.end,
         )  # fmt: skip
-        decoded = NOT_DECODED
-        while True:
-            decoded = self._columns.add(body, numbers, decoded)
-            if decoded.problem:
-                raise WireError(f"record number {decoded.records}: {PROBLEMS[decoded.problem]}")
-            if decoded.stopped <= BEHIND:
-                return
+        decoded = self._columns.add(body, numbers)
+        while decoded.stopped > BEHIND and not decoded.problem:
             yield from self.rest()
+            decoded = self._columns.add(body, numbers, decoded)
+        if decoded.problem:
+            raise WireError(f"record number {decoded.records}: {PROBLEMS[decoded.problem]}")
 
-    def _damaged(self, batch: Batch, why: str) -> ReadError:
-        return ReadError(f"{self.partition}: the batch at offset {batch.header.base_offset}: {why}")
+    def _damaged(self, base_offset: int, why: str) -> ReadError:
+        return ReadError(f"{self.partition}: the batch at offset {base_offset}: {why}")
 
     def _to_arrow(self, rooms: Rooms, filled: Filled) -> pa.RecordBatch:
         rows = filled.rows

@@ -191,14 +191,14 @@ class _Reading:
             self._nothing(data, is_old=found.is_old, trouble=found.trouble)
             return
         position = self._rows.position
-        following = found.batches[-1].header.next_offset
+        following = found.next_offset
         if following <= position:
             raise self._broken(f"offset {position} is asked for, and batches before it come")
         self._topic_id = self._asked_id
         is_last = following >= self._end or found.is_old or found.trouble
         if not is_last:
             self._ask_ahead(following)
-        yield from self._rows.take(found.batches, data.aborted_transactions)
+        yield from self._rows.take(found, data.aborted_transactions)
         self._extend()
 
     def _ask_ahead(self, position: int) -> None:

@@ -162,12 +162,12 @@ class Columns:
         self._sizes = _first_sizes(rows_max, bytes_max, headers=headers)
         self._rooms: list[Any] = []
         self._views: tuple[Room, ...] = ()
-        self._filled = Filled()
+        self._filled: tuple[int, ...] = Filled()  # a plain tuple: there are many small batches
 
     @property
     def rows(self) -> int:
         """How many rows there are now."""
-        return self._filled.rows
+        return self._filled[0]
 
     def add(self, body: Buffer, numbers: Numbers, decoded: Decoded = NOT_DECODED) -> Decoded:
         """Take a batch's records, from where the last call came.
@@ -180,16 +180,16 @@ class Columns:
                 self._open()
             place: Place = decoded.position, decoded.records, decoded.previous
             told = self._decode(body, place, numbers, self._views, self._filled)
-            records, position, previous, problem, stopped, *filled = told
-            decoded = Decoded(records, position, previous, problem, stopped)
-            self._filled = Filled._make(filled)
-            if problem or stopped <= BEHIND or not self._make_room(stopped, len(body)):
+            decoded = Decoded._make(told[:5])
+            self._filled = told[5:]
+            stopped = decoded.stopped
+            if decoded.problem or stopped <= BEHIND or not self._make_room(stopped, len(body)):
                 return decoded
 
     def take(self) -> tuple[Rooms, Filled]:
         """Return what there is, and begin anew in other rooms."""
         missing = [None] * (ROOMS_WITH_HEADERS - len(self._rooms))
-        rooms, filled = Rooms._make([*self._rooms, *missing]), self._filled
+        rooms, filled = Rooms._make([*self._rooms, *missing]), Filled._make(self._filled)
         self._rooms, self._views, self._filled = [], (), Filled()
         # A record that had needed more than others may have is no measure for the next ones.
         self._sizes = {which: min(size, self._most(which)) for which, size in self._sizes.items()}
@@ -203,7 +203,7 @@ class Columns:
         size, most = self._sizes[which], self._most(which)
         if size < most:
             self._sizes[which] = min(2 * size, most)
-        elif self._filled.rows:
+        elif self.rows:
             return False
         else:  # all of one record's fields are in its body
             assert which != NO_ROWS, "no room for a first row"
