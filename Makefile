@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench columns-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ connections: $(VENV)/.run ## what 5,000 idle connections cost a broker, and 1,00
 
 groups-bench: $(VENV)/.run apache ## how long groups take to settle, what heartbeats and commits cost (Apache Kafka)
 	@$(BIN)/python bench/groups.py $(ARGS)
+
+columns-bench: $(VENV)/.run ## what it costs to make columns of a log, over our client and over librdkafka
+	@$(BIN)/python bench/columns.py $(ARGS)
 
 attacks: $(VENV)/.run ## what hostile clients cost an honest one, beside the same CPU burnt elsewhere
 	@$(BIN)/python bench/attacks.py $(ARGS)

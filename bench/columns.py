@@ -35,9 +35,9 @@ from holdfast.pipelines.reading.wire_range import wire_range
 from holdfast.wire.batch import Codec, Record, build_batch
 from holdfast.wire.walker.record_columns import DECODER, PYTHON, Decoder
 
-SIZES: Final = (100, 1024)
+# Bytes of a value, records a batch: the last one is what producers write that wait for nothing.
+SHAPES: Final = ((100, 1_000), (1_024, 100), (100, 1))
 CODECS: Final = (Codec.NONE, Codec.LZ4, Codec.ZSTD)
-BATCH_BYTES: Final = 100_000
 _NOWHERE: Final = Access(client=(("bootstrap.servers", "127.0.0.1:1"),))
 _DECODERS: Final = {DECODER.name: DECODER, PYTHON.name: PYTHON}
 
@@ -49,9 +49,9 @@ def value_of(number: int, size: int) -> bytes:
     return (b"%020d" % (number * 2_654_435_761 % 10**20) + b"the same in each; " * 60)[:size]
 
 
-def log_of(rows: int, size: int, codec: Codec) -> bytes:
-    """Return batches of 100 KB of records, one behind the other."""
-    batch_rows, log = BATCH_BYTES // size, bytearray()
+def log_of(rows: int, size: int, batch_rows: int, codec: Codec) -> bytes:
+    """Return batches, one behind the other."""
+    log = bytearray()
     for first in range(0, rows, batch_rows):
         numbers = range(first, min(first + batch_rows, rows))
         records = [Record(b"%08d" % n, value_of(n, size), 1_700_000_000_000 + n) for n in numbers]
@@ -89,12 +89,18 @@ def measure(cases: dict[str, tuple[Read, int]], rounds: int) -> dict[str, list[f
 def decode_cases(rows: int) -> dict[str, tuple[Read, int]]:
     """Return what is read from memory."""
     cases: dict[str, tuple[Read, int]] = {}
-    for size, codec in itertools.product(SIZES, CODECS):
-        log = log_of(rows, size, codec)
+    for (size, batch_rows), codec in itertools.product(SHAPES, CODECS):
+        if codec and batch_rows == 1:
+            continue  # nobody compresses those
+        log = log_of(rows, size, batch_rows, codec)
         for name, decoder in _DECODERS.items():
-            case = f"decode, {size} B, {codec.name.lower()}, {name}"
+            case = f"decode, {size} B, {batch_rows} a batch, {codec.name.lower()}, {name}"
             cases[case] = partial(decoded, log, rows, decoder), rows
     return cases
+
+
+def topic_of(size: int, batch_rows: int) -> str:
+    return f"bench-{size}-{batch_rows}"
 
 
 def range_cases(rows: int, bootstrap: str) -> dict[str, tuple[Read, int]]:
@@ -103,9 +109,10 @@ def range_cases(rows: int, bootstrap: str) -> dict[str, tuple[Read, int]]:
     access = Access(client=(("bootstrap.servers", bootstrap),))
     # Kept for the next range, it would go on talking of a broker that is gone.
     quiet = Access(client=(("bootstrap.servers", bootstrap), ("log_level", "0")))
-    for size in SIZES:
-        partition = Partition(f"bench-{size}", 0)
-        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50}, logger=None)
+    for size, batch_rows in SHAPES:
+        partition = Partition(topic_of(size, batch_rows), 0)
+        settings = {"linger.ms": 50, "batch.num.messages": batch_rows}
+        producer = Producer({"bootstrap.servers": bootstrap, **settings}, logger=None)
         for number in range(rows):
             producer.produce(partition.topic, value_of(number, size), b"%08d" % number)
             if number % 10_000 == 0:
@@ -113,9 +120,9 @@ def range_cases(rows: int, bootstrap: str) -> dict[str, tuple[Read, int]]:
         assert producer.flush(60) == 0, "not all of it was written"
         for name, decoder in _DECODERS.items():
             read = partial(wire_range, partition, 0, rows, access, decoder=decoder)
-            cases[f"range, {size} B, ours, {name}"] = read, rows
+            cases[f"range, {size} B, {batch_rows} a batch, ours, {name}"] = read, rows
         read = partial(librdkafka_range, partition, 0, rows, quiet)
-        cases[f"range, {size} B, librdkafka"] = read, rows
+        cases[f"range, {size} B, {batch_rows} a batch, librdkafka"] = read, rows
     return cases
 
 
@@ -134,8 +141,8 @@ def main() -> None:
             engine = Holdfast(Path(directory), STEADY)
             engine.start()
             try:
-                for size in SIZES:
-                    engine.create(f"bench-{size}", 1)
+                for shape in SHAPES:
+                    engine.create(topic_of(*shape), 1)
                 cases = range_cases(options.rows, engine.bootstrap)
                 rates |= measure(cases, options.rounds)
             finally:

@@ -99,6 +99,7 @@ class CannedLog(AbstractContextManager["CannedLog"]):
         self.hang_ups: deque[int] = deque()  # a node that hangs up at its next fetch, once
         self.fetched: list[Fetched] = []
         self.grants_sessions = True
+        self.bytes_in_time: int | None = None  # who asks for more waits for ever
         self.lagging = 0  # so many fetches find a high watermark that has not come on
         self._fetch_version_max = fetch_version_max
         self._sessions: dict[tuple[int, int], _Session] = {}
@@ -159,11 +160,17 @@ class CannedLog(AbstractContextManager["CannedLog"]):
                     header, request = decode_request(frame)
                     with self._lock:
                         response = self._answer(node, request)
+                    if self._is_slow(request):
+                        continue
                     if response is None:
                         connection.shutdown(socket.SHUT_RDWR)
                         return
                     buffers = encode_response(header.correlation_id, response, header.version)
                     connection.sendall(b"".join(buffers))
+
+    def _is_slow(self, request: Request) -> bool:
+        bound = self.bytes_in_time
+        return bound is not None and isinstance(request, FetchRequest) and request.max_bytes > bound
 
     def _answer(self, node: int, request: Request) -> Response | None:
         if isinstance(request, ApiVersionsRequest):

@@ -198,6 +198,21 @@ def test_a_fetch_is_bounded_and_a_larger_record_comes(log: CannedLog) -> None:
     assert log.fetched[-1].bytes_max == 1_000
 
 
+def test_what_does_not_come_in_time_is_asked_for_in_less(
+    log: CannedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 0.2)
+    end = filled(log)
+    log.bytes_in_time = 200_000
+    how = access(log, fetch_bytes=1_000_000)
+    assert offsets(wire_range(CANNED, 0, end, how)) == [*range(end)]
+    assert [one.bytes_max for one in log.fetched] == [1_000_000, 500_000, 250_000, 125_000]
+    log.bytes_in_time = module.FETCH_BYTES_MIN - 1
+    with pytest.raises(ReadError, match=r"pollTimeoutMs\): Fetch .*no answer in time"):
+        offsets(wire_range(CANNED, 0, end, access(log, fetch_bytes=100_000, silence_ms_max=900)))
+    assert log.fetched[-1].bytes_max == module.FETCH_BYTES_MIN
+
+
 def test_a_high_watermark_that_lags_is_waited_for(log: CannedLog) -> None:
     end = filled(log)
     log.lagging = 3

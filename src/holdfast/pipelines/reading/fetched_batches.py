@@ -2,7 +2,8 @@
 
 Owns the rules of control batches and of aborted transactions. Looks at headers alone.
 
-Rules: batches.md#batch-header, batches.md#control-batches, fetch.md#size-of-an-answer.
+Rules: batches.md#batch-header, batches.md#control-batches, fetch.md#size-of-an-answer,
+fetch.md#aborted-transactions.
 """
 
 from __future__ import annotations

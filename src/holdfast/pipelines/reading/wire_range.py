@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from holdfast.clients.blocking_driver import DriverError, NoLeaderError
+from holdfast.clients.blocking_driver import AnswerTimeoutError, DriverError, NoLeaderError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.reading.access import Access, ReadError
 from holdfast.pipelines.reading.fetch_session import Asked
@@ -29,6 +29,7 @@ from holdfast.wire.walker.record_columns import DECODER, Decoder
 CLIENTS_MAX: Final = 8
 UNKNOWN_S: Final = 30.0  # a topic just made is not known everywhere at once
 PAUSE_S: Final = 0.1
+FETCH_BYTES_MIN: Final = 64 * 1024
 _UNKNOWN: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -144,6 +145,10 @@ class _Reading:
             error, data = self._client.take(min(ANSWER_S, left_s))
         except NoLeaderError as refusal:
             self._refused(refusal.code, str(refusal))
+            return None
+        except AnswerTimeoutError as failure:  # the way may be slow: ask for less
+            self._fetch_bytes = max(self._fetch_bytes // 2, FETCH_BYTES_MIN)
+            self._pause(str(failure))
             return None
         except DriverError as failure:
             self._pause(str(failure))
