@@ -60,6 +60,14 @@ COLUMNS: tuple[Mutation, ...] = (
         "        self._filled = Filled()\n",
         tests=TEST_DECODER,
     ),
+    one(
+        "columns: a run's next batch may have the last one's offset again",
+        "a record in two batches",
+        DECODER,
+        "        start = max(start, of_batch[2] + of_batch[1] + 1)\n",
+        "        start = max(start, of_batch[2] + of_batch[1])\n",
+        tests=TEST_DECODER,
+    ),
     # -- which batches give rows ------------------------------------------------------------------
     one(
         "columns: all that a producer writes is aborted, once something was",
@@ -75,14 +83,6 @@ COLUMNS: tuple[Mutation, ...] = (
         BATCHES,
         "        while self._coming and self._coming[-1].first_offset <= header.last_offset:\n",
         "        while self._coming:\n",
-        tests=TEST_WAYS,
-    ),
-    one(
-        "columns: plain records of a producer with an aborted transaction are aborted, too",
-        "records that no transaction had",
-        BATCHES,
-        "            header.is_transactional\n            and header.producer_id",
-        "            header.producer_id",
         tests=TEST_WAYS,
     ),
     one(
@@ -106,8 +106,8 @@ COLUMNS: tuple[Mutation, ...] = (
         "columns: the position is a batch's last record",
         "a record in two answers",
         ROWS,
-        "                self.position = min(next_offset, self.end)\n",
-        "                self.position = min(next_offset - 1, self.end)\n",
+        "base_offset + last_delta + 1), self.end)",
+        "base_offset + last_delta), self.end)",
         tests=TEST_WAYS,
     ),
     one(
@@ -124,6 +124,14 @@ COLUMNS: tuple[Mutation, ...] = (
         ROWS,
         "            yield from self.rest()\n            self._stamped = stamped\n",
         "            self._stamped = stamped\n",
+        tests=TEST_WAYS,
+    ),
+    one(
+        "columns: batches of both kinds of timestamps are one run",
+        "a topic whose setting has changed",
+        ROWS,
+        "            if run is not None and run.attributes != attributes:\n",
+        "            if False:\n",
         tests=TEST_WAYS,
     ),
     # -- sessions, and what brokers do ------------------------------------------------------------

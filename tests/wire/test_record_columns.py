@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from tests.wire.test_record_walker import LONGS, RECORDS, STAMPS, WRONG, body_of, spoilt
 
 from holdfast.wire.batch import HEADER_SIZE, Record, build_batch, read_header, read_records
-from holdfast.wire.walker import python_columns
 from holdfast.wire.walker.python_columns import (
     BEHIND,
     COUNT,
+    NO_BATCH,
     NO_HEADER_KEYS,
     NO_HEADER_VALUES,
     NO_HEADERS,
@@ -42,6 +42,7 @@ from holdfast.wire.walker.record_columns import (
     PYTHON,
     Columns,
     Decoded,
+    DecodedRun,
     Decoder,
     Filled,
     Numbers,
@@ -274,6 +275,140 @@ def bounded_rows(
     return rows
 
 
+RUNS = st.lists(RECORDS, min_size=1, max_size=4)
+
+
+def run_of(batches: list[list[Record]], gap: int = 2) -> bytes:
+    """Return batches that lie one behind the other, some offsets apart."""
+    run, base = b"", 7
+    for records in batches:
+        run += build_batch(records, base_offset=base)
+        base += len(records) + gap
+    return run
+
+
+def run_by(
+    decoder: Decoder,
+    data: bytes | bytearray | memoryview,
+    place: tuple[int, int, int, int],
+    until: int,
+    window: tuple[int, int, int],
+    sizes: Sizes,
+) -> tuple[DecodedRun, Filled, list[tuple[Any, ...]]]:
+    memory, views = rooms_of(sizes.of_rooms(headers=True))
+    told = decoder.decode_run(data, place, until, window, views, tuple(Filled()))
+    assert all(one[:8] == GUARD == one[-8:] for one in memory), "written outside of a room"
+    filled = Filled._make(told[7:])
+    return DecodedRun._make(told[:7]), filled, rows_of(Rooms._make(views), filled)
+
+
+@no_compiler
+@pytest.mark.slow
+@settings(deadline=None, max_examples=300)
+@given(
+    batches=RUNS,
+    changes=st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 255)), max_size=2),
+    window=st.tuples(st.integers(0, 1), st.integers(0, 40), st.just(LAST) | st.integers(0, 40)),
+    sizes=SMALL | st.just(Sizes()),
+    cut=st.integers(0, 200) | st.just(0),
+)
+def test_both_take_a_run_alike(
+    batches: list[list[Record]],
+    changes: list[tuple[int, int]],
+    window: tuple[int, int, int],
+    sizes: Sizes,
+    cut: int,
+) -> None:
+    data = bytearray(run_of(batches))
+    for at, value in changes:
+        data[at % len(data)] = value
+    until = max(len(data) - cut, 0)
+    one = run_by(PYTHON, bytes(data), (0, 0, 0, -1), until, window, sizes)
+    assert run_by(DECODER, memoryview(data), (0, 0, 0, -1), until, window, sizes) == one
+    place = one[0].at, one[0].position, one[0].records, one[0].previous
+    if one[0].stopped > BEHIND:
+        again = run_by(PYTHON, bytes(data), place, until, window, Sizes())
+        assert run_by(DECODER, bytes(data), place, until, window, Sizes()) == again
+
+
+@pytest.mark.slow
+@both
+@settings(deadline=None)
+@given(
+    batches=RUNS,
+    window=st.tuples(st.integers(0, 40), st.just(LAST) | st.integers(0, 60)),
+    rows_max=st.integers(1, 9),
+    bytes_max=st.integers(1, 300),
+)
+def test_a_run_is_what_its_batches_are(
+    decoder: Decoder,
+    batches: list[list[Record]],
+    window: tuple[int, int],
+    rows_max: int,
+    bytes_max: int,
+) -> None:
+    """And it is gone on with in the middle of a batch, wherever columns are full."""
+    data, rows = b"before" + run_of(batches), []
+    columns = Columns(
+        bytearray, rows_max=rows_max, bytes_max=bytes_max, headers=True, decoder=decoder
+    )
+    decoded, more = DecodedRun(6, 0, 0, -1, 0, 0, window[0]), True
+    while more:
+        decoded = columns.add_run(data, decoded, len(data), window[1], is_stamped=False)
+        assert decoded.problem == 0
+        more = decoded.stopped > BEHIND
+        rows += rows_of(*columns.take()) if columns.rows else []
+    base, expected = 7, []
+    for records in batches:
+        batch = build_batch(records, base_offset=base)
+        base += len(records) + 2
+        expected += expected_rows(read_records(batch), *window, headers=True)
+    assert rows == expected
+    if not decoded.stopped:
+        assert (decoded.at, decoded.start) == (len(data), max(window[0], base - 2))
+
+
+@both
+def test_a_run_gives_no_offset_twice_and_names_what_is_no_batch(decoder: Decoder) -> None:
+    batch = bytes(build_batch([Record(b"k", b"v", 5)] * 3, base_offset=4))
+    behind = bytes(build_batch([Record(b"k", b"w", 5)] * 3, base_offset=6))
+    every = 0, 0, LAST
+    decoded, _, rows = run_by(
+        decoder, batch + behind, (0, 0, 0, -1), 2 * len(batch), every, Sizes()
+    )
+    assert [(row[0], row[3]) for row in rows] == [
+        (4, b"v"), (5, b"v"), (6, b"v"), (7, b"w"), (8, b"w"),
+    ]  # fmt: skip
+    assert decoded.start == 9
+    size = len(batch)
+    for spoilt_one, until in (
+        (batch + batch[:60], size + 60),
+        (batch + batch, 2 * size - 1),
+        (batch + b"\xff" * 8 + batch[8:], 2 * size),
+        (batch + batch[:8] + b"\0\0\0\x30" + batch[12:], 2 * size),
+        (batch + batch[:23] + b"\xff" * 4 + batch[27:], 2 * size),
+    ):
+        decoded, filled, _ = run_by(decoder, spoilt_one, (0, 0, 0, -1), until, every, Sizes())
+        assert (decoded.at, decoded.problem, filled.rows) == (size, NO_BATCH, 3)
+    stamped = bytes(build_batch([Record(b"k", b"v", 5)] * 2, log_append_time_ms=9))
+    _, _, rows = run_by(decoder, stamped, (0, 0, 0, -1), len(stamped), (1, 0, LAST), Sizes())
+    assert [row[1] for row in rows] == [9_000, 9_000]
+    outside = [
+        (-1, 0, 0, -1),
+        (0, -1, 0, -1),
+        (0, 60, 0, -1),
+        (0, size + 1, 0, -1),
+        (0, 61, -1, -1),
+    ]
+    outside += [(0, 61, 0, -2), (0, 61, 0, 2**31), (size + 1, 0, 0, -1)]
+    for place in outside:
+        with pytest.raises(ValueError, match="outside"):
+            run_by(decoder, batch, place, size, every, Sizes())
+    for until in (-1, size + 1):
+        with pytest.raises(ValueError, match="outside"):
+            run_by(decoder, batch, (0, 0, 0, -1), until, every, Sizes())
+
+
 @both
 def test_each_thing_that_can_be_wrong(decoder: Decoder) -> None:
     sound = body_of([Record(b"A", b"B", 5)])
@@ -297,7 +432,7 @@ def test_each_thing_that_can_be_wrong(decoder: Decoder) -> None:
     two = sound + sound[:3] + b"\x02" + sound[4:]
     decoded, filled, _ = decoded_by(decoder, two, numbers, Sizes())
     assert (decoded.records, decoded.problem, filled.rows) == (1, COUNT, 1), "one too many"
-    assert {problem for *_, problem in wrong} == set(range(1, len(PROBLEMS)))
+    assert {problem for *_, problem in wrong} == set(range(1, NO_BATCH))
 
 
 @both
@@ -439,7 +574,8 @@ def test_others_run_while_a_body_is_decoded() -> None:
 
 
 def test_the_words_belong_to_the_problems() -> None:
-    assert len(PROBLEMS) == python_columns.COUNT + 1
+    assert len(PROBLEMS) == NO_BATCH + 1
+    assert "no whole batch" in PROBLEMS[NO_BATCH]
     assert "offset is not behind" in PROBLEMS[UNORDERED]
     assert "timestamp" in PROBLEMS[TIMESTAMP]
     assert "number of records" in PROBLEMS[COUNT]

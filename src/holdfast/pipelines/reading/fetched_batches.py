@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from holdfast.wire.batch import (
     HEADER_SIZE,
     MAGIC,
-    NO_PRODUCER_ID,
     BatchHeader,
     ControlType,
     decompress,
@@ -78,13 +77,19 @@ def scan(records: memoryview | bytes | None) -> Scan:
     return Scan(data, found, next_offset, is_old, trouble)
 
 
-def body_of(data: memoryview, batch: Batch, size_max: int) -> Buffer:
-    """Return a batch's records, inflated. WireError: it is damaged, or larger than that."""
+def checked_end(data: memoryview, batch: Batch) -> int:
+    """Return where a batch ends. WireError: its bytes are not those that its checksum is of."""
     at, fields = batch
     end = at + LENGTH_END + fields[1]
     if crc32c(data[at + CRC_START : end]) != fields[4]:
         raise WireError("its checksum is wrong")
-    packed = data[at + HEADER_SIZE : end]
+    return end
+
+
+def body_of(data: memoryview, batch: Batch, size_max: int) -> Buffer:
+    """Return a batch's records, inflated. WireError: it is damaged, or larger than that."""
+    at, fields = batch
+    packed = data[at + HEADER_SIZE : checked_end(data, batch)]
     codec = fields[5] & CODEC_MASK
     return decompress(codec, packed, size_max) if codec else packed
 
@@ -100,14 +105,13 @@ class AbortedTransactions:
         self._producers: set[int] = set()  # that have an aborted transaction here
 
     def covers(self, header: BatchHeader) -> bool:
-        """Return whether a batch's records were aborted. Asked for each batch, in their order."""
+        """Return whether the records of a transaction's batch were aborted.
+
+        Asked for each batch of a transaction and each control batch, in their order.
+        """
         while self._coming and self._coming[-1].first_offset <= header.last_offset:
             self._producers.add(self._coming.pop().producer_id)
-        return (
-            header.is_transactional
-            and header.producer_id != NO_PRODUCER_ID
-            and header.producer_id in self._producers
-        )
+        return header.producer_id in self._producers
 
     def end(self, header: BatchHeader, body: Buffer) -> None:
         """Take a control batch: an abort marker ends its producer's aborted transaction.

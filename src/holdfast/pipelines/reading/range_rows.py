@@ -7,7 +7,7 @@ aborted records end no range early and none never.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -18,9 +18,10 @@ from holdfast.pipelines.reading.fetched_batches import (
     Batch,
     Scan,
     body_of,
+    checked_end,
 )
 from holdfast.wire.batch import BatchHeader
-from holdfast.wire.batch_header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from holdfast.wire.batch_header import BASE_OFFSET, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from holdfast.wire.compression import inflated_bytes_max
 from holdfast.wire.errors import InflatedError, WireError
 from holdfast.wire.messages.fetch import AbortedTransaction
@@ -29,6 +30,7 @@ from holdfast.wire.walker.record_columns import (
     DECODER,
     PROBLEMS,
     Columns,
+    DecodedRun,
     Decoder,
     Filled,
     Numbers,
@@ -40,7 +42,16 @@ COLUMN_BYTES_MAX: Final = 8 * 1024 * 1024
 _CREATED: Final = 0  # the numbers of Kafka's TimestampType, which the JVM connector shows
 _APPENDED: Final = 1
 _IN_TRANSACTIONS: Final = TRANSACTIONAL | CONTROL
+_PLAIN: Final = frozenset({0, LOG_APPEND_TIME})
 _BOUND: Final = "maxBytesPerFetch bounds it"
+
+
+class _Run(NamedTuple):
+    """Batches that lie one behind the other and have nothing special about them."""
+
+    at: int
+    until: int
+    attributes: int
 
 
 class RangeRows:
@@ -78,24 +89,64 @@ class RangeRows:
 
         ReadError: a batch is damaged, and which one.
         """
-        told = AbortedTransactions(aborted)
+        told, data = AbortedTransactions(aborted), found.data
+        run: _Run | None = None
         for batch in found.batches:
-            fields = batch[1]
-            base_offset = fields[0]
-            next_offset = base_offset + fields[6] + 1
-            if base_offset >= self.end:
+            at, fields = batch
+            if fields[0] >= self.end:
+                yield from self._take_run(data, run)
                 self.position = self.end
-            if self.position >= self.end:
                 return
-            try:
-                if not fields[5] & _IN_TRANSACTIONS or self._gives_rows(found.data, batch, told):
-                    yield from self._take(found.data, batch)
-            except InflatedError as error:
-                raise self._damaged(base_offset, f"{error} ({_BOUND})") from error
-            except WireError as error:
-                raise self._damaged(base_offset, str(error)) from error
-            if next_offset > self.position:
-                self.position = min(next_offset, self.end)
+            attributes = fields[5]
+            if run is not None and run.attributes != attributes:
+                yield from self._take_run(data, run)
+                run = None
+            if attributes in _PLAIN:
+                until = self._end_of(data, batch)
+                run = _Run(at if run is None else run.at, until, attributes)
+            else:
+                yield from self._take_one(data, batch, told)
+        yield from self._take_run(data, run)
+
+    def _end_of(self, data: memoryview, batch: Batch) -> int:
+        try:
+            return checked_end(data, batch)
+        except WireError as error:
+            raise self._damaged(batch[1][0], str(error)) from error
+
+    def _take_run(self, data: memoryview, run: _Run | None) -> Iterator[pa.RecordBatch]:
+        """Take batches that lie one behind the other, and are neither compressed nor special."""
+        if run is None or self.position >= self.end:
+            return
+        yield from self._stamp(run.attributes)
+        is_stamped = bool(run.attributes)
+        decoded = DecodedRun(run.at, 0, 0, -1, 0, 0, self.position)
+        while True:
+            decoded = self._columns.add_run(
+                data, decoded, run.until, self.end, is_stamped=is_stamped
+            )
+            if decoded.problem or decoded.stopped <= BEHIND:
+                break
+            yield from self.rest()
+        if decoded.problem:
+            (base_offset,) = BASE_OFFSET.unpack_from(data, decoded.at)
+            raise self._damaged(base_offset, _words(decoded.records, decoded.problem))
+        self.position = self.end if decoded.stopped else min(decoded.start, self.end)
+
+    def _take_one(
+        self, data: memoryview, batch: Batch, told: AbortedTransactions
+    ) -> Iterator[pa.RecordBatch]:
+        base_offset, *_, attributes, last_delta = batch[1][:7]
+        if self.position >= self.end:
+            return
+        try:
+            if not attributes & _IN_TRANSACTIONS or self._gives_rows(data, batch, told):
+                yield from self._take(data, batch)
+        except InflatedError as error:
+            raise self._damaged(base_offset, f"{error} ({_BOUND})") from error
+        except WireError as error:
+            raise self._damaged(base_offset, str(error)) from error
+        self.position = min(max(self.position, base_offset + last_delta + 1), self.end)
 
     def _gives_rows(self, data: memoryview, batch: Batch, told: AbortedTransactions) -> bool:
         """Return whether a batch of a transaction, or a control batch, has rows to give."""
@@ -114,13 +165,10 @@ class RangeRows:
     def _take(self, data: memoryview, batch: Batch) -> Iterator[pa.RecordBatch]:
         (base_offset, _, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, _, _, _,
          count) = batch[1]  # fmt: skip
-        stamped = _APPENDED if attributes & LOG_APPEND_TIME else _CREATED
-        if stamped != self._stamped:  # one kind a column: a topic's setting changes rarely
-            yield from self.rest()
-            self._stamped = stamped
+        yield from self._stamp(attributes)
         body = body_of(data, batch, self._inflated_max)
         numbers = Numbers(
-            count, last_delta, base_offset, base_timestamp, stamped, max_timestamp,
+            count, last_delta, base_offset, base_timestamp, self._stamped, max_timestamp,
             self.position, self.end,
         )  # fmt: skip
         decoded = self._columns.add(body, numbers)
@@ -128,7 +176,14 @@ class RangeRows:
             yield from self.rest()
             decoded = self._columns.add(body, numbers, decoded)
         if decoded.problem:
-            raise WireError(f"record number {decoded.records}: {PROBLEMS[decoded.problem]}")
+            raise WireError(_words(decoded.records, decoded.problem))
+
+    def _stamp(self, attributes: int) -> Iterator[pa.RecordBatch]:
+        """Make columns ready for timestamps of a batch's kind: one kind a column."""
+        stamped = _APPENDED if attributes & LOG_APPEND_TIME else _CREATED
+        if stamped != self._stamped:  # a topic's setting changes rarely
+            yield from self.rest()
+            self._stamped = stamped
 
     def _damaged(self, base_offset: int, why: str) -> ReadError:
         return ReadError(f"{self.partition}: the batch at offset {base_offset}: {why}")
@@ -148,6 +203,10 @@ class RangeRows:
         if self._access.headers:
             columns.append(_lists(rooms, filled))
         return pa.RecordBatch.from_arrays(columns, schema=self._access.schema)
+
+
+def _words(record: int, problem: int) -> str:
+    return f"record number {record}: {PROBLEMS[problem]}"
 
 
 def _bytes(rows: int, ends: Any, valid: Any, data: Any, nulls: int, kind: Any = None) -> pa.Array:

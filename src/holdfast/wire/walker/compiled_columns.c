@@ -14,7 +14,7 @@
 
 enum problem {
     SOUND, CUT_LENGTH, WRONG_LENGTH, CUT_FIELD, LONG_NUMBER, LONG_BYTES, HEADER_COUNT, HEADER_KEY,
-    LEFT_OVER, UNORDERED, TIMESTAMP, COUNT
+    LEFT_OVER, UNORDERED, TIMESTAMP, COUNT, NO_BATCH
 };
 
 /* Why a go ended: see python_columns.py. */
@@ -327,7 +327,77 @@ take_records(struct walk *walk, const struct numbers *numbers, const struct room
         walk->problem = COUNT;
 }
 
-/* --- the call --- */
+/* --- batches that lie one behind the other --- */
+
+#define BATCH_HEADER 61
+#define LENGTH_END 12 /* bytes in front of what a batch's length counts */
+#define LEAST_LENGTH (BATCH_HEADER - LENGTH_END)
+
+static inline int64_t
+read_big_endian(const uint8_t *bytes, int size)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < size; i++)
+        value = value << 8 | bytes[i];
+    return size == 4 ? (int32_t)value : (int64_t)value;
+}
+
+/* How far a run of batches was taken. */
+struct run {
+    const uint8_t *at, *end; /* where the next batch begins, and where the last one ends */
+    struct walk walk;        /* in that batch, if it was begun */
+    int is_begun;
+};
+
+/* Begin with the batch at which the run stands. 0: there is no whole one. */
+static int
+open_batch(struct run *run, struct numbers *numbers)
+{
+    const uint8_t *header = run->at;
+    if (run->end - header < BATCH_HEADER)
+        return 0;
+    const int64_t length = read_big_endian(header + 8, 4);
+    if (length < LEAST_LENGTH || length > run->end - header - LENGTH_END)
+        return 0;
+    numbers->base_offset = read_big_endian(header, 8);
+    numbers->last_delta = read_big_endian(header + 23, 4);
+    numbers->base_timestamp = read_big_endian(header + 27, 8);
+    numbers->stamp = read_big_endian(header + 35, 8);
+    numbers->count = read_big_endian(header + 57, 4);
+    if (numbers->base_offset < 0 || numbers->base_offset > OFFSET_MAX || numbers->last_delta < 0)
+        return 0;
+    run->walk.end = header + LENGTH_END + length;
+    if (!run->is_begun) {
+        run->walk.at = header + BATCH_HEADER;
+        run->walk.index = 0;
+        run->walk.previous = -1;
+        run->is_begun = 1;
+    }
+    return run->walk.at <= run->walk.end;
+}
+
+static void
+take_batches(struct run *run, struct numbers *numbers, const struct rooms *rooms,
+             struct filled *filled)
+{
+    while (run->at < run->end) {
+        if (!open_batch(run, numbers)) {
+            run->walk.problem = NO_BATCH;
+            return;
+        }
+        take_records(&run->walk, numbers, rooms, filled);
+        if (run->walk.problem || run->walk.stop)
+            return;
+        /* Whatever comes next, no offset comes twice. */
+        const int64_t behind = numbers->base_offset + numbers->last_delta + 1;
+        if (behind > numbers->start)
+            numbers->start = behind;
+        run->at = run->walk.end;
+        run->is_begun = 0;
+    }
+}
+
+/* --- the calls --- */
 
 /* Take so many integers out of a tuple. -1: it is none such, and an exception is set. */
 static int
@@ -457,44 +527,125 @@ decode_into(const Py_buffer *body, const int64_t place[3], const struct numbers 
         (long long)filled.header_value_nulls);
 }
 
+/* What both calls are given: bytes, rooms, and what fills these. */
+struct given {
+    Py_buffer data, views[ROOMS_WITH_HEADERS];
+    int taken; /* of the views */
+    int64_t filled[FILLED];
+};
+
+static void
+release(struct given *given)
+{
+    while (given->taken > 0)
+        PyBuffer_Release(given->views + --given->taken);
+    PyBuffer_Release(&given->data);
+}
+
+/* -1: there is nothing to be released, and an exception is set. */
+static int
+take_given(PyObject *data, PyObject *rooms, PyObject *filled, struct given *given)
+{
+    if (take_tuple(filled, FILLED, given->filled) < 0)
+        return -1;
+    const Py_ssize_t wanted = PyTuple_Check(rooms) ? PyTuple_GET_SIZE(rooms) : 0;
+    if (wanted != ROOMS && wanted != ROOMS_WITH_HEADERS) {
+        PyErr_SetString(PyExc_ValueError, "another number of rooms or of what fills them");
+        return -1;
+    }
+    given->taken = 0;
+    if (PyObject_GetBuffer(data, &given->data, PyBUF_SIMPLE) < 0)
+        return -1;
+    for (; given->taken < wanted; given->taken++)
+        if (PyObject_GetBuffer(PyTuple_GET_ITEM(rooms, given->taken),
+                               given->views + given->taken, PyBUF_WRITABLE)
+            < 0) {
+            release(given);
+            return -1;
+        }
+    return 0;
+}
+
 static PyObject *
 decode(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
 {
-    int64_t place[3], given[8], filled[FILLED];
+    int64_t place[3], numbers[8];
+    struct given given;
     if (count != 5) {
         PyErr_SetString(PyExc_TypeError, "decode takes 5 arguments");
         return NULL;
     }
-    if (take_tuple(arguments[1], 3, place) < 0 || take_tuple(arguments[2], 8, given) < 0
-        || take_tuple(arguments[4], FILLED, filled) < 0)
+    if (take_tuple(arguments[1], 3, place) < 0 || take_tuple(arguments[2], 8, numbers) < 0
+        || take_given(arguments[0], arguments[3], arguments[4], &given) < 0)
         return NULL;
-    const struct numbers numbers = {given[0], given[1], given[2], given[3],
-                                    given[4], given[5], given[6], given[7]};
-    PyObject *rooms = arguments[3];
-    const Py_ssize_t wanted = PyTuple_Check(rooms) ? PyTuple_GET_SIZE(rooms) : 0;
-    if (wanted != ROOMS && wanted != ROOMS_WITH_HEADERS) {
-        PyErr_SetString(PyExc_ValueError, "another number of rooms or of what fills them");
+    const struct numbers of_batch = {numbers[0], numbers[1], numbers[2], numbers[3],
+                                     numbers[4], numbers[5], numbers[6], numbers[7]};
+    PyObject *decoded =
+        decode_into(&given.data, place, &of_batch, given.views, given.taken, given.filled);
+    release(&given);
+    return decoded;
+}
+
+static PyObject *
+decode_run_into(struct given *given, const int64_t place[4], int64_t until,
+                const int64_t window[3])
+{
+    const Py_ssize_t size = given->data.len;
+    struct rooms rooms;
+    const int is_begun = place[1] != 0;
+    if (place[0] < 0 || place[0] > until || until > size || place[1] > until
+        || (is_begun && place[1] - BATCH_HEADER < place[0]) || place[2] < 0 || place[3] < -1
+        || place[3] > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "a place outside of the records");
         return NULL;
     }
-    Py_buffer body, views[ROOMS_WITH_HEADERS];
-    if (PyObject_GetBuffer(arguments[0], &body, PyBUF_SIMPLE) < 0)
+    if (count_rooms(given->views, given->taken, &rooms) < 0
+        || check_filled(&rooms, given->filled) < 0)
         return NULL;
-    PyObject *decoded = NULL;
-    int taken = 0;
-    while (taken < wanted
-           && PyObject_GetBuffer(PyTuple_GET_ITEM(rooms, taken), views + taken, PyBUF_WRITABLE)
-                  == 0)
-        taken++;
-    if (taken == wanted)
-        decoded = decode_into(&body, place, &numbers, views, (int)wanted, filled);
-    while (taken > 0)
-        PyBuffer_Release(views + --taken);
-    PyBuffer_Release(&body);
+    const int64_t *f = given->filled;
+    struct filled filled = {f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9]};
+    struct numbers numbers = {0, 0, 0, 0, window[0], 0, window[1], window[2]};
+    const uint8_t *start = given->data.buf;
+    struct run run = {start + place[0], start + until,
+                      {start + place[1], NULL, place[2], place[3], SOUND, WHOLE}, is_begun};
+    PyThreadState *thread = until - place[0] < SMALL ? NULL : PyEval_SaveThread();
+    take_batches(&run, &numbers, &rooms, &filled);
+    if (thread)
+        PyEval_RestoreThread(thread);
+    return Py_BuildValue(
+        "(LLLLiiLLLLLLLLLLL)", (long long)(run.at - start),
+        run.is_begun ? (long long)(run.walk.at - start) : 0LL,
+        run.is_begun ? (long long)run.walk.index : 0LL,
+        run.is_begun ? (long long)run.walk.previous : -1LL, (int)run.walk.problem,
+        (int)run.walk.stop, (long long)numbers.start, (long long)filled.rows,
+        (long long)filled.key_bytes, (long long)filled.key_nulls, (long long)filled.value_bytes,
+        (long long)filled.value_nulls, (long long)filled.list_nulls, (long long)filled.headers,
+        (long long)filled.header_key_bytes, (long long)filled.header_value_bytes,
+        (long long)filled.header_value_nulls);
+}
+
+static PyObject *
+decode_run(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    int64_t place[4], window[3];
+    struct given given;
+    if (count != 6) {
+        PyErr_SetString(PyExc_TypeError, "decode_run takes 6 arguments");
+        return NULL;
+    }
+    const long long until = PyLong_AsLongLong(arguments[2]);
+    if ((until == -1 && PyErr_Occurred()) || take_tuple(arguments[1], 4, place) < 0
+        || take_tuple(arguments[3], 3, window) < 0
+        || take_given(arguments[0], arguments[4], arguments[5], &given) < 0)
+        return NULL;
+    PyObject *decoded = decode_run_into(&given, place, until, window);
+    release(&given);
     return decoded;
 }
 
 static PyMethodDef methods[] = {
     {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, NULL},
+    {"decode_run", (PyCFunction)(void (*)(void))decode_run, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

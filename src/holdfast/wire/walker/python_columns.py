@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from struct import pack_into
 from typing import Final, TypeAlias
 
+from holdfast.wire.batch_header import BATCH_LENGTH_MIN, HEADER, HEADER_SIZE, LENGTH_END
+
 # The careful ways of reading a number are those of compaction's twin, in the same folder.
 from holdfast.wire.walker.python_compaction import (
     OFFSET_MAX,
@@ -40,9 +42,13 @@ from holdfast.wire.walker.python_walker import (
 Room: TypeAlias = memoryview
 Place: TypeAlias = tuple[int, int, int]
 """Where the next record begins, its number, and the offset delta of the one before it (or -1)."""
+RunPlace: TypeAlias = tuple[int, int, int, int]
+"""Where the next batch begins; and a place in it, counted from where all begins: 0, 0, -1 if it is
+not begun yet."""
 
 TIMESTAMP: Final = UNORDERED + 1
 COUNT: Final = UNORDERED + 2
+NO_BATCH: Final = UNORDERED + 3
 
 # Why a go ended: at the end of the body or at a problem, at a record that is not wanted any more,
 # or before one for which there is no room; then which room it was.
@@ -116,6 +122,63 @@ def decode(
     if not problem and not stopped and (index != count or position != size):
         problem = COUNT
     return (index, position, previous, problem, stopped, *columns.write())
+
+
+def decode_run(
+    data: Buffer,
+    place: RunPlace,
+    until: int,
+    window: tuple[int, int, int],
+    rooms: Sequence[Room],
+    filled: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Do with each batch up to `until` what `decode` does with one; they are not compressed.
+
+    The window is 1 if each batch's largest timestamp is that of all its records, else 0, and the
+    first offset that is wanted and the one behind the last. See `record_columns.DecodedRun` for
+    what is returned.
+    """
+    at, position, index, previous = place
+    is_inside = 0 <= at <= until <= len(data) and position <= until
+    if not is_inside or index < 0 or not -1 <= previous <= INT32_MAX:
+        raise ValueError("a place outside of the records")
+    if not position:
+        index, previous = 0, -1
+    elif position < at + HEADER_SIZE:
+        raise ValueError("a place outside of the records")
+    is_stamped, start, end = window
+    filled = _Columns(b"", rooms, filled).write()  # they are looked at even if there is no batch
+    while at < until:
+        numbers = _numbers(data, at, until, is_stamped, start, end)
+        body = at + HEADER_SIZE
+        if numbers is None or position > at + LENGTH_END + numbers[1]:
+            return (at, position, index, previous, NO_BATCH, WHOLE, start, *filled)
+        following, of_batch = at + LENGTH_END + numbers[1], numbers[0]
+        inside = (position - body if position else 0, index, previous)
+        told = decode(data[body:following], inside, of_batch, rooms, filled)
+        index, position, previous, problem, stopped = told[:5]
+        filled = told[5:]
+        if problem or stopped:
+            return (at, position + body, index, previous, problem, stopped, start, *filled)
+        start = max(start, of_batch[2] + of_batch[1] + 1)
+        at, position, index, previous = following, 0, 0, -1
+    return (at, 0, 0, -1, SOUND, WHOLE, start, *filled)
+
+
+def _numbers(
+    data: Buffer, at: int, until: int, is_stamped: int, start: int, end: int
+) -> tuple[tuple[int, int, int, int, int, int, int, int], int] | None:
+    """Return what `decode` needs to know of the batch at `at`, and its length. None: it is none."""
+    if until - at < HEADER_SIZE:
+        return None
+    (base_offset, length, _, _, _, _, last_delta, base_timestamp, stamp, _, _, _,
+     count) = HEADER.unpack_from(data, at)  # fmt: skip
+    if not BATCH_LENGTH_MIN <= length <= until - at - LENGTH_END:
+        return None
+    if not 0 <= base_offset <= OFFSET_MAX or last_delta < 0:
+        return None
+    window = is_stamped, stamp, start, end
+    return (count, last_delta, base_offset, base_timestamp, *window), length
 
 
 class _Columns:

@@ -36,6 +36,7 @@ PROBLEMS: Final = (
     *PROBLEMS_OF_BATCHES,
     "a record's timestamp has no place among 64 bits of microseconds",
     "a batch has another number of records than it says",
+    "there is no whole batch",
 )
 _FIRST_BYTES: Final = 64 * 1024
 _FIRST_HEADERS: Final = 1024
@@ -103,6 +104,18 @@ class Decoded(NamedTuple):
     stopped: int  # why, if neither at a problem nor at the end: see `python_columns`
 
 
+class DecodedRun(NamedTuple):
+    """How far a run of batches was taken."""
+
+    at: int  # where the next batch begins, or where the run ends
+    position: int  # of its next record; 0: it is not begun
+    records: int  # the number of that one
+    previous: int  # see `Decoded`
+    problem: int
+    stopped: int
+    start: int  # the first offset that is wanted now: behind all batches that were taken
+
+
 NOT_DECODED: Final = Decoded(0, 0, -1, 0, 0)
 
 _Decode = Callable[..., tuple[int, ...]]
@@ -113,9 +126,10 @@ class Decoder(NamedTuple):
 
     name: str
     decode: _Decode
+    decode_run: _Decode
 
 
-PYTHON: Final = Decoder("python", python_columns.decode)
+PYTHON: Final = Decoder("python", python_columns.decode, python_columns.decode_run)
 
 
 def _load() -> Decoder:
@@ -125,7 +139,7 @@ def _load() -> Decoder:
         except ImportError:
             pass
         else:
-            return Decoder("compiled", compiled_columns.decode)
+            return Decoder("compiled", compiled_columns.decode, compiled_columns.decode_run)
     return PYTHON
 
 
@@ -158,7 +172,7 @@ class Columns:
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._headers = headers
-        self._decode = decoder.decode
+        self._decode, self._decode_run = decoder.decode, decoder.decode_run
         self._sizes = _first_sizes(rows_max, bytes_max, headers=headers)
         self._rooms: list[Any] = []
         self._views: tuple[Room, ...] = ()
@@ -184,6 +198,25 @@ class Columns:
             self._filled = told[5:]
             stopped = decoded.stopped
             if decoded.problem or stopped <= BEHIND or not self._make_room(stopped, len(body)):
+                return decoded
+
+    def add_run(
+        self, data: Buffer, decoded: DecodedRun, until: int, end: int, *, is_stamped: bool
+    ) -> DecodedRun:
+        """Take the batches of `data` up to `until`, from where the last call came.
+
+        They are not compressed, and their checksums were looked at. `end` is behind the last offset
+        that is wanted. It ends as `add` does.
+        """
+        while True:
+            if not self._rooms:
+                self._open()
+            window = int(is_stamped), decoded.start, end
+            told = self._decode_run(data, decoded[:4], until, window, self._views, self._filled)
+            decoded = DecodedRun._make(told[:7])
+            self._filled = told[7:]
+            stopped = decoded.stopped
+            if decoded.problem or stopped <= BEHIND or not self._make_room(stopped, len(data)):
                 return decoded
 
     def take(self) -> tuple[Rooms, Filled]:
