@@ -5,9 +5,10 @@ given the same small rooms, which lie between guards, and must say and write the
 batches `read_records`, which shares no code with them, says what the columns should be, however
 small the rooms are. A table has one spoilt record for each thing that can be wrong. Where no
 compiler was, the compiled one is left out.
-Seen to fail: with a bit of the record before left set, with the room for values looked at but not
-what is in it, with the records of a window's start left out of the count, and with headers of a
-record without room that stay.
+Seen to fail: in C with a room's size looked at but not what is in it, with bits of what a room held
+before, with a record's headers counted in part, and with a batch of a run that goes on where the
+last one ended; in Python with a window's first record left out, with an offset that may come twice,
+with fewer records than a batch says, and with columns that are written to after they were taken.
 """
 
 from __future__ import annotations
