@@ -107,9 +107,8 @@ class _Reading:
         try:
             while rows.position < self._end:
                 self._check_patience()
-                data = self._next()
-                if data is not None:
-                    yield from self._take(data)
+                # Held by no name of ours, an answer is gone when it is taken: they are large.
+                yield from self._take(self._next())
         except OldFormatError:
             yield from rows.rest()
             raise
@@ -189,8 +188,10 @@ class _Reading:
 
     # -- what is told ------------------------------------------------------------------------------
 
-    def _take(self, data: PartitionData) -> Iterator[pa.RecordBatch]:
+    def _take(self, data: PartitionData | None) -> Iterator[pa.RecordBatch]:
         """Take an answer without an error, and ask for the next one before it is decoded."""
+        if data is None:
+            return
         found = scan(data.records)
         if not found.batches:
             self._nothing(data, is_old=found.is_old, trouble=found.trouble)
