@@ -25,10 +25,10 @@ from holdfast.pipelines.intake.connection import (
     open_admin,
 )
 from holdfast.pipelines.intake.option_values import OptionError
+from holdfast.pipelines.intake.secret_references import SECRET_BYTES_MAX
 from holdfast.pipelines.options import parse
 from holdfast.pipelines.planner import Planner
 from holdfast.pipelines.read_range import Access
-from holdfast.pipelines.secret_references import SECRET_BYTES_MAX
 from holdfast.pipelines.source import BatchReader, HoldfastSource, StreamReader
 
 SECRET = "correct-horse-battery-staple"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.pipelines.writing import write
+    from holdfast.pipelines.sinks.writing import write
 
 __all__ = ["write"]
 
@@ -20,6 +20,6 @@ def __getattr__(name: str) -> Any:
     """Import `write` when it is first used: workers import this package, and need no database."""
     if name != "write":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from holdfast.pipelines.writing import write  # noqa: PLC0415
+    from holdfast.pipelines.sinks.writing import write  # noqa: PLC0415
 
     return write

@@ -13,7 +13,7 @@ from typing import Final
 
 from holdfast.pipelines.intake.jaas import ENTRY, credentials
 from holdfast.pipelines.intake.option_values import OptionError
-from holdfast.pipelines.secret_references import is_reference
+from holdfast.pipelines.intake.secret_references import is_reference
 
 # Java's name: librdkafka's. The values are the same but for what `_VALUES` says.
 RENAMED: Final = {

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from holdfast.pipelines.intake.client_options import RENAMED, SECRETS, TEXTS, USUAL
 from holdfast.pipelines.intake.option_values import OptionError, nearest
-from holdfast.pipelines.secret_references import REFERENCES, resolved
+from holdfast.pipelines.intake.secret_references import REFERENCES, resolved
 
 Client = tuple[tuple[str, str], ...]  # librdkafka's properties, secrets as references
 GROUP_ID = "holdfast-reader"  # the client demands a name even from those that join no group

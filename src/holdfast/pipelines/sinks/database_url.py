@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 
-from holdfast.pipelines.secret_references import is_reference, resolved
+from holdfast.pipelines.intake.secret_references import is_reference, resolved
 from holdfast.pipelines.sinks.target import TargetError
 
 OPTION = "target: the password"
