@@ -10,14 +10,14 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
+.PHONY: help demo test quick test-apache compare kafka-python-tests check format simulate soak bench scale connections groups-bench columns-bench attacks mutants mutate fuzz judge-proof apache docs lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The set-up has two steps, each done once and again when its list changes: what running needs, and
 # what working on the project needs on top. A stamp is written last, so that a broken step is redone.
-$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml $(wildcard src/holdfast/wire/walker/*.[ch])
+$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml $(wildcard src/holdfast/wire/walker/*.[ch] src/holdfast/pipelines/reading/*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "holdfast needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || test -x $(BIN)/python || \
@@ -119,6 +119,9 @@ connections: $(VENV)/.run ## what 5,000 idle connections cost a broker, and 1,00
 
 groups-bench: $(VENV)/.run apache ## how long groups take to settle, what heartbeats and commits cost (Apache Kafka)
 	@$(BIN)/python bench/groups.py $(ARGS)
+
+columns-bench: $(VENV)/.run ## what it costs to make columns of a log, over our client and over librdkafka
+	@$(BIN)/python bench/columns.py $(ARGS)
 
 attacks: $(VENV)/.run ## what hostile clients cost an honest one, beside the same CPU burnt elsewhere
 	@$(BIN)/python bench/attacks.py $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutations_answers import ANSWERS
 from mutations_bounds import BOUNDS
+from mutations_columns import COLUMNS
 from mutations_compaction import COMPACTION
 from mutations_control import CONTROL
 from mutations_following import FOLLOWING
@@ -35,6 +36,7 @@ MUTATIONS = (
     *TOOLS,
     *BOUNDS,
     *ANSWERS,
+    *COLUMNS,
     *COMPACTION,
     *CONTROL,
     *GROUP_MEMBERS,

@@ -419,7 +419,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "truncation",
         READ,
         "        if latest < self.end:\n"
-        '            self._lost(f"the log ends at {latest}, before {self.end}")\n',
+        "            self.access.lost(self.partition, "
+        'f"the log ends at {latest}, before {self.end}")\n',
         "        if latest < self.end:\n",
         tests=READ_TESTS,
     ),

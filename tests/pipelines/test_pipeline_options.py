@@ -113,6 +113,7 @@ def test_every_known_option_is_taken() -> None:
         "kafkaConsumer.pollTimeoutMs": "6",
         "fetchOffset.numRetries": "0",
         "fetchOffset.retryIntervalMs": "7",
+        "maxBytesPerFetch": "8",
     }
     assert parse(given, "batch") == SourceOptions(
         client=(
@@ -131,6 +132,7 @@ def test_every_known_option_is_taken() -> None:
         headers=True,
         fail_on_data_loss=False,
         poll_timeout_ms=6,
+        fetch_bytes=8,
         offset_retries=0,
         offset_pause_ms=7,
     )
@@ -299,9 +301,12 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         *(
             ({**GOOD, name: text}, "stream", f"{name}: {text!r} is no positive whole number")
             for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "minPartitions",
-                         "maxRecordsPerPartition", "kafkaConsumer.pollTimeoutMs")
+                         "maxRecordsPerPartition", "kafkaConsumer.pollTimeoutMs",
+                         "maxBytesPerFetch")
             for text in ("0", "many", "-1", "1.5", "\u00b2", "", "1" * 19)
         ),
+        ({**GOOD, "maxBytesPerFetch": "1073741825"}, "stream",
+         "maxBytesPerFetch: 1073741825; 1073741824 at most"),
         ({**GOOD, "failOnDataLoss": "no"}, "stream", "failOnDataLoss: 'no'; use true or false"),
         ({**GOOD, "kafka.isolation.level": "serializable"}, "stream",
          "kafka.isolation.level: 'serializable'; use read_uncommitted or read_committed"),

@@ -1,4 +1,7 @@
-"""Goal: a range gives exactly its records, or says what is gone. Method: a real broker."""
+"""Goal: a range gives exactly its records, or says what is gone, in both ways of reading it.
+
+Method: a real broker; what goes through librdkafka has a setting that only librdkafka has.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,30 @@ from holdfast.pipelines.read_range import (
     ReadError,
     read_range,
 )
+from holdfast.pipelines.reading import wire_range as wire_module
+from holdfast.pipelines.reading.range_rows import ROWS_MAX
+from holdfast.pipelines.reading.way import way_of
 from holdfast.pipelines.source import StreamReader
 from holdfast.wire.batch import build_batch, read_header, transaction_marker
 from holdfast.wire.well_known import LATEST
 
 EXTERNAL = "HOLDFAST_TEST_BOOTSTRAP" in os.environ
+Settings = tuple[tuple[str, str], ...]
+WAYS: dict[str, Settings] = {"ours": (), "librdkafka": (("socket.keepalive.enable", "true"),)}
 
 
 pytestmark = pytest.mark.usefixtures("no_consumer_outlives_the_cluster")
 
 
-def access(topics: Topics, **values: object) -> Access:
-    client = (("bootstrap.servers", topics.bootstrap),)
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Settings:
+    settings = WAYS[request.param]
+    assert way_of((("bootstrap.servers", "h:1"), *settings)).is_ours is (request.param == "ours")
+    return settings
+
+
+def access(topics: Topics, way: Settings, **values: object) -> Access:
+    client = (("bootstrap.servers", topics.bootstrap), *way)
     return Access(client=client, **values)  # type: ignore[arg-type]
 
 
@@ -48,10 +63,10 @@ def read(partition: Partition, start: int, end: int, how: Access) -> pa.Table:
 
 
 @pytest.mark.slow
-def test_a_range_has_its_records_and_no_others(topics: Topics) -> None:
+def test_a_range_has_its_records_and_no_others(topics: Topics, way: Settings) -> None:
     topic = topics.create()
     topics.write(topic, 1, [f"v{n}".encode() for n in range(100)])
-    table = read(Partition(topic, 1), 10, 13, access(topics))
+    table = read(Partition(topic, 1), 10, 13, access(topics, way))
     assert table.column("offset").to_pylist() == [10, 11, 12]
     assert table.column("value").to_pylist() == [b"v10", b"v11", b"v12"]
     assert set(table.column("key").to_pylist()) == {b"k"}
@@ -59,55 +74,57 @@ def test_a_range_has_its_records_and_no_others(topics: Topics) -> None:
     assert set(table.column("partition").to_pylist()) == {1}
     assert set(table.column("timestampType").to_pylist()) == {0}, "create time"
     assert table.schema == ARROW_SCHEMA
-    assert read(Partition(topic, 1), 10, 10, access(topics)).num_rows == 0
+    assert read(Partition(topic, 1), 10, 10, access(topics, way)).num_rows == 0
 
 
 @pytest.mark.slow
-def test_a_long_range_comes_in_bounded_batches(topics: Topics) -> None:
+def test_a_long_range_comes_in_bounded_batches(topics: Topics, way: Settings) -> None:
     topic = topics.create()
-    count = 2 * BATCH_ROWS + 5
+    most = BATCH_ROWS if way else ROWS_MAX
+    count = 2 * most + 5
     topics.write(topic, 0, [b"x"] * count)
-    batches = list(read_range(Partition(topic, 0), 0, count, access(topics)))
+    batches = list(read_range(Partition(topic, 0), 0, count, access(topics, way)))
     assert sum(batch.num_rows for batch in batches) == count
-    assert max(batch.num_rows for batch in batches) <= BATCH_ROWS
+    assert max(batch.num_rows for batch in batches) <= most
 
 
 @pytest.mark.slow
-def test_ranges_share_a_consumer_and_do_not_mix(topics: Topics) -> None:
+def test_ranges_share_a_consumer_and_do_not_mix(topics: Topics, way: Settings) -> None:
     topic = topics.create()
     for partition in range(2):
         topics.write(topic, partition, [f"{partition}-{n}".encode() for n in range(50)])
-    how = access(topics)
+    how = access(topics, way)
     for partition, start in ((0, 5), (1, 40), (0, 30), (1, 0)):
         table = read(Partition(topic, partition), start, start + 5, how)
         assert table.column("value").to_pylist() == [
             f"{partition}-{n}".encode() for n in range(start, start + 5)
         ]
-    assert how in module._idle
+    assert (how in module._idle) is bool(way)
+    assert (how.client in wire_module._idle) is not bool(way)
 
 
 @pytest.mark.slow
-def test_a_log_that_is_shorter_than_the_range_is_loss(topics: Topics) -> None:
+def test_a_log_that_is_shorter_than_the_range_is_loss(topics: Topics, way: Settings) -> None:
     """The range was planned, and then the log was cut: its end will never come."""
     topic = topics.create()
     topics.write(topic, 0, [b"x"] * 7)
     with pytest.raises(DataLossError, match=r"ends at 7, before 9.*failOnDataLoss"):
-        read(Partition(topic, 0), 5, 9, access(topics))
+        read(Partition(topic, 0), 5, 9, access(topics, way))
     with pytest.raises(DataLossError, match="failOnDataLoss"):
-        read(Partition(topic, 0), 8, 9, access(topics))
-    lenient = access(topics, fail_on_data_loss=False)
+        read(Partition(topic, 0), 8, 9, access(topics, way))
+    lenient = access(topics, way, fail_on_data_loss=False)
     assert read(Partition(topic, 0), 5, 9, lenient).num_rows == 2
     assert read(Partition(topic, 0), 8, 9, lenient).num_rows == 0
 
 
 @pytest.mark.slow
-def test_records_that_aged_out_are_loss(topics: Topics) -> None:
+def test_records_that_aged_out_are_loss(topics: Topics, way: Settings) -> None:
     topic = topics.create(segment_ms="1", retention_ms="1")
     begin = topics.age_out(topic, 0, [b"old"] * 5)
     end = begin + 1
     with pytest.raises(DataLossError, match="failOnDataLoss"):
-        read(Partition(topic, 0), 0, end, access(topics))
-    lenient = access(topics, fail_on_data_loss=False)
+        read(Partition(topic, 0), 0, end, access(topics, way))
+    lenient = access(topics, way, fail_on_data_loss=False)
     assert read(Partition(topic, 0), 0, end, lenient).column("offset").to_pylist() in ([begin], [])
 
 
@@ -121,9 +138,9 @@ def test_a_group_that_may_not_be_asked_about_does_no_harm() -> None:
 
 
 @pytest.mark.slow
-def test_silence_ends_after_its_time() -> None:
+def test_silence_ends_after_its_time(way: Settings) -> None:
     """Nobody listens there: the wait is bounded, and the message says by what."""
-    nowhere = Access(client=(("bootstrap.servers", "127.0.0.1:1"),), silence_ms_max=300)
+    nowhere = Access(client=(("bootstrap.servers", "127.0.0.1:1"), *way), silence_ms_max=300)
     with pytest.raises(ReadError, match=r"kafkaConsumer\.pollTimeoutMs"):
         list(read_range(Partition("t", 0), 0, 1, nowhere))
 
@@ -308,7 +325,7 @@ def test_what_is_missing_is_waited_for_once(
 @pytest.mark.apache
 @pytest.mark.skipif(not EXTERNAL, reason="needs transactions")
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_markers_and_aborted_records_are_holes(topics: Topics, level: str) -> None:
+def test_markers_and_aborted_records_are_holes(topics: Topics, way: Settings, level: str) -> None:
     """A marker ends the log, so no record ever reaches the range's end: the position does."""
     topic = topics.create()
     settings = {"bootstrap.servers": topics.bootstrap, "transactional.id": topic}
@@ -322,7 +339,7 @@ def test_markers_and_aborted_records_are_holes(topics: Topics, level: str) -> No
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
-    client = (("bootstrap.servers", topics.bootstrap), ("isolation.level", level))
+    client = (("bootstrap.servers", topics.bootstrap), ("isolation.level", level), *way)
     listing = Listing(client)
     assert listing.latest([Partition(topic, 0)]) == {Partition(topic, 0): 4}
     listing.close()
@@ -333,7 +350,7 @@ def test_markers_and_aborted_records_are_holes(topics: Topics, level: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_range_may_end_in_a_hole(tmp_path: Path) -> None:
+def test_a_range_may_end_in_a_hole(tmp_path: Path, way: Settings) -> None:
     """No record ever reaches the range's end: the end of the partition does.
 
     Transactions leave such holes, and compaction. This one is put into the segment by hand: the
@@ -362,7 +379,8 @@ def test_a_range_may_end_in_a_hole(tmp_path: Path) -> None:
             log.write(batch)
         cluster.start()
         how = Access(
-            client=(("bootstrap.servers", cluster.bootstrap_servers),), silence_ms_max=20_000
+            client=(("bootstrap.servers", cluster.bootstrap_servers), *way),
+            silence_ms_max=20_000,
         )
         assert read(Partition(topic, 0), 0, 4, how).column("offset").to_pylist() == [0, 1, 2]
         assert read(Partition(topic, 0), 3, 4, how).num_rows == 0

@@ -47,6 +47,7 @@ KNOWN = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
+    "maxBytesPerFetch",
 )
 # Known to who has used another source or the JVM connector, and without a meaning for this one.
 ELSEWHERE = {
@@ -54,6 +55,8 @@ ELSEWHERE = {
     "path": "a log has none; leave load() empty, and use subscribe",
 }
 POLL_TIMEOUT_MS = 120_000
+FETCH_BYTES = 16 * 1024 * 1024
+FETCH_BYTES_MAX = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,7 @@ class SourceOptions:
     headers: bool = False
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = POLL_TIMEOUT_MS
+    fetch_bytes: int = FETCH_BYTES  # a task asks for at once
     offset_retries: int | None = None  # None: as often as fits into a minute
     offset_pause_ms: int | None = None
 
@@ -116,6 +120,7 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
         headers=boolean(given, "includeHeaders", default=False),
         fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
         poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        fetch_bytes=_fetch_bytes(given),
         offset_retries=whole(given, "fetchOffset.numRetries", least=0),
         offset_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0),
     )
@@ -196,3 +201,10 @@ def _tasks(given: Given) -> int | None:
             f"minPartitions: {wanted} is more than {TASKS_MAX}, the most there can be"
         )
     return wanted
+
+
+def _fetch_bytes(given: Given) -> int:
+    asked = whole(given, "maxBytesPerFetch") or FETCH_BYTES
+    if asked > FETCH_BYTES_MAX:
+        raise OptionError(f"maxBytesPerFetch: {asked}; {FETCH_BYTES_MAX} at most")
+    return asked

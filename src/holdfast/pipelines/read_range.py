@@ -1,8 +1,8 @@
 """`read_range`: offsets [start, end) of one partition as Arrow record batches.
 
-Owns the consumers of this process. It joins no group and commits nothing: a consumer is assigned
-one partition at one offset. What lies inside is librdkafka today and may be exchanged; the source
-knows only `read_range`, `Access` and the errors.
+Owns the choice between the two ways, and the consumers of the one that is librdkafka's: it joins no
+group and commits nothing, and a consumer is assigned one partition at one offset. The source knows
+only `read_range`, `Access` and the errors.
 """
 
 from __future__ import annotations
@@ -10,29 +10,33 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from holdfast.pipelines.intake import headers
-from holdfast.pipelines.intake.connection import Client, open_consumer
-from holdfast.pipelines.offsets import DataLossError, Partition
-
-# What Spark makes of the seven columns' types; it compares the schemas of the first batch exactly.
-ARROW_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-    ]
+from holdfast.pipelines.intake.connection import open_consumer
+from holdfast.pipelines.offsets import Partition
+from holdfast.pipelines.reading.access import (
+    ARROW_SCHEMA,
+    ARROW_SCHEMA_WITH_HEADERS,
+    Access,
+    ReadError,
+    data_loss_text,
 )
-ARROW_SCHEMA_WITH_HEADERS = ARROW_SCHEMA.append(pa.field("headers", headers.ARROW_TYPE))
+from holdfast.pipelines.reading.way import Way, way_of
+from holdfast.pipelines.reading.wire_range import OldFormatError, wire_range
+
+__all__ = [
+    "ARROW_SCHEMA",
+    "ARROW_SCHEMA_WITH_HEADERS",
+    "Access",
+    "ReadError",
+    "data_loss_text",
+    "read_range",
+]
+
 BATCH_ROWS = 10_000
 POLL_S = 0.2  # how often a wait looks at its deadline
 CONSUMERS_MAX = 8
@@ -47,20 +51,6 @@ _HOPELESS = {
 log = logging.getLogger(__name__)
 
 
-class ReadError(RuntimeError):
-    """A range could not be read whole in time, or the cluster refuses it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How to reach the log. Hashable: it is the key under which a consumer is kept."""
-
-    client: Client
-    fail_on_data_loss: bool = True
-    silence_ms_max: int = 120_000  # how long to wait for the next record before giving up
-    headers: bool = False  # whether batches have the eighth column
-
-
 # Workers outlive tasks, and a consumer's connections are dear: keep the idle ones.
 _idle: dict[Access, Any] = {}
 
@@ -70,14 +60,42 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records at offsets [start, end), in order, as batches with the columns of Spark's.
 
-    Holes (compaction, transaction markers) are passed over: the range ends when the position or
-    the end of the partition has reached `end`. DataLossError: offsets of the range are gone, and
-    `fail_on_data_loss` is set. ReadError: silence for too long, or a refusal.
+    Eight with `access.headers`. Holes (compaction, transaction markers) are passed over: the range
+    ends when the position or the end of the partition has reached `end`. DataLossError: offsets of
+    the range are gone, and `fail_on_data_loss` is set. ReadError: silence for too long, a refusal,
+    or a batch that is damaged.
     """
     assert 0 <= start <= end, f"{partition}: no range [{start}, {end})"
     if start == end:
         return
-    consumer = _idle.pop(access, None) or open_consumer(access.client)
+    way = way_of(access.client)
+    _tell(way)
+    if way.is_ours:
+        try:
+            yield from wire_range(partition, start, end, access)
+        except OldFormatError as old:
+            log.info("%s: messages of an old format from offset %d on", partition, old.position)
+            start = old.position
+        else:
+            return
+    yield from librdkafka_range(partition, start, end, access)
+
+
+_told: Final[set[Way]] = set()
+
+
+def _tell(way: Way) -> None:
+    """Say once a process which way ranges are read."""
+    if way not in _told:
+        _told.add(way)
+        log.info("reading over %s: %s", "our own client" if way.is_ours else "librdkafka", way.why)
+
+
+def librdkafka_range(
+    partition: Partition, start: int, end: int, access: Access
+) -> Iterator[pa.RecordBatch]:
+    """Yield the same as `read_range`, over librdkafka."""
+    consumer = _idle.pop(access, None) or _opened(access)
     whole = False
     try:
         yield from _Reading(consumer, partition, start, end, access=access).batches()
@@ -89,6 +107,11 @@ def read_range(
             _idle[access] = consumer
         else:
             consumer.close()
+
+
+def _opened(access: Access) -> Any:
+    held = str(max(access.fetch_bytes // 1024, 1))
+    return open_consumer((("queued.max.messages.kbytes", held), *access.client))
 
 
 class _Reading:
@@ -114,11 +137,7 @@ class _Reading:
                 yield to_arrow(records, self.partition, with_headers=self.access.headers)
                 deadline = time.monotonic() + silence_s_max
             elif time.monotonic() > deadline:
-                raise ReadError(
-                    f"{self.partition}: nothing came at offset {self.position} of a range that "
-                    f"ends at {self.end}, for {self.access.silence_ms_max} ms "
-                    "(kafkaConsumer.pollTimeoutMs)"
-                )
+                raise self.access.silent(self.partition, self.position, self.end)
 
     def _assign(self) -> None:
         self.consumer.assign(
@@ -157,7 +176,7 @@ class _Reading:
         except KafkaException:
             return  # no leader just now: the range's deadline bounds this
         if latest < self.end:
-            self._lost(f"the log ends at {latest}, before {self.end}")
+            self.access.lost(self.partition, f"the log ends at {latest}, before {self.end}")
             self.position = self.end
 
     def _refused(self, error: KafkaError) -> None:
@@ -174,7 +193,10 @@ class _Reading:
             self._assign()  # ask again: the range's deadline bounds this
             return
         if not earliest <= self.position <= latest:
-            self._lost(f"offset {self.position} is outside of the log [{earliest}, {latest})")
+            self.access.lost(
+                self.partition,
+                f"offset {self.position} is outside of the log [{earliest}, {latest})",
+            )
             self.position = self.end if latest < self.position else min(earliest, self.end)
         if self.position < self.end:
             self._assign()
@@ -183,21 +205,6 @@ class _Reading:
         target = TopicPartition(self.partition.topic, self.partition.number)
         earliest, latest = self.consumer.get_watermark_offsets(target, timeout=WATERMARKS_S)
         return int(earliest), int(latest)
-
-    def _lost(self, said: str) -> None:
-        text = f"{self.partition}: {said}"
-        if self.access.fail_on_data_loss:
-            raise DataLossError(data_loss_text([text]))
-        log.warning("going on without data that was lost: %s", text)
-
-
-def data_loss_text(said: list[str]) -> str:
-    """Say what is gone, and which option decides about it."""
-    return (
-        "Some data was lost before it was read: "
-        + "; ".join(said)
-        + ". To go on without it, set the option failOnDataLoss to false."
-    )
 
 
 def to_arrow(

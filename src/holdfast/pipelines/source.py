@@ -118,6 +118,7 @@ class _TaskReading:
             fail_on_data_loss=options.fail_on_data_loss,
             silence_ms_max=options.poll_timeout_ms,
             headers=options.headers,
+            fetch_bytes=options.fetch_bytes,
         )
         yield from read_range(Partition(task.topic, task.number), task.start, task.end, access)
         if task.topic_id is not None:
