@@ -17,7 +17,7 @@ help: ## list the targets
 
 # The set-up has two steps, each done once and again when its list changes: what running needs, and
 # what working on the project needs on top. A stamp is written last, so that a broken step is redone.
-$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml $(wildcard src/holdfast/wire/walker/*.[ch] src/holdfast/pipelines/reading/*.c)
+$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml $(wildcard src/holdfast/wire/walker/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "holdfast needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || test -x $(BIN)/python || \

@@ -31,9 +31,9 @@ from holdfast.pipelines.read_range import librdkafka_range
 from holdfast.pipelines.reading.access import Access
 from holdfast.pipelines.reading.fetched_batches import scan
 from holdfast.pipelines.reading.range_rows import RangeRows
-from holdfast.pipelines.reading.record_columns import DECODER, PYTHON, Decoder
 from holdfast.pipelines.reading.wire_range import wire_range
 from holdfast.wire.batch import Codec, Record, build_batch
+from holdfast.wire.walker.record_columns import DECODER, PYTHON, Decoder
 
 # Bytes of a value, records a batch: the last one is what producers write that wait for nothing.
 SHAPES: Final = ((100, 1_000), (1_024, 100), (100, 1))

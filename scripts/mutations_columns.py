@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from mutation import Mutation, one
 
-DECODER = "pipelines/reading/python_columns.py"
-COLUMNS_OF = "pipelines/reading/record_columns.py"
+DECODER = "wire/walker/python_columns.py"
+COLUMNS_OF = "wire/walker/record_columns.py"
 BATCHES = "pipelines/reading/fetched_batches.py"
 ROWS = "pipelines/reading/range_rows.py"
 SESSION = "pipelines/reading/fetch_session.py"

@@ -26,7 +26,6 @@ from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.read_range import librdkafka_range, read_range
 from holdfast.pipelines.reading import wire_range as wire_module
 from holdfast.pipelines.reading.access import Access, ReadError
-from holdfast.pipelines.reading.record_columns import DECODER, PYTHON
 from holdfast.pipelines.reading.wire_range import OldFormatError, wire_range
 from holdfast.wire.batch import (
     Codec,
@@ -37,6 +36,7 @@ from holdfast.wire.batch import (
 )
 from holdfast.wire.batch_header import CRC_START, HEADER, HEADER_SIZE
 from holdfast.wire.checksum import crc32c
+from holdfast.wire.walker.record_columns import DECODER, PYTHON
 
 DECODERS = [PYTHON] if DECODER is PYTHON else [DECODER, PYTHON]
 CANNED = Partition(TOPIC, NUMBER)

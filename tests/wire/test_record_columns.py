@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire.test_record_walker import LONGS, RECORDS, STAMPS, WRONG, body_of, spoilt
 
-from holdfast.pipelines.reading.python_columns import (
+from holdfast.wire.batch import HEADER_SIZE, Record, build_batch, read_header, read_records
+from holdfast.wire.walker.python_columns import (
     BEHIND,
     COUNT,
     NO_BATCH,
@@ -35,7 +36,8 @@ from holdfast.pipelines.reading.python_columns import (
     TIMESTAMP,
     WHOLE,
 )
-from holdfast.pipelines.reading.record_columns import (
+from holdfast.wire.walker.python_compaction import OFFSET_MAX, UNORDERED
+from holdfast.wire.walker.record_columns import (
     DECODER,
     PROBLEMS,
     PYTHON,
@@ -47,8 +49,6 @@ from holdfast.pipelines.reading.record_columns import (
     Numbers,
     Rooms,
 )
-from holdfast.wire.batch import HEADER_SIZE, Record, build_batch, read_header, read_records
-from holdfast.wire.walker.python_compaction import OFFSET_MAX, UNORDERED
 
 DECODERS = [pytest.param(PYTHON, id="python")]
 if DECODER is not PYTHON:

@@ -20,8 +20,13 @@ from holdfast.pipelines.reading.fetched_batches import (
     body_of,
     checked_end,
 )
-from holdfast.pipelines.reading.python_columns import BEHIND
-from holdfast.pipelines.reading.record_columns import (
+from holdfast.wire.batch import BatchHeader
+from holdfast.wire.batch_header import BASE_OFFSET, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from holdfast.wire.compression import inflated_bytes_max
+from holdfast.wire.errors import InflatedError, WireError
+from holdfast.wire.messages.fetch import AbortedTransaction
+from holdfast.wire.walker.python_columns import BEHIND
+from holdfast.wire.walker.record_columns import (
     DECODER,
     PROBLEMS,
     Columns,
@@ -31,11 +36,6 @@ from holdfast.pipelines.reading.record_columns import (
     Numbers,
     Rooms,
 )
-from holdfast.wire.batch import BatchHeader
-from holdfast.wire.batch_header import BASE_OFFSET, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-from holdfast.wire.compression import inflated_bytes_max
-from holdfast.wire.errors import InflatedError, WireError
-from holdfast.wire.messages.fetch import AbortedTransaction
 
 ROWS_MAX: Final = 20_000
 COLUMN_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from holdfast.clients.blocking_driver import parse_addresses
-from holdfast.pipelines.reading.record_columns import DECODER
+from holdfast.wire.walker.record_columns import DECODER
 
 Client = tuple[tuple[str, str], ...]
 

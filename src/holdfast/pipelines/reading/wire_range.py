@@ -20,11 +20,11 @@ from holdfast.pipelines.reading.access import Access, ReadError
 from holdfast.pipelines.reading.fetch_session import Asked
 from holdfast.pipelines.reading.fetched_batches import scan
 from holdfast.pipelines.reading.range_rows import RangeRows
-from holdfast.pipelines.reading.record_columns import DECODER, Decoder
 from holdfast.pipelines.reading.way import Client
 from holdfast.pipelines.reading.wire_client import ANSWER_S, WireClient
 from holdfast.wire.errors import RETRIABLE, ErrorCode, error_code, error_name
 from holdfast.wire.messages.fetch import PartitionData
+from holdfast.wire.walker.record_columns import DECODER, Decoder
 
 CLIENTS_MAX: Final = 8
 UNKNOWN_S: Final = 30.0  # a topic just made is not known everywhere at once

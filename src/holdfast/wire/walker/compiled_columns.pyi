@@ -1,4 +1,4 @@
-from holdfast.pipelines.reading.python_columns import Place, Room, RunPlace
+from holdfast.wire.walker.python_columns import Place, Room, RunPlace
 from holdfast.wire.walker.python_walker import Buffer
 
 def decode(

@@ -14,8 +14,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from holdfast.pipelines.reading import python_columns
-from holdfast.pipelines.reading.python_columns import (
+from holdfast.wire.walker import python_columns
+from holdfast.wire.walker.python_columns import (
     BEHIND,
     INT32_MAX,
     NO_HEADER_KEYS,
@@ -135,7 +135,7 @@ PYTHON: Final = Decoder("python", python_columns.decode, python_columns.decode_r
 def _load() -> Decoder:
     if os.environ.get(FORCED_BY) != "python":
         try:
-            from holdfast.pipelines.reading import compiled_columns  # noqa: PLC0415 - if it was built
+            from holdfast.wire.walker import compiled_columns  # noqa: PLC0415 - if it was built
         except ImportError:
             pass
         else:
