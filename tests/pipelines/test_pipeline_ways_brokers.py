@@ -9,6 +9,7 @@ HOLDFAST_TEST_BOOTSTRAP names one.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,9 +91,11 @@ def test_a_log_that_was_compacted(tmp_path: Path) -> None:
         topic = topics.create(
             1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="1"
         )
-        for number in range(10):  # a segment each
+        now_ms = int(time.time() * 1000)
+        for number in range(10):  # a segment each: their own time rolls them, not how long it takes
             values = [b"%d-%d" % (number, n) for n in range(count // 10)]
-            topics.write(topic, 0, values, b"%d" % (number % 4))
+            stamps = [now_ms + 1_000 * (number - 10)] * len(values)
+            topics.write(topic, 0, values, b"%d" % (number % 4), stamps)
         how = access(topics.bootstrap)
 
         def rows() -> int:
