@@ -8,6 +8,7 @@ from __future__ import annotations
 from mutation import Edit, Mutation, one
 
 SINK = "pipelines/sink.py"
+TABLE_SINK = "pipelines/sinks/table_sink.py"
 FENCE = "pipelines/fence.py"
 SPOOL = "pipelines/spool.py"
 DUE = "pipelines/due.py"
@@ -32,8 +33,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: offsets are committed in a transaction of their own, before the rows",
         "SPARK-20565",
         SINK,
-        "            self.ownership.commit_batch(connection, batch, todo)\n",
-        "            self.ownership.commit_batch(connection, batch, todo)\n"
+        "            self.ownership.commit_batch(connection, batch, work)\n",
+        "            self.ownership.commit_batch(connection, batch, work)\n"
         "        with self.ownership.transaction() as connection:\n",
         tests=SINK_TESTS,
     ),
@@ -41,13 +42,13 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: offsets are committed in a transaction of their own, after the rows",
         "the usual foreachBatch recipe",
         (
-            Edit(SINK, "            self.ownership.commit_batch(connection, batch, todo)\n", ""),
+            Edit(SINK, "            self.ownership.commit_batch(connection, batch, work)\n", ""),
             Edit(
                 SINK,
-                "                self._recipe.write(connection, chunk)\n\n    def close",
-                "                self._recipe.write(connection, chunk)\n"
+                "                    self._recipe.write(connection, chunk)\n\n    def close",
+                "                    self._recipe.write(connection, chunk)\n"
                 "        with self.ownership.transaction() as connection:\n"
-                "            self.ownership.commit_batch(connection, batch, todo)\n"
+                "            self.ownership.commit_batch(connection, batch, work)\n"
                 "\n    def close",
             ),
         ),
@@ -73,9 +74,9 @@ PIPELINES: tuple[Mutation, ...] = (
     one(
         "pipelines: a batch without new offsets is passed over",
         "0 of 2 windows",
-        SINK,
-        "        if todo.replay:\n",
-        "        if todo.replay or not todo.moves:\n",
+        TABLE_SINK,
+        "        if work.rows is Rows.NONE:\n",
+        "        if work.rows is Rows.NONE or not work.moves:\n",
         tests=(f"{_TESTS}sink.py::test_rows_of_a_batch_that_was_planned_empty_are_refused",),
     ),
     one(
@@ -89,8 +90,8 @@ PIPELINES: tuple[Mutation, ...] = (
     one(
         "pipelines: a replay leaves its frame alone",
         "a stateful query's state is not committed",
-        SINK,
-        "        if todo.rows is Rows.NONE:\n            consume(frame)\n",
+        TABLE_SINK,
+        "            _consume(frame)\n",
         "",
         tests=(f"{_TESTS}sink.py::test_what_is_there_is_computed_and_not_written_again",),
     ),
@@ -106,34 +107,32 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: a later chunk's rows are dropped",
         "only the first chunk is written",
         SINK,
-        "            for chunk in rows.chunks():\n"
-        "                self._recipe.write(connection, chunk)\n\n    def close",
-        "            for chunk in list(rows.chunks())[:1]:\n"
-        "                self._recipe.write(connection, chunk)\n\n    def close",
+        "                for chunk in staged.chunks():\n",
+        "                for chunk in list(staged.chunks())[:1]:\n",
         tests=SINK_TESTS,
     ),
     one(
         "pipelines: a batch that was planned empty may have rows",
         "another source's offsets",
-        SINK,
-        "        if rows.count and not batch.stateful and",
-        "        if False and not batch.stateful and",
+        TABLE_SINK,
+        "    if rows and not batch.stateful and",
+        "    if False and not batch.stateful and",
         tests=(f"{_TESTS}sink.py::test_rows_of_a_batch_that_was_planned_empty_are_refused",),
     ),
     one(
         "pipelines: what broke a batch is forgotten",
         "the driver says nothing of its reason",
-        SINK,
-        "            self._process(frame, batch)\n"
+        TABLE_SINK,
+        "            self._process(frame, number)\n"
         "        except BaseException as error:\n"
         "            self.failure = error\n",
-        "            self._process(frame, batch)\n        except BaseException:\n",
+        "            self._process(frame, number)\n        except BaseException:\n",
         tests=SINK_TESTS,
     ),
     one(
         "pipelines: of a partition that is half there all rows are taken",
         "doubles rows after a lost checkpoint",
-        SINK,
+        TABLE_SINK,
         '        & (frame["offset"] >= move.begin)\n',
         '        & (frame["offset"] >= move.start)\n',
         tests=(
@@ -304,8 +303,8 @@ PIPELINES: tuple[Mutation, ...] = (
     one(
         "pipelines: the sink does not tell which query is running",
         "another query's checkpoint",
-        SINK,
-        ".batch(number, running(frame))",
+        TABLE_SINK,
+        ".batch(number, _running(frame))",
         ".batch(number)",
         tests=(f"{_TESTS}sink.py::test_another_querys_checkpoint_is_refused",),
     ),

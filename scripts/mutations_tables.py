@@ -33,9 +33,52 @@ TABLES: tuple[Mutation, ...] = (
         "tables: an older version replaces a newer one",
         "a row that comes late",
         MERGING,
-        "insert.excluded[version] >= table.c[version],",
-        "insert.excluded[version] != table.c[version],",
+        "(insert.excluded[self._target.version] >= before)",
+        "(insert.excluded[self._target.version] != before)",
         tests=MERGING_TESTS,
+    ),
+    one(
+        "tables: a row without a version is taken",
+        "it stays for ever",
+        MERGING,
+        "        self._refuse_unversioned(connection, chosen)\n",
+        "",
+        tests=MERGING_TESTS,
+    ),
+    one(
+        "tables: a row of the table that has no version is never replaced",
+        "a column that was added later",
+        MERGING,
+        "before.is_(None) | ",
+        "",
+        tests=MERGING_TESTS,
+    ),
+    one(
+        "tables: who is refused has taken the query over",
+        "a wrong start ends the driver that is right",
+        SQL_STORE,
+        "        self._prepare_table(self._engine)\n"
+        "        self._ownership = Ownership.take(self._engine, self._query)\n",
+        "        self._ownership = Ownership.take(self._engine, self._query)\n"
+        "        self._prepare_table(self._engine)\n",
+        tests=POSTGRESQL_TESTS,
+    ),
+    one(
+        "tables: drivers that begin together are in each other's way",
+        "a unique violation in the catalogue",
+        SQL_STORE,
+        "sql.exc.OperationalError):\n            self._try_to_prepare(engine)\n",
+        "sql.exc.OperationalError):\n            raise\n",
+        tests=POSTGRESQL_TESTS,
+    ),
+    one(
+        "tables: Parquet: who is refused has taken the query over",
+        "a wrong start ends the driver that is right",
+        PARQUET,
+        "        self._refuse_other_columns(self._last_manifest())"
+        "  # before anybody is fenced for it\n",
+        "",
+        tests=PARQUET_TESTS,
     ),
     one(
         "tables: what was deleted comes back with an older row",
@@ -57,9 +100,8 @@ TABLES: tuple[Mutation, ...] = (
         "tables: a stateful query's key may be twice in a batch",
         "one of two rows, by chance",
         MERGING,
-        "        if found is not None:\n            raise TargetError(\n",
-        "        if found is None:\n            return\n        if not found:\n"
-        "            raise TargetError(\n",
+        "        if stateful and self._target.version is None:\n",
+        "        if stateful and self._target.version is not None:\n",
         tests=MERGING_TESTS,
     ),
     # -- staged, and taken in ----------------------------------------------------------------------

@@ -197,6 +197,21 @@ def test_a_stateful_batch_with_a_key_twice_is_refused(engine: Engine) -> None:
     assert [each[5] for each in scene.rows()] == ["later", "x"]
 
 
+def test_a_row_without_a_version_is_refused_and_one_in_the_table_is_older(engine: Engine) -> None:
+    """Seen to fail: it was taken, and no later row ever replaced it."""
+    target = Target(table="kept", mode=Mode.UPSERT, keys=("id",), version="revision")
+    scene = Scene(engine, target)
+    none: Any = None
+    with pytest.raises(TargetError, match=r"\(7,\) has no version: its column 'revision' is null"):
+        scene.write([row(0), row(1, id=7, revision=none)])
+    assert scene.rows() == []
+    with engine.begin() as connection:
+        there = row(0, revision=none)._asdict()
+        connection.execute(scene.table.insert(), there)
+    scene.write([row(1, text="later")])
+    assert [each[5] for each in scene.rows()] == ["later"]
+
+
 def test_a_table_of_keys_alone_takes_each_once(engine: Engine) -> None:
     scene = Scene(engine, Target(table="kept", mode=Mode.UPSERT, keys=tuple(NAMES)))
     scene.write([row(0, text="", gone=False), row(0, text="", gone=False)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -27,7 +28,7 @@ from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
 from holdfast.pipelines.sinks.postgresql_copy import conninfo
 from holdfast.pipelines.sinks.postgresql_store import Copied, PostgresqlStore
-from holdfast.pipelines.sinks.sql_store import StagingError
+from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgresql]
@@ -196,6 +197,23 @@ def test_a_driver_that_was_replaced_commits_nothing_and_its_tasks_hinder_nobody(
     assert numbers(engine) == [1]
     opened()
     assert staged(engine) == 0, "the next owner sweeps what could not be swept"
+
+
+def test_a_driver_whose_table_does_not_fit_replaces_nobody(opened: Opened, engine: Engine) -> None:
+    store = opened()
+    with pytest.raises(TargetError, match="no primary key"):
+        opened(keys=("text",), mode=Mode.UPSERT)
+    store.commit(batch(), ALL, copied(store, 0, [records(1)]))
+    assert numbers(engine) == [1]
+
+
+def test_drivers_that_begin_together_make_one_table(url: str) -> None:
+    """Seen to fail: all but one ended with a unique violation in PostgreSQL's own catalogue."""
+    stores = [PostgresqlStore(url, f"q{n}", Target(table="kept")) for n in range(8)]
+    with ThreadPoolExecutor(len(stores)) as drivers:
+        list(drivers.map(lambda store: store.open(SCHEMA, "local"), stores))
+    for store in stores:
+        store.close()
 
 
 def test_a_replay_after_the_commit_is_known(opened: Opened) -> None:

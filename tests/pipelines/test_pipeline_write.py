@@ -123,5 +123,7 @@ def test_what_does_not_fit_ends_the_query_and_says_why(scene: Scene) -> None:
         scene.run(bench.batch())
     with pytest.raises(TargetError, match="mode: 'merge'"):
         scene.run(plain(bench), mode="merge")
+    with pytest.raises(TargetError, match=r'output_mode: .* use mode="upsert"'):
+        scene.run(plain(bench), output_mode="complete")
     with pytest.raises(TargetError, match=r"mysql:\.\.\. is none of"):
         Scene(bench, "mysql://host/database").run(plain(bench))

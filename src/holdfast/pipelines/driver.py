@@ -24,7 +24,8 @@ from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.java import JavaError
 from holdfast.pipelines.planned import Checkpoint
 from holdfast.pipelines.session import HEAP_MB, local_session
-from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, OnCommit, Recipe
+from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, Recipe
+from holdfast.pipelines.sinks.table_sink import OnCommit
 from holdfast.pipelines.unfinished import is_unfinished, remedy
 
 if TYPE_CHECKING:

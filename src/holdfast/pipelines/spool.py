@@ -13,7 +13,10 @@ from contextlib import ExitStack
 from itertools import islice
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 CHUNK_ROWS = 5_000
 
@@ -79,3 +82,8 @@ def _chunked(rows: Iterable[Any], size: int) -> Iterator[Chunk]:
     iterator = iter(rows)
     while chunk := [row.asDict() for row in islice(iterator, size)]:
         yield chunk
+
+
+def spooled(frame: DataFrame) -> Spool:
+    """Compute all rows of a frame, in this process."""
+    return Spool(frame.toLocalIterator(prefetchPartitions=True))

@@ -27,7 +27,8 @@ from sqlalchemy.engine import Connection
 
 from holdfast.pipelines.driver import FAILED, LOOK_S, STOPPED, say, why
 from holdfast.pipelines.session import HEAP_MB, local_session
-from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, OnCommit, SinkRow
+from holdfast.pipelines.sink import AppendSink, ExactlyOnceSink, SinkRow
+from holdfast.pipelines.sinks.table_sink import OnCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,8 @@ then, among partitions, the higher timestamp, and of equal ones the higher parti
 these rules would not order three rows: a later offset may have an earlier timestamp. A later batch
 wins over an earlier one, since it is written later. With a version the higher one wins, whatever
 batch it came in; of equal ones the row that these rules choose. A deleted key leaves its version
-behind, so that an older row that comes later does not bring it back.
+behind, so that an older row that comes later does not bring it back. A row without a version is
+refused: nobody could say what it is older than. A table may have such rows, and any other is newer.
 
 Must never write a row that the staging table does not have.
 """
@@ -75,6 +76,7 @@ class Merge:
     ) -> None:
         """Let each key's winner among the chosen rows replace the row of that key, or delete it."""
         winners = self._winners(chosen, stateful=stateful)
+        self._refuse_unversioned(connection, chosen)
         if stateful and self._target.version is None:
             self._refuse_twice(connection, chosen)
         if self._target.deleted is None:
@@ -137,6 +139,19 @@ class Merge:
         newer = other.c[self._target.version] > self._staging.c[self._target.version]
         return sql.exists().where(*same, newer)
 
+    def _refuse_unversioned(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
+        if self._target.version is None:
+            return
+        keys = [self._staging.c[name] for name in self._target.keys]
+        missing = self._staging.c[self._target.version].is_(None)
+        found = connection.execute(sql.select(*keys).where(chosen, missing).limit(1)).first()
+        if found is not None:
+            raise TargetError(
+                f"a row of the key {tuple(found)!r} has no version: its column "
+                f"{self._target.version!r} is null, so nothing tells whether it is the later one; "
+                "leave such rows out of the query, or give them a version (coalesce)"
+            )
+
     def _refuse_twice(self, connection: Connection, chosen: sql.ColumnElement[bool]) -> None:
         """A stateful query's rows have no order: of two for one key nobody knows the later one."""
         keys = [self._staging.c[name] for name in self._target.keys]
@@ -172,11 +187,14 @@ class Merge:
         if not others:
             connection.execute(insert.on_conflict_do_nothing(index_elements=self._target.keys))
             return
-        version = self._target.version
+        is_newer = None
+        if self._target.version is not None:
+            before = table.c[self._target.version]
+            is_newer = before.is_(None) | (insert.excluded[self._target.version] >= before)
         connection.execute(
             insert.on_conflict_do_update(
                 index_elements=self._target.keys,
                 set_={name: insert.excluded[name] for name in others},
-                where=None if version is None else insert.excluded[version] >= table.c[version],
+                where=is_newer,
             )
         )

@@ -31,8 +31,7 @@ from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
 from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
-from holdfast.pipelines.sinks.sql_store import StagingError
-from holdfast.pipelines.sinks.store import Staged
+from holdfast.pipelines.sinks.store import Staged, StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
 if TYPE_CHECKING:
@@ -101,10 +100,14 @@ class ParquetStore:
         self._schema = schema.json()
         self._areas.mkdir(parents=True, exist_ok=True)
         self._table.mkdir(parents=True, exist_ok=True)
+        self._refuse_other_columns(self._last_manifest())  # before anybody is fenced for it
         self._epoch = self._take()
         self._fence_others()
         self._manifest = self._last_manifest()
-        before = None if self._manifest is None else self._manifest["schema"]
+        self._refuse_other_columns(self._manifest)
+
+    def _refuse_other_columns(self, last: Mapping[str, Any] | None) -> None:
+        before = None if last is None else last["schema"]
         if before not in {None, self._schema} and not self._target.adds_columns:
             raise TargetError(
                 f"{self._table}: its files have other columns than the query now has; write to "

@@ -59,9 +59,11 @@ class PostgresqlStore(SqlStore):
     def refuse_where(self, master: str) -> None:
         """Every process of a cluster can reach a server."""
 
+    def prepare_shared(self, connection: Connection) -> None:
+        metadata.create_all(connection)
+
     def prepare(self, connection: Connection) -> None:
         """Make this owner's staging table, and sweep those of the owners before."""
-        metadata.create_all(connection)
         for name in sql.inspect(connection).get_table_names():
             if name.startswith(self._staging_prefix):
                 _drop_if_free(connection, name)

@@ -18,7 +18,7 @@ from holdfast.pipelines.fence import Ownership, open_engine
 from holdfast.pipelines.planned import Batch
 from holdfast.pipelines.sinks.database_url import checked, with_password
 from holdfast.pipelines.sinks.merging import PLACE, Merge, check_order, tombstones_of
-from holdfast.pipelines.sinks.store import Staged
+from holdfast.pipelines.sinks.store import Staged, StagingError
 from holdfast.pipelines.sinks.target import (
     Column,
     Mode,
@@ -28,7 +28,7 @@ from holdfast.pipelines.sinks.target import (
     prepare,
     table_of,
 )
-from holdfast.pipelines.spool import Spool
+from holdfast.pipelines.spool import Spool, spooled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,20 +63,40 @@ class SqlStore(ABC):
         table_of(self._target, self._columns)  # refuses what can't be before anything is taken
         self.refuse_where(master)
         self._engine = open_engine(with_password(self._url), pooled=False)
+        self._prepare_table(self._engine)
         self._ownership = Ownership.take(self._engine, self._query)
         with self.ownership.transaction() as connection:
+            self.prepare(connection)
+
+    def _prepare_table(self, engine: Engine) -> None:
+        """Make the table, or see that it fits: before the query is taken over.
+
+        Whoever writes to it goes on when this one turns out to be wrong. Another one may make the
+        same tables at the same moment; after that they are there.
+        """
+        try:
+            self._try_to_prepare(engine)
+        except (sql.exc.IntegrityError, sql.exc.ProgrammingError, sql.exc.OperationalError):
+            self._try_to_prepare(engine)
+
+    def _try_to_prepare(self, engine: Engine) -> None:
+        with engine.begin() as connection:
             table = prepare(connection, self._target, self._columns)
             if self._target.deleted is not None:
                 tombstones_of(self._target, table).create(connection, checkfirst=True)
-            self.prepare(connection)
+            self.prepare_shared(connection)
 
     @abstractmethod
     def refuse_where(self, master: str) -> None:
         """TargetError where this database can't be written from where the query runs."""
 
     @abstractmethod
+    def prepare_shared(self, connection: Connection) -> None:
+        """Make what all queries' staging needs, if it is not there."""
+
+    @abstractmethod
     def prepare(self, connection: Connection) -> None:
-        """Make what staging needs, and sweep what others left there."""
+        """Make what this owner's staging needs, and sweep what others left there."""
 
     @abstractmethod
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
@@ -130,10 +150,6 @@ class MergeFrom:
             merge.upsert(connection, chosen, stateful=self._stateful)
 
 
-class StagingError(RuntimeError):
-    """What was staged is not what was computed. Nothing was written."""
-
-
 class SqliteStore(SqlStore):
     """A file of this machine, with one writer: the driver."""
 
@@ -144,12 +160,15 @@ class SqliteStore(SqlStore):
                 "that starts elsewhere would begin another one. Use postgresql://..."
             )
 
+    def prepare_shared(self, connection: Connection) -> None:
+        """Nothing outlives a transaction."""
+
     def prepare(self, connection: Connection) -> None:
         """A temporary table is made for each batch: there is nothing to sweep."""
 
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         del batch  # its rows are nowhere but in this process
-        return Spool(frame.toLocalIterator(prefetchPartitions=True))
+        return spooled(frame)
 
     def take_in(self, connection: Connection, staged: Staged, merge_from: MergeFrom) -> None:
         assert isinstance(staged, Spool)

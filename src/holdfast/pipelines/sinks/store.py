@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+class StagingError(RuntimeError):
+    """What was staged is not what was computed. Nothing was written."""
+
+
 class Staged(Protocol):
     """The rows of one batch, all computed, and seen by nobody yet."""
 

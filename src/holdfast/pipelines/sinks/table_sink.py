@@ -6,17 +6,19 @@ uncomputed: a stateful query's state is only kept when somebody has taken its ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from holdfast.pipelines.due import Rows, Work, decide
+from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.offsets import spelt
 from holdfast.pipelines.planned import Batch, Checkpoint, PlanError
-from holdfast.pipelines.sink import consume, running, without_old_rows
 from holdfast.pipelines.sinks.store import Staged, Store
+from holdfast.pipelines.sinks.target import COORDINATES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 OnCommit = Callable[[int, int], None]  # batch, rows: called when they are on disk
 
@@ -59,17 +61,17 @@ class TableSink:
             master = frame.sparkSession.conf.get("spark.master", "local")
             self._store.open(frame.schema, str(master))
             self._checkpoint = Checkpoint(self._location, frame.sparkSession)
-        batch = self._checkpoint.batch(number, running(frame))
+        batch = self._checkpoint.batch(number, _running(frame))
         work = decide(batch, self._store.memory(), self._begin_anew, self._store.query)
         if work.rows is Rows.NONE:
-            consume(frame)
+            _consume(frame)
             if not work.replay:
                 self._commit(batch, work, None)
             return
-        due = frame if work.rows is Rows.ALL else without_old_rows(frame, work.moves)
+        due = frame if work.rows is Rows.ALL else _without_old_rows(frame, work.moves)
         staged = self._store.stage(due, batch)
         try:
-            refuse_rows_of_nothing(batch, staged.count)
+            _refuse_rows_of_nothing(batch, staged.count)
             self._commit(batch, work, staged)
         finally:
             staged.close()
@@ -83,10 +85,39 @@ class TableSink:
         self._store.close()
 
 
-def refuse_rows_of_nothing(batch: Batch, rows: int) -> None:
+def _refuse_rows_of_nothing(batch: Batch, rows: int) -> None:
     """PlanError if a batch without state has rows although it was planned empty."""
     if rows and not batch.stateful and all(r.start == r.end for r in batch.ranges):
         raise PlanError(
             f"batch {batch.number} was planned empty but has rows: this sink needs "
             'format("holdfast"), which writes down where a query begins'
         )
+
+
+def _running(frame: DataFrame) -> str | None:
+    """Return the id of the streaming query that computes a frame; None where Spark tells none."""
+    context = getattr(frame.sparkSession, "sparkContext", None)  # Spark Connect has no such thing
+    told = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    return None if told is None else str(told)
+
+
+def _consume(frame: DataFrame) -> None:
+    """Compute every row and keep none: Spark commits state only for what was computed."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _without_old_rows(frame: DataFrame, moves: Sequence[Due]) -> DataFrame:
+    """Leave out the rows that the tables have already."""
+    missing = [name for name in COORDINATES if name not in frame.columns]
+    if missing:
+        raise PlanError(
+            "a part of this batch is in the tables already, and without the column "
+            f"{', '.join(missing)} its rows can't be told apart; keep topic, partition and offset"
+        )
+    wanted: Iterable[Column] = (
+        (frame["topic"] == move.reader.partition.topic)
+        & (frame["partition"] == move.reader.partition.number)
+        & (frame["offset"] >= move.begin)
+        for move in moves
+    )
+    return frame.where(reduce(or_, wanted))

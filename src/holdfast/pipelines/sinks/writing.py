@@ -62,6 +62,11 @@ def write(
         deleted=deleted,
         adds_columns=_adds_columns(schema_changes),
     )
+    if output_mode == "complete" and described.mode is Mode.APPEND:
+        raise TargetError(
+            'output_mode: with "complete" each batch has all rows of the result again, which '
+            'mode="append" would add each time; use mode="upsert" with keys'
+        )
     sink = TableSink(_store(target, query, described), checkpoint=checkpoint, begin_anew=begin_anew)
     writer = frame.writeStream.queryName(query).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint)
