@@ -16,6 +16,7 @@ from mutations_growth import GROWTH
 from mutations_members import MEMBERS
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
+from mutations_places import PLACES
 from mutations_processes import PROCESSES
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
@@ -35,6 +36,7 @@ MUTATIONS = (
     *SESSIONS,
     *TOOLS,
     *BOUNDS,
+    *PLACES,
     *ANSWERS,
     *COLUMNS,
     *COMPACTION,

@@ -1,7 +1,7 @@
 """Bugs in what clients may owe, and in what waits, as a sceptic would put them.
 
-Owns the list for the tests that each names: boundaries, what is not given back, who has to go, a
-wait that is over and still registered.
+Owns the list for the tests that each names: boundaries, what is not given back, a wait that is over
+and still registered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ CONNECTION = "node/door/connection.py"
 READERS = "node/api/fetch_readers.py"
 LEDGER = "node/door/ledger.py"
 BUDGET = "node/door/budget.py"
-ADMISSION = "node/door/admission.py"
 ROOM = "node/door/waiting_room.py"
 PRODUCE = "node/api/produce.py"
 SLICED = "runtime/sliced_work.py"
@@ -242,92 +241,6 @@ BOUNDS: tuple[Mutation, ...] = (
         "                settings.holdfast_connection_partitions_max,\n"
         "                settings.holdfast_connection_requests_max,\n",
         tests=("tests/node/test_budget.py::test_a_connection_has_the_bounds_of_its_keys",),
-    ),
-    one(
-        "who waits for an answer has to go first",
-        "a flood closes on those who work",
-        ADMISSION,
-        "                each.is_owed,\n",
-        "                not each.is_owed,\n",
-        tests=(
-            "tests/node/test_admission.py::test_a_newcomer_takes_the_place_of_who_is_missed_least",
-        ),
-    ),
-    one(
-        "an address that has many is as good as one that has few",
-        "a flood closes on strangers",
-        ADMISSION,
-        "                -held[each],\n",
-        "",
-        tests=(
-            "tests/node/test_admission.py::test_a_newcomer_takes_the_place_of_who_is_missed_least",
-        ),
-    ),
-    one(
-        "what brokers have beside clients' listeners goes as anything else",
-        "a flood cuts a broker off from the others",
-        ADMISSION,
-        "                each.is_protected and are_protected,\n",
-        "",
-        tests=(
-            "tests/node/test_admission.py::test_a_newcomer_takes_the_place_of_who_is_missed_least",
-        ),
-    ),
-    one(
-        "an address's connections are counted together, whichever listener they came by",
-        "a flood from a broker's own address takes its connections",
-        ADMISSION,
-        "        return self._protected if guest.is_protected else self._strangers\n",
-        "        return self._strangers\n",
-        tests=("tests/node/test_admission.py::test_clients_take_no_place_of_brokers",),
-    ),
-    one(
-        "however many they are, who comes by the brokers' listener stays",
-        "strangers at that port cut every client",
-        ADMISSION,
-        "                each.is_protected and are_protected,\n",
-        "                each.is_protected,\n",
-        tests=(
-            "tests/node/test_admission.py::test_strangers_at_the_brokers_port_leave_half_to_clients",
-        ),
-    ),
-    one(
-        "a controller's connections are counted with clients'",
-        "clients cut a node off from its own controller",
-        ADMISSION,
-        "self.controllers if listener in self._controller_listeners else self.brokers\n",
-        "self.brokers\n",
-        tests=("tests/node/test_admission.py::test_a_controllers_connections_are_counted_apart",),
-    ),
-    one(
-        "a flood that waits for answers stays",
-        "a flood of parked fetches closes on those who are silent for a moment",
-        ADMISSION,
-        "                held[each] <= fair,\n",
-        "",
-        tests=(
-            "tests/node/test_admission.py::test_a_flood_that_waits_for_answers_makes_room_for_who_does_not",
-        ),
-    ),
-    one(
-        "who goes for a newcomer is counted still",
-        "a node that is full for ever",
-        ADMISSION,
-        "        going.abort()\n        self.leave(going)\n",
-        "        going.abort()\n",
-        tests=(
-            "tests/node/test_admission.py::test_a_newcomer_takes_the_place_of_who_is_missed_least",
-        ),
-    ),
-    one(
-        "a connection whose end is told twice gives two places back",
-        "more connections than an address may have",
-        ADMISSION,
-        "        if guest not in self.guests:\n            return\n"
-        "        del self.guests[guest]\n",
-        "        if not self.by_address[guest.host]:\n            return\n"
-        "        self.guests.pop(guest, None)\n",
-        tests=("tests/node/test_admission.py::test_an_address_has_as_many_as_it_may",),
     ),
     one(
         "any number of pieces of work is in the middle of something",
@@ -588,13 +501,5 @@ BOUNDS: tuple[Mutation, ...] = (
         tests=(
             "tests/node/test_connection.py::test_who_leaves_the_largest_request_unfinished_is_closed_on_when_all_are_too_large",
         ),
-    ),
-    one(
-        "a place that was left is taken for ever",
-        "finding 5: nobody gets in after as many as the limit have gone",
-        "node/door/admission.py",
-        "        self.by_address[guest.host] -= 1\n",
-        "",
-        tests=("tests/node/test_admission.py::test_an_address_has_as_many_as_it_may",),
     ),
 )

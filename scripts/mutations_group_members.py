@@ -14,6 +14,7 @@ MADE_ANEW = "test_a_topic_that_is_made_anew_while_nobody_leads_has_no_offsets_of
 TELLINGS = "core/group/consumer/consumer_tellings.py"
 TEST_COORDINATOR = "tests/coordinator/test_coordinator.py"
 TEST_SHARD = "tests/group/test_consumer_shard.py"
+TEST_MIGRATION = "tests/group/test_consumer_migration.py"
 TEST_PATTERNS = "tests/group/test_consumer_patterns.py"
 NOT_AGAIN = "test_what_can_t_be_written_is_not_found_out_again_with_each_heartbeat"
 
@@ -24,10 +25,8 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
         "a member is told once what it has",
         "who waits no longer for the answer never gives up what it has to, and is put out for that",
         HEARTBEAT,
-        "    is_told = is_news or tellings.has_to_hear(\n"
-        "        member_id, now_ms, core.settings.heartbeat_interval_ms\n"
-        "    )\n",
-        "    is_told = is_news\n",
+        "is_told = is_news or is_unclear or tellings.is_due(member_id, now_ms)\n",
+        "is_told = is_news or is_unclear\n",
         tests=(
             f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",
             f"{TEST_ANSWERS}::test_what_a_member_is_given_it_is_told_until_it_has_it",
@@ -37,17 +36,17 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
         "a member is told what it has for ever",
         "bytes in each heartbeat",
         HEARTBEAT,
-        "    if owned == before.assigned == after.assigned:\n",
-        "    if not is_silent and not owned:\n",
+        "    if confirms and not is_unclear:\n",
+        "    if owned == {}:\n",
         tests=(f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",),
     ),
     one(
         "what a member confirms is what the same answer tells it",
         "two members read one partition for good: it never hears that it lost it",
         HEARTBEAT,
-        "owned == before.assigned == after.assigned:\n",
-        "owned == after.assigned:\n",
-        tests=(f"{TEST_ANSWERS}::test_what_a_member_confirms_is_what_it_was_told_before",),
+        "confirms = owned == before.assigned == after.assigned\n",
+        "confirms = owned == after.assigned\n",
+        tests=(f"{TEST_ANSWERS}::test_what_is_taken_in_the_request_that_says_so_is_not_confirmed",),
     ),
     one(
         "who has not heard of its epoch is told nothing more",
@@ -58,42 +57,93 @@ GROUP_MEMBERS: tuple[Mutation, ...] = (
         tests=("tests/group/test_consumer_transcripts.py::test_transcript",),
     ),
     one(
-        "who can't know that it has something to give up is only told again",
-        "it is put out after the whole rebalance time-out",
+        "what a member says is always of what it was told last",
+        "two members read one partition for good: it goes on to what it was told in between",
         HEARTBEAT,
-        "and is_silent and _has_to_speak(core, after):\n",
-        "and is_silent and not after.member_id:\n",
+        "    is_unclear = confirms and tellings.is_unclear(member_id)\n",
+        "    is_unclear = False\n",
+        tests=(f"{TEST_ANSWERS}::test_a_late_word_of_the_first_is_not_one_of_the_reduced",),
+    ),
+    one(
+        "who says that it has what another one has is left in that",
+        "two members read one partition for good",
+        HEARTBEAT,
+        "        or _has_more(owned, after)\n",
+        "",
         tests=(
-            f"{TEST_ANSWERS}::test_who_can_not_know_that_it_has_to_give_up_is_made_to_tell_everything",
+            f"{TEST_ANSWERS}::test_who_says_that_it_has_what_another_one_has_is_told_what_is_its_own",
         ),
     ),
     one(
-        "who has said what it has is made to say it again and again",
-        "each slow callback costs a look for the coordinator every few seconds",
+        "who holds up others is told ever more rarely",
+        "a rebalance that waits for a minute where a heartbeat would do",
         TELLINGS,
-        "            count = None if before.silent is None else before.silent + 1\n",
-        "            count = (before.silent or 0) + 1\n",
-        tests=(
-            f"{TEST_ANSWERS}::test_who_is_at_giving_up_is_left_alone_once_it_has_said_what_it_has",
-        ),
+        "not (is_news or is_awaited)",
+        "not is_news",
+        tests=(f"{TEST_ANSWERS}::test_what_a_member_has_to_give_up_it_is_told_until_it_says_so",),
+    ),
+    one(
+        "who does not confirm is told as often for good",
+        "bytes in each heartbeat",
+        TELLINGS,
+        "            gap_ms = min(max(gap_ms, 2 * before.gap_ms), GAP_MAX * interval_ms)\n",
+        "            pass\n",
+        tests=(f"{TEST_ANSWERS}::test_who_has_what_it_is_told_is_told_ever_more_rarely",),
     ),
     one(
         "a new coordinator takes it that everybody has heard everything",
         "what was given is read by nobody",
         TELLINGS,
-        "        self._loaded.add(member_id)\n",
-        "",
-        tests=(f"{TEST_ANSWERS}::test_a_new_coordinator_tells_again_what_was_given_and_once",),
-    ),
-    one(
-        "a new coordinator tells once what has to be given up",
-        "its answer is lost, and the member is put out",
-        TELLINGS,
-        "        if gives_up:\n            self._unconfirmed[member_id] = _Telling(now_ms, 0)\n",
+        "        self._unconfirmed[member_id] = _Telling(now_ms, 0, is_unclear=True)\n",
         "",
         tests=(
+            f"{TEST_ANSWERS}::test_a_new_coordinator_tells_again_what_was_given",
             f"{TEST_ANSWERS}::test_a_new_coordinator_tells_until_it_is_done_what_has_to_be_given_up",
         ),
+    ),
+    one(
+        "a new coordinator takes it that what a member says is of what it was told last",
+        "two members read one partition for good, after a fail-over",
+        TELLINGS,
+        "_Telling(now_ms, 0, is_unclear=True)",
+        "_Telling(now_ms, 0, is_unclear=False)",
+        tests=(f"{TEST_ANSWERS}::test_a_late_word_of_the_first_is_not_one_of_the_reduced",),
+    ),
+    one(
+        "who is told again says what it says of that",
+        "two members read one partition for good: its word is of something older",
+        TELLINGS,
+        "(is_news or before.is_unclear)",
+        "is_news",
+        tests=(f"{TEST_ANSWERS}::test_a_late_word_of_the_first_is_not_one_of_the_reduced",),
+    ),
+    one(
+        "a group that becomes a classic one rebalances only for a new subscription",
+        "a partition that nobody reads: its owner has not heard that it has it",
+        "core/group/consumer/consumer_classic.py",
+        "            member.settled(core.state.epoch)\n",
+        "            member.member_id\n",
+        tests=(
+            f"{TEST_MIGRATION}::test_a_downgrade_in_the_middle_of_a_rebalance_leaves_no_partition_unread",
+        ),
+    ),
+    one(
+        "a timer of the classic protocol outlives a member's change to the other one",
+        "a member that beats is put out",
+        "core/group/consumer/consumer_group.py",
+        "        return member.classic is None\n",
+        "        return False\n",
+        tests=(
+            f"{TEST_MIGRATION}::test_a_member_that_changed_protocol_is_not_put_out_by_a_timer_of_the_old_one",
+        ),
+    ),
+    one(
+        "a member takes a static one's place under the id of a third",
+        "a pattern that nobody has, and offsets that never expire",
+        HEARTBEAT,
+        "if existing.member_id != member_id and member_id in core.state.members:\n",
+        "if not member_id:\n",
+        tests=(f"{TEST_SHARD}::test_no_member_takes_a_place_under_another_ones_id",),
     ),
     one(
         "who has gone is still to be told what it has",

@@ -126,6 +126,26 @@ def test_a_lost_connection_fails_what_was_written_and_heals() -> None:
     _play(story)
 
 
+def test_the_log_says_once_a_minute_that_the_connection_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Seen to fail: strangers at a controller's port broke it all the time, each with a line."""
+
+    async def story(cluster: SimulatedCluster, channel: ControllerChannel) -> None:
+        await _up(cluster)
+        channel.start()
+        for _ in range(5):
+            await channel.send(QUESTION)
+            channel.drop()
+            await cluster.until(lambda: not channel.connected, "it is lost")
+
+    caplog.set_level("INFO", "holdfast.channel")
+    _play(story)
+    assert [each for each in caplog.messages if "lost" in each] == [
+        "the connection to the controller is lost"
+    ]
+
+
 def test_a_silent_controller_costs_one_time_out() -> None:
     async def story(cluster: SimulatedCluster, channel: ControllerChannel) -> None:
         await _up(cluster)

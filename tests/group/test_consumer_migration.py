@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.group.consumer_kit import Coordinator, durable
+from tests.group.consumer_story import Story
 
 from holdfast.core.group.consumer.consumer_core import ConsumerSurroundings
 from holdfast.core.group.consumer.consumer_group import ConsumerGroup
@@ -210,3 +211,43 @@ def test_up_and_back_and_up_again_is_the_same(around: ConsumerSurroundings) -> N
     )
     again = upgraded(replace(GROUP, generation=value.generation, members=[facts]), around)
     assert repr(durable(again)) == before
+
+
+def test_a_downgrade_in_the_middle_of_a_rebalance_leaves_no_partition_unread() -> None:
+    """The last consumer member, static, comes back as a classic one while C waits for its share.
+
+    Seen to fail: t-1 was C's by the log, and C never heard of it.
+    """
+    story = Story()
+    lines = (
+        "topic t 2",
+        "join S t instance=i",
+        "beat S owned=t-0,t-1 instance=i",
+        "cjoin C t",
+        "cjoin C t",
+        "csync C",  # nothing yet: S has all
+        "away S instance=i",
+        "cjoin S2 t instance=i",
+        "csync S2 instance=i",
+        "cbeat C",
+    )
+    said = [story.command(line.split()) for line in lines]
+    assert said[5] == ["C sync: gets "]
+    assert said[9] == ["C heartbeat: REBALANCE_IN_PROGRESS"]
+
+
+def test_a_member_that_changed_protocol_is_not_put_out_by_a_timer_of_the_old_one() -> None:
+    """Seen to fail: it was to join again, did so by the other protocol, and was put out for it."""
+    story = Story()
+    for line in (
+        "topic t 4",
+        "cjoin C t",
+        "cjoin C t",
+        "csync C C=t-0,t-1,t-2,t-3",
+        "join A t",
+        "cbeat C",  # told to join again: a timer begins
+        "join C-id1 t",
+        "live 90000 C-id1 A",
+    ):
+        story.command(line.split())
+    assert set(story.coordinator.group().state.members) == {"A", "C-id1"}

@@ -372,6 +372,18 @@ def test_a_static_member_that_is_away_is_not_late_with_what_it_had_to_give_up() 
     assert "m" in coordinator.group().state.members
 
 
+def test_no_member_takes_a_place_under_another_ones_id() -> None:
+    """Seen to fail: the pattern of the other one stayed, and with it the offsets of its topics."""
+    coordinator = Coordinator()
+    coordinator.create("t", 2)
+    coordinator.join("m", "t", instance_id="i")
+    coordinator.heartbeat("m", -2, instance_id="i")
+    coordinator.heartbeat("n", 0, owned={}, subscribed_topic_regex="p*", rebalance_timeout_ms=9_000)
+    refused = coordinator.join("n", "t", instance_id="i", subscribed_topic_regex="")
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert set(coordinator.group().state.members) == {"m", "n"}
+
+
 def test_a_new_group_is_assigned_for_at_once_whatever_the_time_is() -> None:
     coordinator = Coordinator(assignment_interval_ms=1_000)
     coordinator.now_ms = 0

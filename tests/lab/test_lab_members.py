@@ -6,6 +6,7 @@ is the history, what was committed, and what was on disk by then.
 
 from __future__ import annotations
 
+import fcntl
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.lab.fake_group_client import (
     told,
 )
 
-from holdfast.clients.workload import member_commits
+from holdfast.clients.workload import member_commits, member_sink
 from holdfast.clients.workload.group_diary import Membership
 from holdfast.clients.workload.member_options import Options, parse
 from holdfast.clients.workload.member_sink import Sink
@@ -247,6 +248,21 @@ def test_results_and_the_place_behind_them_are_one(live: Live, tmp_path: Path) -
         assert [row.offset for row in table.rows()] == [0, 1, 2]
         assert table.position(0) == 3
     assert consumer.commits == []
+
+
+def test_a_member_that_stands_still_as_it_opens_the_table_holds_nobody_up_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: one was stopped with the lock, and each other one waited without a word."""
+    sink = tmp_path / "sink"
+    monkeypatch.setattr(member_sink, "BUSY_S", 0.0)
+    with (tmp_path / "sink.opening").open("a") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match=r"sink\.opening has been locked for 0 s"):
+            Sink(sink)
+        assert not sink.exists(), "what it can't open yet it does not make"
+    with Sink(sink) as table:
+        assert table.rows() == []
 
 
 def test_who_was_replaced_puts_nothing_in(live: Live, tmp_path: Path) -> None:

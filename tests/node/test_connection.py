@@ -449,6 +449,21 @@ def test_a_connection_has_a_buffer_while_it_speaks(monkeypatch: pytest.MonkeyPat
     asyncio.run(scenario())
 
 
+def test_who_is_in_the_middle_of_taking_an_answer_is_owed_it() -> None:
+    """Seen to fail: 4 MB of one were unsent when its connection went for a newcomer."""
+
+    async def body() -> None:
+        async with served() as (_, group, _):
+            connection = group.accept()
+            assert not connection.is_owed
+            connection.pause_writing()
+            assert connection.is_owed
+            connection.resume_writing()
+            assert not connection.is_owed
+
+    asyncio.run(body())
+
+
 def test_a_place_is_taken_by_who_is_there_alone() -> None:
     """One too many is closed on and never read; whoever leaves makes room."""
 

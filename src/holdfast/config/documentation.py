@@ -117,12 +117,18 @@ _NODE: Final = {
     "log.flush.start.offset.checkpoint.interval.ms": "Time between two checkpoints of log starts.",
     "log.initial.task.delay.ms": "Pause after a start before housekeeping begins.",
     "log.retention.check.interval.ms": "Time between two rounds of retention.",
-    "max.connections": "The most connections of a node; fewer if open files are limited to fewer.",
+    "max.connections": (
+        "The most connections of a node; fewer if open files are limited to fewer. Those between"
+        " brokers are never closed for it where clients have another listener. It holds at"
+        " controllers as well, whose connections to one another count."
+    ),
     "max.connections.per.ip": (
         "The most connections from one address. Brokers and administrators count, too: leave room"
         " for them where they share an address with clients, on one machine, say."
     ),
-    "max.connections.per.ip.overrides": "The most from some addresses: ADDRESS:NUMBER, by commas.",
+    "max.connections.per.ip.overrides": (
+        "The most from some addresses: ADDRESS:NUMBER, by commas. Names are refused."
+    ),
     "max.incremental.fetch.session.cache.slots": "The most fetch sessions.",
     "max.request.partition.size.limit": "The most partitions in one page of a description.",
     "metadata.log.dir": "Directory of the metadata log; the first of log.dirs if not set.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from holdfast.config.addresses import refuse_overrides
 from holdfast.config.group_rules import check_groups
 from holdfast.config.key import ConfigError, Value, refuse_if
 from holdfast.config.listeners import (
@@ -406,7 +407,7 @@ def _quorum(roles: tuple[str, ...], node_id: int, values: Mapping[str, Value]) -
 
 
 def _check_together(settings: NodeSettings) -> None:
-    """Refuse numbers that contradict each other."""
+    """Refuse numbers that contradict each other, and addresses that can never match."""
     pairs = (
         ("broker.heartbeat.interval.ms", "broker.session.timeout.ms"),
         ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
@@ -416,6 +417,7 @@ def _check_together(settings: NodeSettings) -> None:
         below = getattr(settings, NODE[low].attribute)
         above = getattr(settings, NODE[high].attribute)
         refuse_if(below >= above, f"{low}={below}: must be below {high}={above}")
+    refuse_overrides(settings.max_connections_per_ip_overrides)
     small = why_too_small(settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_threads)
     refuse_if(small, small)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from holdfast.config.addresses import OVERRIDES, refuse_overrides
 from holdfast.config.group_keys import GROUP_KEYS, GROUP_SYNONYMS
 from holdfast.config.key import ConfigError, ConfigType, Key, Update
 from holdfast.config.node_keys import NODE_KEYS
@@ -68,7 +69,7 @@ def validate_broker_config(name: str, value: str | None, *, per_broker: bool) ->
         return f"{name} can't be changed at run time: set it in the properties file and restart"
     if key.update is Update.PER_BROKER and not per_broker:
         return f"{name} can't be set for the whole cluster: name one broker"
-    return _refusal(key, value)
+    return _refusal(key, value) or _refuse_overrides(key, value)
 
 
 def validate_group_config(name: str, value: str | None) -> str | None:
@@ -168,6 +169,17 @@ def _refusal(key: Key, value: str | None) -> str | None:
         return f"{key.name}: a null value can't be set; use DELETE to go back to the default"
     try:
         key.parse(value)
+    except ConfigError as error:
+        return f"Invalid value {value} for configuration {error}"
+    return None
+
+
+def _refuse_overrides(key: Key, value: str | None) -> str | None:
+    """Refuse what can't match. It is no part of the syntax: older logs have it, and are read."""
+    if key.name != OVERRIDES or value is None:
+        return None
+    try:
+        refuse_overrides(_members(value))
     except ConfigError as error:
         return f"Invalid value {value} for configuration {error}"
     return None

@@ -157,7 +157,12 @@ class Node:
 
     async def _start_controller(self) -> None:
         self.controller = Controller(
-            self.runtime, self.settings, self.directories, self._authorizer, self.figures
+            self.runtime,
+            self.settings,
+            self.directories,
+            self._authorizer,
+            self.figures,
+            self._shared.admissions.controllers,
         )
         self._controller_server = Server(
             self.runtime,

@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TextIO
 
 MODES: Final = ("transaction", "unfenced", "key", "plain")
 BUSY_S: Final = 60.0
+_BUSY_PAUSE_S: Final = 0.02
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS results(
     name TEXT, partition INTEGER, offset INTEGER, by TEXT, at_ms REAL);
@@ -53,8 +54,25 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     Who changes the journal's mode while another does is refused at once, however long it may wait.
     """
     with path.with_name(f"{path.name}.opening").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _take(lock)
         yield
+
+
+def _take(lock: TextIO) -> None:
+    """Lock the file. TimeoutError: another has kept it, as one does that is stopped in there."""
+    by_s = time.monotonic() + BUSY_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= by_s:
+                raise TimeoutError(
+                    f"{lock.name} has been locked for {BUSY_S:g} s: a process that opens the table "
+                    "beside it has not come to an end"
+                ) from None
+            time.sleep(_BUSY_PAUSE_S)
+        else:
+            return
 
 
 class Sink(AbstractContextManager["Sink"]):
@@ -63,8 +81,8 @@ class Sink(AbstractContextManager["Sink"]):
     def __init__(self, path: Path, mode: str = "transaction") -> None:
         assert mode in MODES, mode
         self._mode = mode
-        self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         with _one_at_a_time(path):
+            self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.executescript(_TABLES)
             if mode == "key":

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.config.node import NodeSettings
+from holdfast.node.door.seldom import Seldom
 from holdfast.runtime.dial import (
     ANY_FRAME_BYTES,
     Connection,
@@ -132,6 +133,8 @@ class ControllerChannel:
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        # Strangers at a controller's port may have it close on us, over and over.
+        self._lost = Seldom(logger)
 
     def start(self, ended: Ended | None = None) -> None:
         """Begin to connect; needs a running loop.
@@ -252,7 +255,7 @@ class ControllerChannel:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self._connection = None
             if not self._closed:
-                logger.info("the connection to the controller is lost")
+                self._lost.info("the connection to the controller is lost")
                 await asyncio.sleep(self._pause_ms(1, answered=True) / 1000)
 
     async def _find(self, tell: bool) -> tuple[_Found | None, bool]:

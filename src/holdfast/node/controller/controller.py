@@ -22,7 +22,7 @@ from holdfast.core.controller.broker_sessions import expire_sessions, go_on, nex
 from holdfast.core.controller.decisions import ControllerState, Decision
 from holdfast.core.controller.elections import balance, elect_leaderless
 from holdfast.core.metadata.feature_levels import bootstrap_records
-from holdfast.core.metadata.image import MetadataImage, MetadataRecord
+from holdfast.core.metadata.image import ImageDelta, MetadataImage, MetadataRecord
 from holdfast.core.quorum.leader_view import Observers, QuorumView
 from holdfast.core.quorum.voter_changes import Situation
 from holdfast.core.quorum.voter_set import VoterSet
@@ -31,6 +31,7 @@ from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import StorageError
 from holdfast.node.controller.bootstrap_checkpoint import bootstrap_levels
 from holdfast.node.controller.controller_reports import tell, view_of
+from holdfast.node.door.admission import Admission, Limits
 from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import Authorizer, Deferred, RequestContext
 from holdfast.node.door.seldom import Seldom
@@ -40,6 +41,7 @@ from holdfast.node.quorum.quorum_member import QuorumMember
 from holdfast.node.quorum.quorum_replica import QuorumReplica
 from holdfast.runtime.ports import Runtime
 from holdfast.wire.errors import ErrorCode
+from holdfast.wire.structs import ResourceType
 from holdfast.wire.well_known import METADATA_VERSION
 
 logger = logging.getLogger("holdfast.controller")
@@ -76,6 +78,7 @@ class Controller:
         directories: LogDirectories,
         authorizer: Authorizer,
         figures: Figures,
+        admission: Admission,
     ) -> None:
         """Open the log and read what is there; nothing moves until `start`.
 
@@ -88,6 +91,8 @@ class Controller:
         self.cluster_id = directories.cluster_id
         self.authorizer = authorizer
         self.figures = figures
+        self._admission = admission
+        self._configs_changed = False  # those of nodes, since the door heard of them
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Whoever starts us hears of it as an exception, and of the rest while we serve.
         self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -253,6 +258,7 @@ class Controller:
         MetadataLogError, SnapshotError, StorageError: that can't be read.
         """
         self.state = ControllerState(self.settings, self.cluster_id)
+        self._configs_changed = True
         loaded = self._replica.load()
         if loaded is not None:
             self.state.image = loaded.image
@@ -260,7 +266,8 @@ class Controller:
 
     def _replayed(self, batch: CommittedBatch) -> None:
         if batch.records:
-            self.state.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch)
+            delta = self.state.apply(batch.records, offset=batch.last_offset, epoch=batch.epoch)
+            self._note_configs(delta)
         else:
             self.state.image.advance(batch.last_offset, batch.epoch)
 
@@ -281,8 +288,26 @@ class Controller:
         delta = self.state.apply(decision.records, offset=last, epoch=epoch)
         for broker_id in delta.brokers_changed:
             self._changed_at[broker_id] = self.log.end
+        self._note_configs(delta)
         tell(self.state.image, delta)
         self.quorum.appended()
+
+    def _note_configs(self, delta: ImageDelta) -> None:
+        if any(kind == ResourceType.BROKER for kind, _ in delta.configs_changed):
+            self._configs_changed = True
+
+    def _tell_door(self) -> None:
+        """Let the door know how many it may let in, once all that is known as committed is applied.
+
+        What stands in the middle of the log may long be something else.
+        """
+        if self._configs_changed:
+            self._configs_changed = False
+            settings = self.settings.with_dynamic(
+                cluster=self.image.cluster_configs(),
+                broker=self.image.broker_configs(self.settings.node_id),
+            )
+            self._admission.limits = Limits.of(settings)
 
     # -- what the quorum tells -----------------------------------------------------------------
 
@@ -291,7 +316,9 @@ class Controller:
         while self._pending and self._pending[0].offset <= self.log.committed:
             pending = self._pending.popleft()
             pending.deferred.answer(pending.response)
-        if not self._active:
+        if self._active:
+            self._tell_door()
+        else:
             self._catch_up_soon()
         self.wake_observers()
         self._consider_snapshot()
@@ -321,6 +348,7 @@ class Controller:
         """What this controller follows has jumped ahead."""
         self.state = ControllerState(self.settings, self.cluster_id)
         self.state.image = image
+        self._configs_changed = True
 
     def _stop_deciding(self) -> None:
         self._active = False
@@ -359,6 +387,7 @@ class Controller:
                 return
             self._catch_up_soon()
             return
+        self._tell_door()
         self._consider_snapshot()
         if self._closed:
             return  # the disk failed as it was read

@@ -12,17 +12,21 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from holdfast.config.addresses import OVERRIDES, network_of, override_of
+from holdfast.config.key import ConfigError
 from holdfast.config.node import NodeSettings
 from holdfast.node.door.seldom import Seldom
 
 logger = logging.getLogger("holdfast.admission")
 
 LOOKED_AT: Final = 64  # of those who may have to go, for each who has to
-FAR_MORE: Final = 4  # times what another address has, and
+FAR_MORE: Final = 4  # times what another network has, and
 LARGE_PART: Final = 8  # more than the so-manieth part of all: whatever it waits for, it goes first
+FEW: Final = 8  # of so few it says nothing that most of them wait
 CLOSED_AT_ONCE: Final = 50  # in one turn of the loop, when fewer are allowed than there are
 CONTROLLERS_PART: Final = 4  # the so-manieth part of what there are files for, where both roles are
 UNLIMITED: Final = 2_147_483_647
@@ -40,7 +44,7 @@ class Guest(Protocol):
 
     @property
     def is_owed(self) -> bool:
-        """Whether it waits for an answer."""
+        """Whether it waits for an answer, or is in the middle of taking one."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -58,57 +62,96 @@ class Limits(NamedTuple):
         return cls(
             settings.max_connections,
             settings.max_connections_per_ip,
-            {
-                address: int(most)
-                for address, _, most in (
-                    each.rpartition(":") for each in settings.max_connections_per_ip_overrides
-                )
-            },
+            _overrides(settings.max_connections_per_ip_overrides),
         )
 
 
+def _overrides(members: tuple[str, ...]) -> dict[str, int]:
+    """Return the most of some addresses, as sockets write them."""
+    found = {}
+    for member in members:
+        try:
+            address, most = override_of(member)
+        except ConfigError as error:
+            # It was taken before such were refused, and stands in the metadata log.
+            logger.warning("%s; nothing comes of it", error)
+        else:
+            found[address] = most
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class _Seat:
+    """The place of one guest."""
+
+    guest: Guest
+    network: str
+    is_owed: bool | None = None  # as it was when it was looked at last; None: it was not yet
+
+
 class _Place:
-    """Connections of one kind, and how many each address has of it."""
+    """Connections of one kind, how many each network has of it, and how many of them wait."""
 
     def __init__(self) -> None:
-        self.guests: dict[Guest, None] = {}  # those that were looked at last stand last
-        self.by_address: Counter[str] = Counter()
+        self.seats: dict[Guest, _Seat] = {}  # those that were looked at last stand last
+        self.by_network: Counter[str] = Counter()
+        self.known = 0  # have been looked at, and of them
+        self.owed = 0  # waited then
+
+    def __len__(self) -> int:
+        return len(self.seats)
 
     def add(self, guest: Guest) -> None:
-        self.guests[guest] = None
-        self.by_address[guest.host] += 1
+        seat = self.seats[guest] = _Seat(guest, network_of(guest.host))
+        self.by_network[seat.network] += 1
 
-    def take(self, guest: Guest) -> None:
-        if guest not in self.guests:
-            return
-        del self.guests[guest]
-        self.by_address[guest.host] -= 1
-        if not self.by_address[guest.host]:
-            del self.by_address[guest.host]
+    def take(self, guest: Guest) -> bool:
+        """Free its seat. False: it has none."""
+        seat = self.seats.pop(guest, None)
+        if seat is None:
+            return False
+        self._know(seat, None)
+        _decrease(self.by_network, seat.network)
+        return True
 
-    def look(self) -> list[Guest]:
+    def look(self) -> list[_Seat]:
         """Return a few, and the next time others."""
-        found = list(islice(self.guests, LOOKED_AT))
-        for each in found:
-            self.guests[each] = self.guests.pop(each)
+        found = list(islice(self.seats.values(), LOOKED_AT))
+        for seat in found:
+            self.seats[seat.guest] = self.seats.pop(seat.guest)
+            is_owed = seat.guest.is_owed
+            if is_owed is not seat.is_owed:
+                self._know(seat, is_owed)
         return found
+
+    def _know(self, seat: _Seat, is_owed: bool | None) -> None:
+        self.known += (is_owed is not None) - (seat.is_owed is not None)
+        self.owed += bool(is_owed) - bool(seat.is_owed)
+        seat.is_owed = is_owed
 
 
 class Admission:
     """The connections of one role of a node, whatever the listener."""
 
-    def __init__(self, descriptors: int = UNLIMITED, limits: Limits = Limits()) -> None:  # noqa: B008 - immutable
-        """`descriptors` is how many connections the system allows."""
+    def __init__(
+        self,
+        descriptors: int = UNLIMITED,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
+        role: str = "broker",
+    ) -> None:
+        """`descriptors` is how many connections the system allows, `role` a word for the log."""
         self._limits = limits
         self.refused = 0  # newcomers turned away, and guests closed on for them (a metric)
         self._descriptors = descriptors
+        self._role = role
         self._strangers = _Place()
         self._protected = _Place()
+        self._by_address: Counter[str] = Counter()
         self._full = Seldom(logger)
         self._crowded = Seldom(logger)
 
     def __len__(self) -> int:
-        return len(self._strangers.guests) + len(self._protected.guests)
+        return len(self._strangers) + len(self._protected)
 
     @property
     def limits(self) -> Limits:
@@ -122,81 +165,144 @@ class Admission:
     def limits(self, limits: Limits) -> None:
         is_less = limits.node < self._limits.node
         self._limits = limits
-        if is_less:
+        too_many = len(self._strangers) - self._strangers_most(len(self._protected))
+        if is_less and too_many > 0:
+            logger.warning(
+                "the %s closes %d of its %d connections: max.connections is %d now",
+                self._role,
+                too_many,
+                len(self),
+                limits.node,
+            )
             self._close_some()
 
-    @property
-    def _most(self) -> int:
-        return min(self._limits.node, self._descriptors)
+    def _strangers_most(self, protected: int) -> int:
+        """Return how many strangers max.connections leaves room for beside so many protected ones.
+
+        Those are let in whatever it says, and strangers go for them, but only down to a half:
+        anybody can reach a port.
+        """
+        most = self._limits.node
+        return most - min(protected, (most + 1) // 2)
 
     def _close_some(self) -> None:
-        """Close whoever there are too many of, a few in each turn of the loop."""
-        for _ in range(min(CLOSED_AT_ONCE, len(self) - self._most)):
-            self.refused += 1
-            self._make_room()
-        if len(self) > self._most:
+        """Close strangers that there are too many of, a few in each turn of the loop."""
+        too_many = len(self._strangers) - self._strangers_most(len(self._protected))
+        for _ in range(min(CLOSED_AT_ONCE, too_many)):
+            self._close_one(self._strangers)
+        if too_many > CLOSED_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._close_some)
 
     def admit(self, newcomer: Guest) -> bool:
-        """Give a newcomer a place; False: its address has too many, close it."""
+        """Give a newcomer a place; False: there is none for it, close it."""
         address = newcomer.host
-        allowed = self.limits.overrides.get(address, self.limits.address)
-        held = self._strangers.by_address[address] + self._protected.by_address[address]
-        if held >= allowed:
+        if self._has_enough(address) or not self._has_room(newcomer):
             self.refused += 1
-            self._crowded.warning(
-                "closing a connection of %s, which has %d: max.connections.per.ip allows no more",
-                address,
-                allowed,
-            )
             return False
-        most = self._most
-        if len(self) >= most:
-            self.refused += 1
-            self._full.warning(
-                "%d connections are open, as many as %s: for each new one the one goes that was "
-                "silent for the longest time, and first of an address that has many",
-                most,
-                "max.connections allows"
-                if most == self.limits.node
-                else "the limit on open files leaves (raise it: ulimit -n)",
-            )
-            if most == 0:
-                return False
-            self._make_room()
+        self._by_address[address] += 1
         self._place_of(newcomer).add(newcomer)
         return True
 
+    def _has_enough(self, address: str) -> bool:
+        """Return whether an address has as many as it may."""
+        override = self._limits.overrides.get(address)
+        allowed = self._limits.address if override is None else override
+        held = self._by_address[address]
+        if held < allowed:
+            return False
+        self._crowded.warning(
+            "the %s closes a new connection of %s, which has %d: %s allows %d",
+            self._role,
+            address,
+            held,
+            "max.connections.per.ip" if override is None else OVERRIDES,
+            allowed,
+        )
+        return True
+
+    def _has_room(self, newcomer: Guest) -> bool:
+        """Return whether there is a place, once whoever has to go for it has gone."""
+        is_protected = newcomer.is_protected
+        most = self._strangers_most(len(self._protected) + is_protected)
+        if len(self._strangers) + (not is_protected) > most:
+            reason = f"max.connections={self._limits.node}"
+            if not most and not is_protected:
+                return self._say_closed(reason)
+            if self._strangers.seats:
+                self._say_full(reason)
+                self._close_one(self._strangers)
+        if len(self) >= self._descriptors:
+            reason = "the limit on open files (raise it: ulimit -n)"
+            if not self._descriptors:
+                return self._say_closed(reason)
+            self._say_full(reason)
+            # Past half they have only one another's places: anybody can reach a port.
+            if len(self._protected) > len(self) // 2:
+                self._close_one(self._protected)
+            else:
+                self._close_one(self._strangers, self._protected)
+        return True
+
+    def _say_closed(self, reason: str) -> bool:
+        self._full.warning(
+            "the %s closes every new connection: %s leaves no place", self._role, reason
+        )
+        return False
+
+    def _say_full(self, reason: str) -> None:
+        self._full.warning(
+            "the %s is full: %d connections are open, and no more are allowed by %s: for each new "
+            "one the one goes that was silent for the longest time, and first of an address that "
+            "has many",
+            self._role,
+            len(self),
+            reason,
+        )
+
     def leave(self, guest: Guest) -> None:
         """Take note that a connection is closed; it need not have been admitted."""
-        self._place_of(guest).take(guest)
+        if self._place_of(guest).take(guest):
+            _decrease(self._by_address, guest.host)
 
     def _place_of(self, guest: Guest) -> _Place:
         return self._protected if guest.is_protected else self._strangers
 
-    def _make_room(self) -> None:
-        """Close one connection. Not all are looked at, or a flood of them would cost the loop.
-
-        Those by the protected listener go last, but not when they are more than half of all:
-        anybody can reach a port.
-        """
-        are_protected = len(self._protected.guests) <= len(self) // 2
-        candidates = self._strangers.look() + self._protected.look()
-        held = {each: self._place_of(each).by_address[each.host] for each in candidates}
+    def _close_one(self, *places: _Place) -> None:
+        """Close one connection. Not all are looked at, or a flood of them would cost the loop."""
+        looked_at = [
+            (seat.guest, place.by_network[seat.network])
+            for place in places
+            for seat in place.look()
+        ]
+        total = sum(len(place) for place in places)
+        known = sum(place.known for place in places)
+        owed = sum(place.owed for place in places)
         # Who waits for an answer stays, but may not for that keep all places: anybody can wait.
-        fair = max(FAR_MORE * min(held.values()), len(self) // LARGE_PART)
-        going = min(
-            candidates,
-            key=lambda each: (
-                held[each] <= fair,
-                each.is_protected and are_protected,
-                each.is_owed,
-                -held[each],
-                each.active_at,
-            ),
-        )
+        # It doesn't help who has far more than another, and nobody once most of all wait.
+        fair = max(FAR_MORE * min(held for _, held in looked_at), total // LARGE_PART)
+        waiting_counts = total < FEW or 2 * owed <= known
+
+        def worth(one: tuple[Guest, int]) -> tuple[bool, bool, bool, int, float]:
+            guest, held = one
+            return (
+                held <= fair,
+                guest.is_protected,
+                waiting_counts and guest.is_owed,
+                -held,
+                guest.active_at,
+            )
+
+        going, _ = min(looked_at, key=worth)
+        self.refused += 1
         going.abort()
         self.leave(going)
+
+
+def _decrease(counter: Counter[str], name: str) -> None:
+    """Count one less, and keep no entry for nothing: there are many addresses."""
+    counter[name] -= 1
+    if not counter[name]:
+        del counter[name]
 
 
 class Admissions:
@@ -213,7 +319,7 @@ class Admissions:
         has_both = settings.is_broker and settings.is_controller
         apart = descriptors // CONTROLLERS_PART if has_both else descriptors
         self.brokers = Admission(descriptors - apart if has_both else descriptors, limits)
-        self.controllers = Admission(apart, limits)
+        self.controllers = Admission(apart, limits, role="controller")
 
     def of(self, listener: str) -> Admission:
         """Return what counts the connections of a listener."""

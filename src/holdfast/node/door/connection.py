@@ -180,8 +180,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_owed(self) -> bool:
-        """Whether it waits for an answer."""
-        return bool(self.slots)
+        """Whether it waits for an answer, or is in the middle of taking one."""
+        return bool(self.slots) or self._clogged
 
     # -- the transport's calls -----------------------------------------------------------------
 

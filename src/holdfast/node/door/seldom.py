@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from logging import Logger
 from typing import Final
 
@@ -18,6 +19,12 @@ class Seldom:
         self._silent = 0
 
     def warning(self, text: str, *values: object) -> None:
+        self._say(logging.WARNING, text, values)
+
+    def info(self, text: str, *values: object) -> None:
+        self._say(logging.INFO, text, values)
+
+    def _say(self, level: int, text: str, values: tuple[object, ...]) -> None:
         now = asyncio.get_running_loop().time()
         if now < self._next:
             self._silent += 1
@@ -25,4 +32,4 @@ class Seldom:
         self._next = now + PAUSE_S
         silent, self._silent = self._silent, 0
         more = f" ({silent} more times since it was last said)" if silent else ""
-        self._logger.warning("%s%s", text % values, more)
+        self._logger.log(level, "%s%s", text % values, more)

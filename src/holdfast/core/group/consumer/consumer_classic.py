@@ -207,7 +207,14 @@ def _join_and_downgrade(
         now_ms,
         gone=[replaced],
         come=step.after,
-        rebalances=step.subscription_changed,
+        # Who has not arrived at its target has to join again to hear of it: targets become what
+        # members have, and nobody is told of that in the generation that it is in.
+        rebalances=step.subscription_changed
+        or not all(
+            member.settled(core.state.epoch)
+            for member in core.state.members.values()
+            if member is not replaced
+        ),
     )
     return _joined_answer(step.after)
 

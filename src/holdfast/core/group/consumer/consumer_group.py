@@ -125,9 +125,8 @@ class ConsumerGroup:
             self.core.keep_alive(member, now_ms)
             if member.classic is not None:
                 continue
-            gives_up = member.state is MemberState.UNREVOKED_PARTITIONS
-            self.core.tellings.loaded(member.member_id, now_ms, gives_up=gives_up)
-            if gives_up:
+            self.core.tellings.loaded(member.member_id, now_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
                 key = (Timer.REBALANCE, member.member_id)
                 self.core.timers.set(key, now_ms + member.rebalance_timeout_ms)
 
@@ -309,6 +308,8 @@ class ConsumerGroup:
 
 def _is_excused(member: ConsumerMember, kind: Timer) -> bool:
     """Whether what the timer waited for has happened, or does not matter any more."""
+    if kind in (Timer.JOIN, Timer.SYNC):
+        return member.classic is None
     if kind is not Timer.REBALANCE:
         return False
     return member.state is not MemberState.UNREVOKED_PARTITIONS or member.epoch < JOIN_EPOCH

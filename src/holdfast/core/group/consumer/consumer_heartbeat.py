@@ -131,6 +131,12 @@ def _member(
                 refusal = refuse_instance(existing, member_id)
                 if refusal is not None:
                     return refusal
+            if existing.member_id != member_id and member_id in core.state.members:
+                return Refusal(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{member_id} is another member's id: it can't take the place of "
+                    f"{existing.member_id}, which has the instance id {instance_id}.",
+                )
             return take_place(core, existing, member_id, records)
     if joins:
         return core.state.members.get(member_id) or ConsumerMember(member_id=member_id)
@@ -182,31 +188,41 @@ def _answer(
     """Tell the member its epoch, and what it has if it may not know that.
 
     It does not if that has just changed, or it has joined; nor if it is in the epoch before, whose
-    end it has not heard of, or tells everything, as after an error. And who gave up waiting for an
-    answer may not know, and not say so: it is told again until it confirms that. What it confirms
-    in the very request that changes it is what it was told before. `owned` is what it says that it
-    has; None: it says nothing of that.
+    end it has not heard of, or tells everything, as after an error; nor if it says that it has what
+    is not its own. And who gave up waiting for an answer may not know, and not say so: it is told
+    again until it confirms that. What it confirms in the very request that changes it is what it
+    was told before. `owned` is what it says that it has; None: it says nothing of that.
     """
-    tellings, member_id, is_silent = core.tellings, after.member_id, owned is None
+    tellings, member_id = core.tellings, after.member_id
+    interval_ms = core.settings.heartbeat_interval_ms
     has_changed = request.member_epoch != before.epoch or before.assigned != after.assigned
-    is_news = has_changed or request.member_epoch == JOIN_EPOCH or _tells_everything(request)
-    is_told = is_news or tellings.has_to_hear(
-        member_id, now_ms, core.settings.heartbeat_interval_ms
+    is_news = (
+        has_changed
+        or request.member_epoch == JOIN_EPOCH
+        or _tells_everything(request)
+        or _has_more(owned, after)
     )
-    if owned == before.assigned == after.assigned:
+    confirms = owned == before.assigned == after.assigned
+    is_unclear = confirms and tellings.is_unclear(member_id)
+    is_told = is_news or is_unclear or tellings.is_due(member_id, now_ms)
+    if confirms and not is_unclear:
         decision.once_applied(lambda: tellings.confirmed(member_id))
-    elif not is_news and is_told and is_silent and _has_to_speak(core, after):
-        decision.once_applied(lambda: tellings.asked_for_all(member_id, now_ms))
-        deaf = "The member says nothing of the partitions that it was told to give up."
-        return refused(Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, deaf))
     elif is_told:
+        is_awaited = after.state is MemberState.UNREVOKED_PARTITIONS
         decision.once_applied(
-            lambda: tellings.told(member_id, now_ms, news=is_news, silent=is_silent)
+            lambda: tellings.told(
+                member_id,
+                now_ms,
+                interval_ms,
+                is_news=is_news,
+                is_awaited=is_awaited,
+                says_so=confirms,
+            )
         )
     return ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=core.settings.heartbeat_interval_ms,
+        heartbeat_interval_ms=interval_ms,
         assignment=_assignment(after) if is_told else None,
     )
 
@@ -220,15 +236,13 @@ def _tells_everything(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def _has_to_speak(core: ConsumerCore, member: ConsumerMember) -> bool:
-    """Whether a member holds up others, and can't be reached by what it is told.
-
-    librdkafka never heard that it got a partition, and takes what it has without that one for what
-    it was told before: so it says nothing, and would be put out. After an error of the coordinator
-    it tells everything, like Java's client.
-    """
-    return member.state is MemberState.UNREVOKED_PARTITIONS and core.tellings.is_deaf(
-        member.member_id
+def _has_more(owned: Partitions | None, member: ConsumerMember) -> bool:
+    """Whether a member says that it has what it neither has nor has yet to give up."""
+    return any(
+        not {*member.assigned.get(topic_id, ()), *member.revoking.get(topic_id, ())}.issuperset(
+            indexes
+        )
+        for topic_id, indexes in (owned or {}).items()
     )
 
 

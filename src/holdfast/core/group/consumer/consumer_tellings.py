@@ -1,8 +1,13 @@
 """What members were told that they have, until they say that they have it.
 
 An answer may be lost and its member not know that: librdkafka asks again as if nothing new had been
-said. So who has not confirmed what it was told is told again. Soft: a new coordinator does not know
-who has heard what, and tells each member once; one that has to give something up, until it has.
+said. So who has not confirmed what it was told is told again: after each time twice as long, or as
+often where others wait for what it has to give up. Who has what it is told may never say so, and
+costs little that way. Soft: a new coordinator does not know who has heard what, and takes it that
+nobody has.
+
+It must never take silence for an answer: who says nothing may be busy with what it was told before,
+and read that in the end.
 
 Rules: consumer-groups.md#answers.
 """
@@ -11,74 +16,66 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-SILENT_MAX: Final = 2
-"""How often a member is told again and says nothing of it, before it is made to tell everything."""
+GAP_MAX: Final = 16
+"""So many intervals of heartbeats are at most between two times that a member is told."""
 
 
 class _Telling(NamedTuple):
-    at_ms: int
-    # How often it was told again and said nothing. None: it has said what it has. That is more than
-    # what it is told, so it sees the difference as soon as it hears.
-    silent: int | None
+    due_ms: int  # when it is told again
+    gap_ms: int  # so long after the last time
+    # It was told something else before, and had not confirmed that: what it says next may be its
+    # word of something older that happens to be the same.
+    is_unclear: bool
 
 
 class Tellings:
     """The members of one group that are to be told again what they have."""
 
-    __slots__ = ("_loaded", "_unconfirmed")
+    __slots__ = ("_unconfirmed",)
 
     def __init__(self) -> None:
         self._unconfirmed: dict[str, _Telling] = {}
-        # Who may have been told by another coordinator. Not iterated.
-        self._loaded: set[str] = set()
 
     @property
     def unconfirmed(self) -> frozenset[str]:
         return frozenset(self._unconfirmed)
 
-    def loaded(self, member_id: str, now_ms: int, *, gives_up: bool) -> None:
-        """Note a member that the log has. `gives_up`: it has not let go of what it has to yet."""
-        self._loaded.add(member_id)
-        if gives_up:
-            self._unconfirmed[member_id] = _Telling(now_ms, 0)
+    def loaded(self, member_id: str, now_ms: int) -> None:
+        """Note a member that the log has."""
+        self._unconfirmed[member_id] = _Telling(now_ms, 0, is_unclear=True)
 
-    def has_to_hear(self, member_id: str, now_ms: int, interval_ms: int) -> bool:
-        """Whether a member that beats each `interval_ms` is to be told again.
-
-        Half of that is enough: who beats a moment early would be passed over each other time.
-        """
-        if member_id in self._loaded:
-            return True
+    def is_due(self, member_id: str, now_ms: int) -> bool:
+        """Whether a member is to be told again."""
         telling = self._unconfirmed.get(member_id)
-        return telling is not None and now_ms - telling.at_ms >= interval_ms // 2
+        return telling is not None and telling.due_ms <= now_ms
 
-    def is_deaf(self, member_id: str) -> bool:
-        """Whether a member was told again and again, and has said nothing of it."""
+    def is_unclear(self, member_id: str) -> bool:
+        """Whether what a member says that it has may be its word of what it was told earlier."""
         telling = self._unconfirmed.get(member_id)
-        return telling is not None and (telling.silent or 0) >= SILENT_MAX
+        return telling is not None and telling.is_unclear
 
-    def told(self, member_id: str, now_ms: int, *, news: bool, silent: bool) -> None:
-        """Note that a member is told what it has.
+    def told(
+        self,
+        member_id: str,
+        now_ms: int,
+        interval_ms: int,
+        *,
+        is_news: bool,
+        is_awaited: bool,
+        says_so: bool,
+    ) -> None:
+        """Note that a member that beats each `interval_ms` is told what it has.
 
-        `news`: what it may not have heard yet, so it has to confirm it. `silent`: it has said
-        nothing of what it has.
+        `is_news`: what it may not have been told yet. `is_awaited`: it holds up others until it has
+        said what it has. `says_so`: it has just said that, as far as one can know.
         """
-        self._loaded.discard(member_id)
+        # Half of an interval: who beats a moment early would be passed over each other time.
+        gap_ms = interval_ms // 2
         before = self._unconfirmed.get(member_id)
-        if before is None and not news:
-            return
-        if not silent:
-            count = None
-        elif before is None or news:
-            count = 0
-        else:
-            count = None if before.silent is None else before.silent + 1
-        self._unconfirmed[member_id] = _Telling(now_ms, count)
-
-    def asked_for_all(self, member_id: str, now_ms: int) -> None:
-        """Note that a member was made to tell everything: its silence is counted anew."""
-        self._unconfirmed[member_id] = _Telling(now_ms, 0)
+        if before is not None and not (is_news or is_awaited):
+            gap_ms = min(max(gap_ms, 2 * before.gap_ms), GAP_MAX * interval_ms)
+        is_unclear = before is not None and (is_news or before.is_unclear) and not says_so
+        self._unconfirmed[member_id] = _Telling(now_ms + gap_ms, gap_ms, is_unclear)
 
     def confirmed(self, member_id: str) -> None:
-        self._loaded.discard(member_id)
         self._unconfirmed.pop(member_id, None)
