@@ -1,4 +1,4 @@
-"""Bugs in fetch sessions, on both sides, and in a follower with one bad partition.
+"""Bugs in fetch sessions, on both sides, in a follower with one bad partition, and of bad disks.
 
 Owns the list for the tests that each names. A text that is not found exactly once fails the run.
 """
@@ -126,6 +126,46 @@ FOLLOWING: tuple[Mutation, ...] = (
         "            if self.failure:  # a removal",
         tests=(
             "tests/log/test_log_disk_failure.py::test_a_full_disk_does_not_keep_what_was_deleted",
+        ),
+    ),
+    one(
+        "a copy in a directory that has failed already is counted",
+        "a node that does not start, for a copy that is out of reach",
+        "log/copies.py",
+        "            if not copy.directory.online:\n                continue",
+        "            if False:\n                continue",
+        tests=(
+            "tests/log/test_log_copies.py::test_copies_in_a_directory_that_has_failed_already_stop_nobody",
+        ),
+    ),
+    one(
+        "what is noted of a batch is not looked for before the write",
+        "a batch in the file and not in the log, for a disk that fails",
+        "log/log.py",
+        "            self._segments.active.make_ready()\n",
+        "",
+        tests=(
+            "tests/log/test_log_disk_failure.py::test_an_active_segment_that_cannot_say_its_newest_timestamp_refuses_appends",
+        ),
+    ),
+    one(
+        "a file that does not close keeps its directory from going offline",
+        "nobody is told, and who waits for a flush waits for ever",
+        "log/directory.py",
+        "            with suppress(OSError):  # it is offline already\n",
+        "            if True:\n",
+        tests=(
+            "tests/log/test_log_disk_failure.py::test_files_that_do_not_close_keep_nobody_from_going_offline",
+        ),
+    ),
+    one(
+        "what was loaded in part is marked as closed properly",
+        "the checkpoints of its other replicas are lost",
+        "log/directories.py",
+        "directory.online and directory.is_loaded:",
+        "directory.online:",
+        tests=(
+            "tests/log/test_log_directories.py::test_a_load_that_fails_costs_no_other_directory_its_mark",
         ),
     ),
     one(

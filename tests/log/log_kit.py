@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
+
+import pytest
 
 from holdfast.config.node import NodeSettings
 from holdfast.config.topic import TopicSettings
@@ -16,7 +19,7 @@ from holdfast.log.log import Log
 from holdfast.log.search import FoundRecord
 from holdfast.runtime.ports import Disk, Runtime
 from holdfast.runtime.sliced_work import Effort, Steps
-from holdfast.testing.ground.disk import MemoryDisk
+from holdfast.testing.ground.disk import MemoryDisk, MemoryFile
 from holdfast.testing.ground.loop import VirtualLoop
 from holdfast.testing.ground.loop import run as run_virtual
 from holdfast.testing.ground.network import Fabric
@@ -59,6 +62,17 @@ def virtual(test: Callable[[Runtime], Coroutine[Any, Any, ResultT]], *, seed: in
 def memory_disk(runtime: Runtime) -> MemoryDisk:
     assert isinstance(runtime.disk, MemoryDisk)
     return runtime.disk
+
+
+def fail_to_close(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
+    """Have close(2) fail below a prefix, as on NFS and FUSE: what was written is not."""
+
+    def close(file: MemoryFile) -> None:
+        file._open = False
+        if file._path.startswith(prefix):
+            raise OSError(errno.EIO, "close", file._path)
+
+    monkeypatch.setattr(MemoryFile, "close", close)
 
 
 def after_crash(runtime: Runtime, *, power: bool = False, torn: bool = False) -> Runtime:

@@ -297,6 +297,31 @@ def test_one_without_a_file_for_records_is_none_though_it_has_its_topics_id() ->
     virtual(body)
 
 
+def test_copies_in_a_directory_that_has_failed_already_stop_nobody() -> None:
+    """Which of two is the older one does not matter once one of them is out of reach.
+
+    Seen to fail: with the disk failing at one replica, and the copy of the next one still counted.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS[:2])
+        for name in ("a", "b"):
+            append(directories.create(name, 0, TOPIC_ID, small_settings()))
+        await directories.close()
+        disk = memory_disk(runtime)
+        for log in directories.logs:
+            copy = f"{'/two' if log.home.path == '/one' else '/one'}/{log.topic}-0"
+            disk.make_directories(copy)
+            for name in disk.list(log.directory):
+                disk.write_atomic(f"{copy}/{name}", disk.read(f"{log.directory}/{name}"))
+        disk.inject(DiskFault(operations={"list"}, prefix="/one/a-0", times=1))
+        directories = open_directories(runtime, PATHS[:2])
+        assert [each.online for each in directories.directories] == [False, True]
+        assert [log.topic for log in directories.logs] == ["a", "b"]
+
+    virtual(body)
+
+
 CONTENTS = (b"", b"version: 1\ndirectory_ids: AAAAAAAAAAAAAAAAAAAAAQ", b"version: 0\n", b"\xff")
 
 

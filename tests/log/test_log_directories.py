@@ -8,6 +8,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from tests.log.log_kit import (
@@ -18,6 +19,7 @@ from tests.log.log_kit import (
     append,
     crash,
     everything,
+    fail_to_close,
     format_directory,
     memory_disk,
     new_log,
@@ -27,27 +29,30 @@ from tests.log.log_kit import (
     virtual,
 )
 
+from holdfast.config.node import NodeSettings
 from holdfast.log.checkpoints import (
     PARTITION_METADATA,
     MetaProperties,
     decode_offsets,
     encode_offsets,
     encode_partition_metadata,
+    read_clean_shutdown,
     read_meta_properties,
     read_partition_metadata,
     write_meta_properties,
 )
-from holdfast.log.directories import LogDirectories
+from holdfast.log.directories import LogDirectories, LogDirectory
 from holdfast.log.errors import CorruptFileError, DirectoryError, StorageError
 from holdfast.log.log import Log
-from holdfast.runtime.ports import Runtime
+from holdfast.runtime.ports import Runtime, WorkerFullError
 from holdfast.runtime.real import RealDisk, real_runtime
-from holdfast.testing.ground.disk import DiskFault, MemoryDisk
+from holdfast.testing.ground.disk import DiskFault, MemoryDisk, Operation, _MemoryLock
 from holdfast.testing.ground.worker import MemoryWorker
 from holdfast.wire.uuids import NULL_UUID
 
 PATHS = ("/one", "/two", "/three")
 OTHER_ID = bytes(15) + b"o"
+EVERY: tuple[Operation, ...] = get_args(Operation)
 
 
 def whose(runtime: Runtime, log: Log) -> bytes:
@@ -484,6 +489,138 @@ def test_a_disk_that_fails_while_the_node_stops_costs_the_others_nothing(what: s
         assert open_directories(after_crash(runtime), paths).previous_broker_epoch == -1
 
     virtual(body)
+
+
+@pytest.mark.parametrize("failure", ["files", "lock", "worker", "bug"])
+def test_an_end_that_fails_in_one_directory_costs_that_ones_mark_alone(
+    failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: with the error raised, and /two left locked and without its mark.
+
+    close(2) fails at a file or at the lock, or the worker is full. A bug is raised, and yet it
+    leaves nothing locked.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        paths = "/one", "/two"
+        directories = open_directories(runtime, paths)
+        logs = [directories.create("t", each, TOPIC_ID, small_settings()) for each in range(2)]
+        for log in logs:
+            append(log)
+        one, disk = directories.directories[0], memory_disk(runtime)
+        if failure == "files":
+            fail_to_close(monkeypatch, "/one/t-")
+        elif failure == "lock":
+            release = _MemoryLock.release
+
+            def fail(lock: _MemoryLock) -> None:
+                release(lock)
+                raise OSError(errno.EIO, "close")
+
+            monkeypatch.setattr(_MemoryLock, "release", fail)
+        else:
+            submit = LogDirectory.submit
+
+            def refused(home: LogDirectory, job: Any) -> asyncio.Future[Any]:
+                if home is not one or "_mark_clean" not in job.__qualname__:
+                    return submit(home, job)
+                future = asyncio.get_running_loop().create_future()
+                future.set_exception(WorkerFullError("full") if failure == "worker" else KeyError())
+                return future
+
+            monkeypatch.setattr(LogDirectory, "submit", refused)
+        if failure == "bug":
+            with pytest.raises(KeyError):
+                await directories.close(broker_epoch=5)
+        else:
+            await directories.close(broker_epoch=5)
+            marks = [read_clean_shutdown(disk, path) for path in paths]
+            assert marks == [5 if failure == "lock" else None, 5]
+        assert not disk._platter.locks
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("failing", ["metadata", "damage"])
+def test_a_load_that_fails_costs_no_other_directory_its_mark(failing: str) -> None:
+    """As Apache Kafka, a node does not start where batches tell nothing of what a replica had.
+
+    Seen to fail: with the metadata log's directory loaded last, when all marks were gone, and with
+    a directory that was not loaded whole marked at the end: its other replicas would have lost
+    their checkpoints.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        roles: dict[str, Any] = {
+            "process_roles": ("broker", "controller"),
+            "metadata_log_dir": "/three",
+        }
+        directories = open_directories(runtime, PATHS, **roles)
+        for partition in range(4):
+            log = directories.create("t", partition, TOPIC_ID, small_settings())
+            for _ in range(40):
+                append(log)
+        await directories.close(broker_epoch=5)
+        disk = memory_disk(runtime)
+        damaged = next(log for log in directories.logs if log.home.path == "/two")
+        if failing == "metadata":
+            disk.inject(DiskFault(operations={"read"}, prefix="/three/log-start-offset"))
+        else:
+            disk.remove(f"{damaged.directory}/leader-epoch-checkpoint")
+            disk.corrupt(f"{damaged.directory}/{0:020}.log", 16, b"\xff")
+        own = NodeSettings(node_id=1, log_dirs=PATHS, **roles)
+        directories = LogDirectories(runtime, own, lambda _: small_settings())
+        with pytest.raises(DirectoryError if failing == "metadata" else CorruptFileError):
+            directories.load()
+        assert failing == "damage" or read_clean_shutdown(disk, "/one") == 5
+        assert directories.previous_broker_epoch == -1, "nobody has looked at what is there"
+        await directories.close(broker_epoch=5)
+        marks = [read_clean_shutdown(disk, path) for path in PATHS]
+        assert marks == ([5, 5, None] if failing == "metadata" else [5, None, 5])
+        assert not disk._platter.locks
+
+    virtual(body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [None, 1], ids=["for good", "once"])
+@pytest.mark.parametrize("when", ["load", "close"])
+def test_whichever_operation_fails_costs_no_other_directory_its_mark(
+    when: str, times: int | None
+) -> None:
+    """Each operation of one directory in turn fails, in a start and an end, or in an end alone."""
+    paths = "/one", "/two"
+
+    def is_struck(after: int) -> bool:
+        async def body(runtime: Runtime) -> bool:
+            directories = open_directories(runtime, paths)
+            for partition in range(4):
+                log = directories.create("t", partition, TOPIC_ID, small_settings())
+                for _ in range(20):
+                    append(log)
+            if when == "load":
+                await directories.close(broker_epoch=4)
+            disk = memory_disk(runtime)
+            fault = DiskFault(operations=EVERY, prefix="/one", after=after, times=times)
+            disk.inject(fault)
+            if when == "load":
+                own = NodeSettings(node_id=1, log_dirs=paths, metadata_log_dir="")
+                directories = LogDirectories(runtime, own, lambda _: small_settings())
+                directories.load()
+                directories.start()
+                await asyncio.sleep(1)
+            await directories.close(broker_epoch=5)
+            disk.heal()
+            assert read_clean_shutdown(disk, "/two") == 5, f"after {after}"
+            assert not disk._platter.locks, f"after {after}"
+            return fault.struck > 0
+
+        return virtual(body)
+
+    after = 0
+    while is_struck(after):
+        after += 1
+    assert after > 20
 
 
 def test_a_log_start_is_written_although_an_older_write_is_under_way() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 from tests.log.log_kit import (
@@ -13,7 +14,9 @@ from tests.log.log_kit import (
     append,
     crash,
     everything,
+    fail_to_close,
     found_at,
+    make_batch,
     memory_disk,
     new_log,
     open_directories,
@@ -315,5 +318,73 @@ def test_an_active_segment_that_cannot_say_its_age_refuses_appends(unreadable: b
             append(log)
         assert log.end == 3
         assert log.offline is unreadable
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("as_follower", [False, True])
+@pytest.mark.parametrize("unreadable", [True, False])
+def test_an_active_segment_that_cannot_say_its_newest_timestamp_refuses_appends(
+    unreadable: bool, as_follower: bool
+) -> None:
+    """After a clean stop its batches are read for that, if none has a timestamp.
+
+    Seen to fail: with that read behind the write. The batch was in the file and not in the log, and
+    the error was none of those that take a directory offline.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories, log = new_log(runtime)
+        for _ in range(3):
+            append(log, timestamp=-1)
+        await directories.close()
+        directories, log = reopened(runtime)
+        disk, path = memory_disk(runtime), f"{log.directory}/{0:020}.log"
+        size = disk.size(path)
+        if unreadable:
+            disk.inject(DiskFault(operations={"read"}, prefix=path, after=1))
+        else:
+            disk.corrupt(path, log.size - 1 - len(make_batch()) + 17, b"\xff")  # its magic
+        batch = memoryview(bytearray(make_batch(timestamp=-1, base_offset=3, leader_epoch=0)))
+        write = log.append_as_follower if as_follower else partial(log.append_as_leader, epoch=0)
+        with pytest.raises(StorageError):
+            write(batch)
+        disk.heal()
+        assert disk.size(path) == size
+        assert log.offline is unreadable
+
+    virtual(body)
+
+
+@pytest.mark.parametrize("struck", ["an append", "a flush", "a deletion"])
+def test_files_that_do_not_close_keep_nobody_from_going_offline(
+    struck: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: with the first of them ending it.
+
+    Who watches was not told, who waited for a flush waited for ever, and the error was raised to
+    who appended, or deleted a replica.
+    """
+
+    async def body(runtime: Runtime) -> None:
+        directories = open_directories(runtime, PATHS[:1])
+        told: list[LogDirectory] = []
+        directories.watch_offline(told.append)
+        logs = [directories.create("t", each, bytes(16), small_settings()) for each in range(2)]
+        for log in logs:
+            append(log)
+        fail_to_close(monkeypatch, logs[0].directory)
+        disk = memory_disk(runtime)
+        if struck == "a deletion":
+            directories.delete("t", 0)
+        else:
+            operation: Operation = "append" if struck == "an append" else "sync"
+            disk.inject(DiskFault(operations={operation}, prefix=logs[0].directory))
+            with pytest.raises(StorageError):
+                append(logs[0]) if operation == "append" else await logs[0].flush()
+        await asyncio.sleep(0)
+        assert told == [logs[0].home]
+        assert not logs[0].home.files, "the others are closed all the same"
+        await directories.close()
 
     virtual(body)

@@ -21,6 +21,7 @@ from tests.log.log_kit import (
     TOPIC_ID,
     after_crash,
     append,
+    memory_disk,
     new_log,
     open_directories,
     reopened,
@@ -32,6 +33,7 @@ from holdfast.log import start_keeper
 from holdfast.log.directories import LogDirectories
 from holdfast.log.log import Log
 from holdfast.runtime.ports import Runtime
+from holdfast.testing.ground.disk import DiskFault
 from holdfast.testing.ground.worker import MemoryWorker
 
 JOB_MS = 1
@@ -178,5 +180,23 @@ def test_a_log_that_is_deleted_meanwhile_is_no_fault_of_the_disk() -> None:
         await asyncio.sleep(1)
         assert log.home.online
         assert log.kept_start < START
+
+    virtual(body)
+
+
+def test_who_waits_for_log_starts_hears_of_a_rename_that_fails() -> None:
+    """Seen to fail: with nobody told, neither who asked first nor who asked meanwhile."""
+
+    async def body(runtime: Runtime) -> None:
+        _, log = new_log(runtime)
+        append(log)
+        # The job puts its file beside the other one; the loop puts it in the other one's place.
+        memory_disk(runtime).inject(DiskFault(operations={"rename"}, after=1))
+        heard: list[bool] = []
+        log.home.write_starts(heard.append)
+        log.home.write_starts(heard.append)
+        await asyncio.sleep(1)
+        assert log.offline
+        assert heard == [False, False]
 
     virtual(body)

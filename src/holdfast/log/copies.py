@@ -88,6 +88,8 @@ class Copies:
         topic's id may be there: that comes first, and may be a second name of a file.
         """
         for copy in copies:
+            if not copy.directory.online:
+                continue  # it has failed meanwhile, at a copy of another replica
             try:
                 names = self._runtime.disk.list(copy.path)
             except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -44,7 +44,7 @@ from holdfast.log.log import Log, Place
 from holdfast.log.recovery import Loaded, Recovery, Remembered
 from holdfast.log.topic_ids import TopicIds
 from holdfast.runtime.periodic import Periodic
-from holdfast.runtime.ports import Runtime
+from holdfast.runtime.ports import Runtime, WorkerFullError
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.well_known import METADATA_TOPIC
 
@@ -95,6 +95,7 @@ class LogDirectories:
         self._make_log = make_log
         self._logs: dict[tuple[str, int], Log] = {}
         self._broker_epochs: list[int] = []  # of each directory's last clean shutdown
+        self._is_loaded = False  # all is found, and what the last end proves is looked at
         self._periodic = Periodic()
         self._timers = self._periodic.timers
         self._creations: set[str] = set()  # directories whose new names are not durable yet
@@ -119,7 +120,8 @@ class LogDirectories:
 
         To be called on the running loop, before anything is served. DirectoryError: a directory
         is in use by another process, never formatted, of another cluster or node, or none is
-        left that works. One that merely fails goes offline.
+        left that works. One that merely fails goes offline. CorruptFileError: a replica is damaged
+        where nothing else says what it had. `close` is for a load that fails, too.
         """
         for directory in self.directories:
             directory.on_offline = self._went_offline
@@ -129,15 +131,21 @@ class LogDirectories:
         self._copies.set_older_aside()
         self._do_without_offline()
         closed_at: dict[tuple[str, int], int] = {}
-        for directory in self.directories:
+        # First the one without which a controller can't start: so far no other one has lost the
+        # mark of its clean end.
+        metadata_path = self._metadata_path
+        for directory in sorted(self.directories, key=lambda each: each.path != metadata_path):
             if directory.online:
                 with _offline_if_it_fails(directory):
                     closed_at.update(self._load_directory(directory))
+                    directory.is_loaded = True
+                self._do_without_offline()
         self._copies.settle()
         self._do_without_offline()
         if self._for_topics and self.none_left:
             raise DirectoryError(f"no log directory works: {'; '.join(self.failures)}")
         self._check_proof(closed_at)
+        self._is_loaded = True
 
     def _do_without_offline(self) -> None:
         for directory in self.directories:
@@ -285,7 +293,7 @@ class LogDirectories:
     def previous_broker_epoch(self) -> int:
         """Broker epoch of the last clean shutdown, -1 unless all directories agree on it."""
         epochs = set(self._broker_epochs)
-        everywhere = len(self._broker_epochs) >= len(self.directories)
+        everywhere = self._is_loaded and len(self._broker_epochs) >= len(self.directories)
         return epochs.pop() if everywhere and len(epochs) == 1 else -1
 
     @property
@@ -530,19 +538,24 @@ class LogDirectories:
                 watcher(directory)
 
     async def close(self, *, broker_epoch: int = -1) -> None:
-        """Close every replica, write the checkpoints and the clean-shutdown marker, unlock."""
+        """Close every replica, write the checkpoints and the clean-shutdown marker, unlock.
+
+        What was not loaded whole is left as it is, with the marker that it has or lacks.
+        """
         self._closed = True
         self._periodic.stop()
-        await self.cleaner.close()
-        for directory in self.directories:
-            directory.begin_end()
-        unwritten = await self._close_logs()
-        for directory in self.directories:
-            if directory.path in unwritten:
-                logger.warning("%s is not marked as closed properly", directory.path)
-            elif directory.online:
-                await self._mark_clean(directory, broker_epoch)
-            directory.close()
+        with ExitStack() as ends:  # whatever fails, each is closed and unlocked
+            for directory in self.directories:
+                ends.callback(directory.close)
+            await self.cleaner.close()
+            for directory in self.directories:
+                directory.begin_end()
+            unwritten = await self._close_logs()
+            for directory in self.directories:
+                if directory.path in unwritten:
+                    logger.warning("%s is not marked as closed properly", directory.path)
+                elif directory.online and directory.is_loaded:
+                    await self._mark_clean(directory, broker_epoch)
 
     async def _close_logs(self) -> set[str]:
         """Close every replica; return the directories where one could not be written whole.
@@ -553,6 +566,8 @@ class LogDirectories:
         unwritten: set[str] = set()
         closing: list[tuple[Log, asyncio.Future[None]]] = []
         for log in self.logs:
+            if not log.home.is_loaded:
+                continue
             try:
                 closing.append((log, log.close()))
             except StorageError:
@@ -569,6 +584,7 @@ class LogDirectories:
         disk, path = self._runtime.disk, directory.path
         directory.supersede()
         try:
+            directory.files.close()  # an error of close(2) is one of what was written
             contents = directory.contents()
 
             def write() -> None:
@@ -580,6 +596,8 @@ class LogDirectories:
             await directory.submit(write)
         except OSError as error:
             directory.fail(error)
+        except WorkerFullError as error:
+            logger.warning("%s is not marked as closed properly: %s", path, error)
 
 
 @contextmanager

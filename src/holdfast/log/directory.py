@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -98,6 +98,7 @@ class LogDirectory:
         self.path = path
         self.directory_id = NULL_UUID  # from meta.properties; NULL_UUID if it can't be read
         self.online = True
+        self.is_loaded = False  # all that lies there was found and opened
         self.failure = ""  # why it went offline; "" while online
         self._is_full = False  # that is why
         self.files = FileCache(runtime.disk, file_limit)
@@ -142,13 +143,14 @@ class LogDirectory:
                 self.failure,
                 what_helps(error),
             )
-            self.files.close()
             self.due_flushes.clear()
             self._is_full = error.errno in FULL
             if not self._is_full:  # a removal needs no room, and makes some for the next start
                 self._cancel_removals()
             if self.on_offline is not None:
                 asyncio.get_running_loop().call_soon(self.on_offline, self)
+            with suppress(OSError):  # it is offline already
+                self.files.close()
         return StorageError(self.path, self.failure)
 
     @contextmanager
@@ -206,15 +208,17 @@ class LogDirectory:
         def written(future: asyncio.Future[None]) -> None:
             if self._under_way.get(name) == generation:
                 del self._under_way[name]
-            if not self.settle(future) or not self.online or generation != self._generation:
+            is_done = self.settle(future) and self.online and generation == self._generation
+            if is_done:
+                try:
+                    disk.rename(path + _NEXT_SUFFIX, path)
+                except OSError as error:
+                    self.fail(error)
+                    is_done = False
+            if not is_done:
                 for asked in (done, self._take_starts_written() if name == LOG_START else None):
                     if asked is not None:
                         asked(False)
-                return
-            try:
-                disk.rename(path + _NEXT_SUFFIX, path)
-            except OSError as error:
-                self.fail(error)
                 return
             self._written[name] = captured
             self._sync_checkpoint(generation, done)
@@ -451,10 +455,12 @@ class LogDirectory:
         """Let go of everything. The lock goes last."""
         self._cancel_removals()
         self.due_flushes.clear()
-        self.files.close()
-        if self.lock is not None:
-            self.lock.release()
-            self.lock = None
+        with suppress(OSError):  # without a mark of a clean end the next start looks at all of it
+            self.files.close()
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            with suppress(OSError):  # close(2) lets go of it even then
+                lock.release()
 
     def _cancel_removals(self) -> None:
         for handle in self._removals:

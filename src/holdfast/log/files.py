@@ -44,9 +44,16 @@ class FileCache:
             file.close()
 
     def close(self) -> None:
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
+        """Close every file. OSError: the first failure; the others are closed all the same."""
+        files, self._open = list(self._open.values()), OrderedDict()
+        first: OSError | None = None
+        for file in files:
+            try:
+                file.close()
+            except OSError as error:
+                first = first or error
+        if first is not None:
+            raise first
 
 
 def sync_file(disk: Files, path: str) -> None:

@@ -300,6 +300,7 @@ class Log:
     def _writable(self, size: int, first: int, last: int, timestamp: int) -> Segment:
         """Return the segment for so many bytes, rolling if it is full or old.
 
+        All that the disk has to tell for that is read here, before anything is written.
         Rules: log.md#rolling.
         """
         try:
@@ -308,9 +309,10 @@ class Log:
                 or self.home.runtime.provoke("segment.rolled-early")
             ):
                 self._roll()
+            self._segments.active.make_ready()
         except OSError as error:
             raise self.home.fail(error) from error
-        except CorruptFileError as error:  # in its first batch, which says how old it is
+        except CorruptFileError as error:  # in what says how old it is, or its newest timestamp
             raise StorageError(self.home.path, str(error), is_offline=False) from error
         if not self._segments.active.reaches(last):
             # The gap before the leader's batch is wider than an index can count. The active
@@ -742,7 +744,8 @@ class Log:
         self._closed = True
         self.home.due_flushes.forget(self)
         self._flusher.abandon()
-        self._segments.forget_files()
+        with suppress(StorageError), self.home.guarded():  # as above
+            self._segments.forget_files()
 
     def _check(self) -> None:
         if not self.home.online:

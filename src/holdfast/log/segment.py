@@ -123,8 +123,8 @@ class Segment:
     @property
     def max_timestamp(self) -> tuple[int, int]:
         """(largest timestamp, last offset of the first batch that has it); -1: none has any."""
-        if self._max_timestamp is None:
-            self._max_timestamp = self.times.last() or self._scan_max_timestamp()
+        self.make_ready()
+        assert self._max_timestamp is not None
         return self._max_timestamp
 
     @property
@@ -141,6 +141,14 @@ class Segment:
         """Whether `offset` can be held by this segment's indexes."""
         return offset - self.base <= RELATIVE_MAX
 
+    def make_ready(self) -> None:
+        """Read what `note` has to know. OSError, CorruptFileError: nothing can be appended.
+
+        Once batches are in the file it is too late to find that out.
+        """
+        if self._max_timestamp is None:
+            self._max_timestamp = self.times.last() or self._scan_max_timestamp()
+
     def append(self, data: Buffer) -> None:
         """Write whole batches in one write. `note` each of them afterwards."""
         file = self._files.get(self.log_path)
@@ -150,9 +158,10 @@ class Segment:
         file.append(data)
 
     def note(self, size: int, last_offset: int, max_timestamp: int, interval: int) -> None:
-        """Take in one batch of `size` bytes that lies at the end now."""
+        """Take in one batch of `size` bytes that lies at the end now. Touches no file."""
         position = self.size
-        found = self.max_timestamp
+        found = self._max_timestamp
+        assert found is not None, "`make_ready` comes before anything is written"
         if max_timestamp > found[0]:
             found = self._max_timestamp = (max_timestamp, last_offset)
         if not position:

@@ -170,9 +170,9 @@ class Segments:
         A flush under way may write an index all the same, which goes when it has ended.
         """
         disk = self._home.runtime.disk
-        segment.forget_files()
         renamed = []
         with self._home.guarded():
+            segment.forget_files()
             for path in segment.paths():
                 if disk.exists(path):
                     disk.rename(path, path + DELETED_SUFFIX)

@@ -36,7 +36,7 @@ from holdfast.node.door.budget import Budgets
 from holdfast.node.door.dispatch import Dispatcher
 from holdfast.node.door.figures import Figures
 from holdfast.node.door.request_context import AllowAll, Authorizer
-from holdfast.node.door.server import Server, Shared, StartError
+from holdfast.node.door.server import Server, Shared
 from holdfast.node.metadata.metadata_damage import check_metadata_log
 from holdfast.runtime.loop_lag import LoopLag
 from holdfast.runtime.ports import Runtime
@@ -104,14 +104,20 @@ class Node:
         self._authorizer = authorizer or AllowAll()
 
     async def start(self) -> None:
-        """Load what is on disk, bind, start the roles; then `serve`."""
+        """Load what is on disk, bind, start the roles; then `serve`.
+
+        What fails is raised once everything is stopped: what is on disk is as whole as it was.
+        """
         if self.settings.is_controller:
             check_metadata_log(self.runtime.disk, self.settings.metadata_log_dir)
-        self.directories.load()
         try:
+            self.directories.load()
             await self._start_roles()
-        except (OSError, StartError):  # a port is taken: what is on disk is as whole as it was
-            await self.stop()
+        except Exception:
+            try:
+                await self.stop()
+            except Exception:  # why it could not start matters more
+                logger.exception("node %d could not be stopped properly", self.settings.node_id)
             raise
 
     async def _start_roles(self) -> None:
@@ -175,21 +181,49 @@ class Node:
         self._controller_server.release()
 
     async def stop(self) -> None:
-        """Stop the roles, the broker first, and leave everything on disk as after a clean end."""
-        # Who never got to register has written nothing since its last end: that one's proof holds.
-        broker_epoch = self.directories.previous_broker_epoch
+        """Stop the roles, the broker first, and leave everything on disk as after a clean end.
+
+        A part that fails keeps no other one from its end. The first error is raised afterwards.
+        """
+        first: Exception | None = None
+        for stop in (
+            self._stop_broker,
+            self._hand_over_controller,
+            self._stop_controller,
+            self._close_directories,
+        ):
+            try:
+                await stop()
+            except Exception as error:
+                if first is None:
+                    first = error
+                else:
+                    logger.exception("node %d: this failed, too", self.settings.node_id)
+        self._loop_lag.close()
+        if first is not None:
+            raise first
+        logger.info("node %d stopped", self.settings.node_id)
+
+    async def _stop_broker(self) -> None:
         if self.broker is not None:
             await self.broker.stop()
-            if self.broker.registration.epoch != NOT_REGISTERED:
-                broker_epoch = self.broker.registration.epoch
+
+    async def _hand_over_controller(self) -> None:
         if self.controller is not None:
             await self.controller.shut_down()
+
+    async def _stop_controller(self) -> None:
+        if self.controller is not None:
             self.controller.close()
         if self._controller_server is not None:
             self._controller_server.close()
+
+    async def _close_directories(self) -> None:
+        # Who never got to register has written nothing since its last end: that one's proof holds.
+        broker_epoch = self.directories.previous_broker_epoch
+        if self.broker is not None and self.broker.registration.epoch != NOT_REGISTERED:
+            broker_epoch = self.broker.registration.epoch
         await self.directories.close(broker_epoch=broker_epoch)
-        self._loop_lag.close()
-        logger.info("node %d stopped", self.settings.node_id)
 
 
 def _raise_first(failures: Sequence[asyncio.Future[None]]) -> None:
