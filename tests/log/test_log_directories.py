@@ -522,7 +522,7 @@ def test_an_end_that_fails_in_one_directory_costs_that_ones_mark_alone(
             submit = LogDirectory.submit
 
             def refused(home: LogDirectory, job: Any) -> asyncio.Future[Any]:
-                if home is not one or "_mark_clean" not in job.__qualname__:
+                if home is not one or "mark_clean" not in job.__qualname__:
                     return submit(home, job)
                 future = asyncio.get_running_loop().create_future()
                 future.set_exception(WorkerFullError("full") if failure == "worker" else KeyError())

@@ -29,7 +29,6 @@ from holdfast.log.checkpoints import (
     read_offsets,
     read_partition_metadata,
     verify_meta_properties,
-    write_clean_shutdown,
 )
 from holdfast.log.compaction.cleaner import Cleaner
 from holdfast.log.copies import Copies
@@ -44,7 +43,7 @@ from holdfast.log.log import Log, Place
 from holdfast.log.recovery import Loaded, Recovery, Remembered
 from holdfast.log.topic_ids import TopicIds
 from holdfast.runtime.periodic import Periodic
-from holdfast.runtime.ports import Runtime, WorkerFullError
+from holdfast.runtime.ports import Runtime
 from holdfast.wire.uuids import NULL_UUID, uuid_text
 from holdfast.wire.well_known import METADATA_TOPIC
 
@@ -555,7 +554,7 @@ class LogDirectories:
                 if directory.path in unwritten:
                     logger.warning("%s is not marked as closed properly", directory.path)
                 elif directory.online and directory.is_loaded:
-                    await self._mark_clean(directory, broker_epoch)
+                    await directory.mark_clean(broker_epoch)
 
     async def _close_logs(self) -> set[str]:
         """Close every replica; return the directories where one could not be written whole.
@@ -579,25 +578,6 @@ class LogDirectories:
             elif isinstance(outcome, BaseException):
                 raise outcome
         return unwritten
-
-    async def _mark_clean(self, directory: LogDirectory, broker_epoch: int) -> None:
-        disk, path = self._runtime.disk, directory.path
-        directory.supersede()
-        try:
-            directory.files.close()  # an error of close(2) is one of what was written
-            contents = directory.contents()
-
-            def write() -> None:
-                directory.sync_at_end()  # before anything says how far it is durable
-                for name, data in contents.items():
-                    disk.write_atomic(f"{path}/{name}", data)
-                write_clean_shutdown(disk, path, broker_epoch)
-
-            await directory.submit(write)
-        except OSError as error:
-            directory.fail(error)
-        except WorkerFullError as error:
-            logger.warning("%s is not marked as closed properly: %s", path, error)
 
 
 @contextmanager

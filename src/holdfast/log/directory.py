@@ -22,6 +22,7 @@ from holdfast.log.checkpoints import (
     RECOVERY_POINT,
     Offsets,
     encode_offsets,
+    write_clean_shutdown,
 )
 from holdfast.log.errors import CorruptFileError, StorageError
 from holdfast.log.files import FileCache
@@ -450,6 +451,26 @@ class LogDirectory:
         job = self.submit(lambda: disk.sync_directory(path))
         job.add_done_callback(synced)
         return job
+
+    async def mark_clean(self, broker_epoch: int) -> None:
+        """Write the checkpoints and the mark of a clean end, or go offline for what fails."""
+        disk, path = self.runtime.disk, self.path
+        self.supersede()
+        try:
+            self.files.close()  # an error of close(2) is one of what was written
+            contents = self.contents()
+
+            def write() -> None:
+                self.sync_at_end()  # before anything says how far it is durable
+                for name, data in contents.items():
+                    disk.write_atomic(f"{path}/{name}", data)
+                write_clean_shutdown(disk, path, broker_epoch)
+
+            await self.submit(write)
+        except OSError as error:
+            self.fail(error)
+        except WorkerFullError as error:
+            logger.warning("%s is not marked as closed properly: %s", path, error)
 
     def close(self) -> None:
         """Let go of everything. The lock goes last."""

@@ -298,9 +298,8 @@ class Log:
         return self._producers.expire(now_ms, expiration_ms)
 
     def _writable(self, size: int, first: int, last: int, timestamp: int) -> Segment:
-        """Return the segment for so many bytes, rolling if it is full or old.
+        """Return the segment for so many bytes, rolled if it is full or old, and ready for them.
 
-        All that the disk has to tell for that is read here, before anything is written.
         Rules: log.md#rolling.
         """
         try:

@@ -74,6 +74,7 @@ class Seat:
         failure = life.light.failure
         if failure is not None:
             self._oracle.counts[f"members that gave up: {failure}"] += 1
+        if failure is not None or not self.is_taken:  # or what had it leave is over meanwhile
             loop = VirtualLoop.running()  # of no process: this one ends now
             loop.at(loop.now + _RESTART_S, self._start_again, life)
         self._note_end(life)
