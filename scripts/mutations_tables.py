@@ -1,4 +1,4 @@
-"""Bugs in how a query's rows get into a table of SQLite, PostgreSQL or Parquet, exactly once.
+"""Bugs in how a query's rows get into a table, exactly once: SQLite, PostgreSQL, Parquet, Delta.
 
 The simulator runs none of it, so each names the tests that have to find it.
 """
@@ -12,12 +12,17 @@ SQL_STORE = "pipelines/sinks/sql_store.py"
 POSTGRESQL = "pipelines/sinks/postgresql_store.py"
 COPY = "pipelines/sinks/postgresql_copy.py"
 PARQUET = "pipelines/sinks/parquet_store.py"
+DELTA = "pipelines/sinks/delta_store.py"
+DELTA_TABLE = "pipelines/sinks/delta_table.py"
+PARQUET_TASK = "pipelines/sinks/parquet_task.py"
 DATABASE = "pipelines/sinks/database_url.py"
 
 _TESTS = "tests/pipelines/test_pipeline_"
 MERGING_TESTS = (f"{_TESTS}merging.py",)
 POSTGRESQL_TESTS = (f"{_TESTS}postgresql_store.py",)
 PARQUET_TESTS = (f"{_TESTS}parquet_store.py",)
+DELTA_TESTS = (f"{_TESTS}delta_store.py",)
+DELTA_DEATHS = f"{_TESTS}delta_deaths.py::test_"
 
 TABLES: tuple[Mutation, ...] = (
     # -- which row of a key ------------------------------------------------------------------------
@@ -177,5 +182,107 @@ TABLES: tuple[Mutation, ...] = (
         "        for name in staged.names:\n            (staged.folder",
         "        for name in staged.names[:1]:\n            (staged.folder",
         tests=PARQUET_TESTS,
+    ),
+    # -- Delta -------------------------------------------------------------------------------------
+    one(
+        "tables: Delta: the last turn is not looked at before a commit",
+        "a former owner reads the table and writes after its successor",
+        DELTA,
+        '        if turn != self._told["turn"]:\n            raise FencedError(',
+        '        if turn < self._told["turn"]:\n            raise FencedError(',
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: who takes a query over leaves its turn as it is",
+        "two drivers of one query both commit",
+        DELTA,
+        "            failure = self._commit(table, told, [])\n"
+        "            turn = self._turn_of(loaded(self._root))\n",
+        '            failure, turn = None, told["turn"]\n',
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: an error means that nothing was committed",
+        "the checkpoint after the commit finds no room",
+        DELTA,
+        "                if failure is not None:\n                    logger.warning(",
+        "                if failure is not None:\n                    raise failure\n"
+        "                    logger.warning(",
+        tests=(f"{DELTA_DEATHS}an_error_that_comes_after_a_commit_does_not_undo_it",),
+    ),
+    one(
+        "tables: Delta: what failed after its commit is taken back",
+        "a log that names files that are not there",
+        DELTA,
+        '            if self._told["turn"] != told["turn"]:\n',
+        "            if self._told:\n",
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: a commit that failed leaves its files",
+        "a disk that is full stays full",
+        DELTA,
+        "                self._withdraw(told)\n                raise\n",
+        "                raise\n",
+        tests=(f"{DELTA_DEATHS}a_disk_that_takes_no_commit_ends_the_batch_and_leaves_nothing",),
+    ),
+    one(
+        "tables: Delta: what former owners moved in and did not commit stays",
+        "files that nobody asks for",
+        DELTA,
+        '            if turn > before["before"] and turn not in committed:\n',
+        "            if turn < 0:\n",
+        tests=(
+            f"{DELTA_DEATHS}a_writer_that_dies_at_any_step_leaves_each_batch_whole_or_not_at_all",
+        ),
+    ),
+    one(
+        "tables: Delta: the sweep takes the files of a turn that was committed",
+        "rows that are lost",
+        DELTA,
+        " and turn not in committed:\n",
+        ":\n",
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: who is refused has taken the query over",
+        "a wrong start ends the driver that is right",
+        DELTA,
+        "        fit(self._root, self._columns, adds=self._target.adds_columns)"
+        "  # before anybody is fenced\n",
+        "",
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: how a table changes while a query runs is not looked at",
+        "rows that break a constraint",
+        DELTA,
+        "            refuse_misfit(table, self._columns)\n",
+        "",
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: a memory that is gone is none",
+        "a copy of a table gets its rows again",
+        DELTA,
+        "            if self._turn_of(loaded(self._root)) != turn:\n                return None\n",
+        "            return dict(_NOTHING)\n",
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: app transactions may be forgotten",
+        "a query that rested is thought to be new",
+        DELTA_TABLE,
+        '        ("delta.setTransactionRetentionDuration", None),\n',
+        "",
+        tests=DELTA_TESTS,
+    ),
+    one(
+        "tables: Delta: moments are in a file in the session's time zone",
+        "a reader that knows the table's type alone",
+        PARQUET_TASK,
+        "        self._schema = schema\n",
+        "        self._schema = None\n",
+        tests=DELTA_TESTS,
     ),
 )

@@ -12,10 +12,10 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -24,12 +24,25 @@ from holdfast.pipelines.due import Rows, decide
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Planned, Reader
-from holdfast.pipelines.sinks.parquet_store import Files, ParquetStore
+from holdfast.pipelines.sinks.parquet_store import ParquetStore
+from holdfast.pipelines.sinks.parquet_task import ParquetTask
+from holdfast.pipelines.sinks.store import Store
 from holdfast.pipelines.sinks.target import Target
+from holdfast.pipelines.sinks.written_files import Files
 
 SCHEMA = spark.StructType([spark.StructField("number", spark.LongType())])
 WIDER = spark.StructType([*SCHEMA.fields, spark.StructField("more", spark.StringType())])
 P = Reader(Partition("t", 0))
+
+
+class FileStore(Store, Protocol):
+    """A store whose tasks write files."""
+
+    def task(self, batch: Batch) -> ParquetTask: ...
+
+    def told_if_fenced(self) -> AbstractContextManager[None]: ...
+
+    def _staging(self, batch: Batch) -> Path: ...
 
 
 def opened(root: Path, schema: spark.StructType = SCHEMA, **target: Any) -> ParquetStore:
@@ -56,7 +69,7 @@ def records(*numbers: int) -> pa.RecordBatch:
     )
 
 
-def staged(store: ParquetStore, what: Batch, *tasks: list[pa.RecordBatch]) -> Files:
+def staged(store: FileStore, what: Batch, *tasks: list[pa.RecordBatch]) -> Files:
     """Run tasks as workers do, from what was pickled, and give back what Spark collects."""
     with store.told_if_fenced():
         sent = pickle.dumps(store.task(what))
@@ -74,7 +87,7 @@ def begun(root: Path, **more: Any) -> ParquetStore:
     return store
 
 
-def write(store: ParquetStore, what: Batch) -> None:
+def write(store: FileStore, what: Batch) -> None:
     """Do with a batch what the sink does: write what is due of it."""
     work = decide(what, store.memory(), (), store.query)
     if work.replay or work.rows is Rows.NONE:
@@ -87,6 +100,7 @@ def write(store: ParquetStore, what: Batch) -> None:
 
 
 STEPS = ("os.rename", "os.mkdir", "open", "os.rmdir", "os.remove", "os.listdir", "os.scandir")
+STEP = "holdfast.step"  # an event of our own, for what Python sees no steps of
 STOPPED = 9
 
 
@@ -98,7 +112,9 @@ def at_step(root: Path, number: int, act: Callable[[], None]) -> None:
     steps = [0]
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
-        if event in STEPS and steps[0] >= 0 and _is_below(root, arguments[0]):
+        if steps[0] < 0 or event not in {*STEPS, STEP}:
+            return
+        if event == STEP or _is_below(root, arguments[0]):
             steps[0] += 1
             if steps[0] == number:
                 steps[0] = -1  # what is done meanwhile counts for nothing
@@ -113,7 +129,10 @@ def _is_below(root: Path, path: object) -> bool:
     return not Path(text).is_absolute() or text.startswith(str(root))
 
 
-def die(root: Path, number: int) -> None:
+Opened = Callable[[Path], FileStore]
+
+
+def die(root: Path, number: int, opened: Opened) -> None:
     """Write two batches, and end before the n-th step."""
     at_step(root, number, lambda: os._exit(STOPPED))
     store = opened(root)
@@ -121,7 +140,7 @@ def die(root: Path, number: int) -> None:
         write(store, batch(each))
 
 
-def be_replaced(root: Path, number: int) -> None:
+def be_replaced(root: Path, number: int, opened: Opened) -> None:
     """Write two batches; before the n-th step another driver takes over, and writes the first."""
 
     def successor() -> None:
@@ -129,7 +148,8 @@ def be_replaced(root: Path, number: int) -> None:
         for each in range(2):
             write(store, batch(each, checkpoint="anew"))
 
-    store = begun(root)
+    store = opened(root)
+    write(store, batch(0))
     at_step(root, number, successor)
     try:
         for each in range(1, 3):
@@ -138,9 +158,10 @@ def be_replaced(root: Path, number: int) -> None:
         os._exit(STOPPED)
 
 
-def take_over(root: Path, number: int) -> None:
+def take_over(root: Path, number: int, opened: Opened) -> None:
     """Take a query over; before the n-th step its owner commits once more, if it still can."""
-    before = begun(root)
+    before = opened(root)
+    write(before, batch(0))
 
     def owner() -> None:
         with suppress(FencedError):
@@ -156,14 +177,15 @@ def take_over(root: Path, number: int) -> None:
         os._exit(STOPPED)
 
 
-def main(what: str, folder: Path) -> None:
+def main(what: str, folder: Path, opened: Opened) -> None:
     records(0).to_pylist()  # imports what Arrow wants for it, once
     for number in count(1):
         root = folder / f"{number:04}"
         root.mkdir()
         child = os.fork()
         if not child:
-            {"die": die, "be_replaced": be_replaced, "take_over": take_over}[what](root, number)
+            todo = {"die": die, "be_replaced": be_replaced, "take_over": take_over}[what]
+            todo(root, number, opened)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
@@ -173,4 +195,4 @@ def main(what: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), opened)

@@ -19,9 +19,10 @@ from tests.pipelines.parquet_writer import WIDER, P, batch, begun, opened, recor
 
 from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.fence import FencedError
-from holdfast.pipelines.sinks.parquet_store import Files, ParquetStore
+from holdfast.pipelines.sinks.parquet_store import ParquetStore
 from holdfast.pipelines.sinks.store import StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
+from holdfast.pipelines.sinks.written_files import Files
 
 ROOT = Path(__file__).parent.parent.parent
 

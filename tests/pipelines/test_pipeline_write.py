@@ -1,15 +1,18 @@
-"""Goal: one call brings a stream into a table of SQLite or PostgreSQL, each row once, and upserts
-leave of each key the last. Method: Spark itself, a real log, and what the table has at the end.
+"""Goal: one call brings a stream into a table of SQLite, PostgreSQL or Delta, each row once, and
+upserts leave of each key the last. Method: Spark itself, a real log, and what the table has then.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sql
+from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from tests.pipelines.bench import values
 
@@ -65,6 +68,36 @@ def test_rows_are_appended_once_whatever_is_replayed(scene: Scene) -> None:
     scene.run(plain(bench), keys=["partition", "offset"])
     expected = [(0, n, f"a{n}") for n in range(8)] + [(1, n, f"a{n}") for n in range(5)]
     assert scene.rows('"partition", "offset", text') == expected
+
+
+def test_a_delta_table_has_each_row_once_whatever_is_replayed(bench: Bench, tmp_path: Path) -> None:
+    """Rows that no task has, too: a batch whose rows are filtered moves what is remembered."""
+    scene = Scene(bench, f"delta://{tmp_path}/tables")
+
+    def kept(**options: Any) -> DataFrame:
+        frame = bench.stream(**options).where("value IS NOT NULL AND partition = 0 OR key = 'k'")
+        return frame.selectExpr("*", "CAST(NULL AS DECIMAL(9, 2)) AS price")
+
+    def found() -> list[dict[str, Any]]:
+        rows = DeltaTable(tmp_path / "tables" / "kept").to_pyarrow_table()
+        return list(rows.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist())
+
+    stamps = [1_700_000_000_123, 0, 1, 2, 3]
+    for partition in range(2):
+        bench.topics.write(bench.topic, partition, values("a", 5), timestamps_ms=stamps)
+    scene.run(kept(maxOffsetsPerTrigger=4))
+    bench.lose_last_commit()
+    bench.topics.write(bench.topic, 1, values("b", 2), b"other")
+    bench.topics.write(bench.topic, 0, values("a", 3, 5))
+    scene.run(kept(maxOffsetsPerTrigger=2))
+    rows = found()
+    expected = [(0, n, b"a%d" % n) for n in range(8)] + [(1, n, b"a%d" % n) for n in range(5)]
+    assert [(row["partition"], row["offset"], row["value"]) for row in rows] == expected
+    assert rows[0]["timestamp"] == datetime.fromtimestamp(1_700_000_000.123, UTC)
+    assert {(row["key"], row["topic"], row["price"]) for row in rows} == {(b"k", bench.topic, None)}
+    assert rows[0] == bench.batch().where("partition = 0 AND offset = 0").toArrow().to_pylist()[
+        0
+    ] | {"price": None, "timestamp": rows[0]["timestamp"]}
 
 
 def events(bench: Bench, partition: int, changes: Sequence[tuple[str, int | None]]) -> None:

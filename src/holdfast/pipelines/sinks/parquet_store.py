@@ -19,20 +19,18 @@ import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
-from pyarrow import parquet
-
-from holdfast.pipelines.due import Last, Memory, Stored, Work
+from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import FencedError
-from holdfast.pipelines.offsets import Partition
-from holdfast.pipelines.planned import Batch, Reader
+from holdfast.pipelines.planned import Batch
+from holdfast.pipelines.sinks.memory_text import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
-from holdfast.pipelines.sinks.store import Staged, StagingError
+from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
+from holdfast.pipelines.sinks.written_files import Files, folder_of, sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,27 +39,17 @@ if TYPE_CHECKING:
 AREA: Final = "_holdfast"
 MANIFEST: Final = "_manifest.json"
 _VERSION: Final = 1
+_WHY_LOCAL: Final = (
+    "A batch is one rename, which an object store does not have; HDFS has it, and is not built"
+)
 _DIGITS: Final = 10  # of a batch's number, so that names sort as numbers do
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The files of the tasks that Spark chose, and how many rows they have."""
-
-    folder: Path
-    names: tuple[str, ...]
-    count: int
-
-    def close(self) -> None:
-        """What was not committed is removed: it is in nobody's way."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class ParquetStore:
     """A folder on disks that every executor sees under the same name."""
 
     def __init__(self, url: str, query: str, target: Target) -> None:
-        self._root = folder_of(url) / target.table
+        self._root = folder_of(url, "parquet", _WHY_LOCAL) / target.table
         self._query = query
         self._target = target
         self._schema = ""
@@ -160,16 +148,7 @@ class ParquetStore:
         self._refuse_if_fenced()
         if self._manifest is None:
             return Memory()
-        told = self._manifest
-        offsets = {
-            Reader(Partition(each["topic"], each["partition"]), each["source"]): Stored(
-                each["next"], each["topic_id"]
-            )
-            for each in told["offsets"]
-        }
-        return Memory(
-            offsets, Last(told["checkpoint"], told["batch"], told["plan"], told["stateful"])
-        )
+        return memory_of(self._manifest)
 
     def _last_manifest(self) -> dict[str, Any] | None:
         """Return what was committed last, over all checkpoints of the query."""
@@ -208,7 +187,7 @@ class ParquetStore:
                 self.task(batch)
                 staged = Files(self._staging(batch), (), 0)
             assert isinstance(staged, Files)
-            self._refuse_other_rows(staged)
+            staged.rows()
             manifest = self._manifest_of(batch, work, staged)
             ready = self._area / f"{batch.number:0{_DIGITS}}.ready"
             shutil.rmtree(ready, ignore_errors=True)
@@ -236,91 +215,23 @@ class ParquetStore:
         ready.rename(place / f"{batch.number:0{_DIGITS}}-{commit:0{_DIGITS}}")
         sync(place)
 
-    def _refuse_other_rows(self, staged: Files) -> None:
-        found = sum(parquet.read_metadata(staged.folder / name).num_rows for name in staged.names)
-        if found != staged.count:
-            raise StagingError(
-                f"{staged.count} rows were computed, and {found} of them are in {staged.folder}: "
-                "somebody else changed it. Nothing was written; the batch comes again"
-            )
-
     def _manifest_of(self, batch: Batch, work: Work, staged: Files) -> dict[str, Any]:
-        before = self._manifest or {"commit": 0, "offsets": []}
+        before = 0 if self._manifest is None else self._manifest["commit"]
         return {
             "version": _VERSION,
             "query": self._query,
-            "commit": before["commit"] + 1,
+            "commit": before + 1,
             "epoch": self._epoch,
-            "checkpoint": batch.checkpoint,
-            "batch": batch.number,
-            "plan": batch.plan,
-            "stateful": batch.stateful,
+            **told_of(batch),
             "schema": self._schema,
             "rows": staged.count,
             "files": list(staged.names),
-            "ranges": [
-                _range(move.reader, move.begin, move.end, move.topic_id) for move in work.moves
-            ],
-            "offsets": [
-                _offset(reader, stored) for reader, stored in sorted(self._moved(work).items())
-            ],
+            **told_moves(self._query, self.memory(), work),
         }
-
-    def _moved(self, work: Work) -> dict[Reader, Stored]:
-        """Return how far the table is with this batch. FencedError: somebody changed it."""
-        known = dict(self.memory().offsets)
-        for reader in work.forget:
-            del known[reader]
-        for reader, stored in known.items():
-            if stored.topic_id is None and reader.partition.topic in work.named:
-                known[reader] = Stored(stored.next_offset, work.named[reader.partition.topic])
-        for move in work.moves:
-            before = known.get(move.reader)
-            if (None if before is None else before.next_offset) != move.expected:
-                raise FencedError(
-                    f"query {self._query!r}, {move.reader}: the next offset is no longer "
-                    f"{move.expected}; somebody changed it. Nothing was written"
-                )
-            topic_id = move.topic_id if before is None else before.topic_id
-            known[move.reader] = Stored(move.end, topic_id)
-        return known
 
     def close(self) -> None:
         """Nothing is held: files are opened and closed with each batch."""
 
 
-def _range(reader: Reader, begin: int, end: int, topic_id: str | None) -> dict[str, Any]:
-    return {**_place(reader), "topic_id": topic_id, "begin": begin, "end": end}
-
-
-def _offset(reader: Reader, stored: Stored) -> dict[str, Any]:
-    return {**_place(reader), "topic_id": stored.topic_id, "next": stored.next_offset}
-
-
-def _place(reader: Reader) -> dict[str, Any]:
-    topic, partition = reader.partition
-    return {"topic": topic, "partition": partition, "source": reader.source}
-
-
 def _epoch_of(path: Path) -> int:
     return int(path.name.partition(".")[0])
-
-
-def sync(folder: Path) -> None:
-    """Have the names in a folder on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def folder_of(url: str) -> Path:
-    """Return the folder of `parquet:///PATH`. TargetError: it is on no file system of POSIX's."""
-    parts = urlsplit(url)
-    if parts.scheme != "parquet" or parts.netloc or not parts.path:
-        raise TargetError(
-            f"target: {url!r}; use parquet:///FOLDER. A batch is one rename, which an object store "
-            "does not have; HDFS has it, and is not built"
-        )
-    return Path(unquote(parts.path))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-SCHEMES = ("sqlite", "postgresql", "parquet")
+SCHEMES = ("sqlite", "postgresql", "parquet", "delta")
 
 
 def write(
@@ -39,8 +39,9 @@ def write(
 ) -> StreamingQuery:
     """Start a query that writes each row of a streaming frame into a table once, whatever dies.
 
-    `target`: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, or `parquet:///FOLDER`. The table
-    is made if it is not there; Parquet's is a folder of FOLDER. `query` is the name under which the
+    `target`: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, `parquet:///FOLDER`, or
+    `delta:///FOLDER`. The table is made if it is not there; Parquet's and Delta's is a folder of
+    FOLDER. `query` is the name under which the
     table remembers how far it is: keep it when the checkpoint is deleted or moved. `keys` are the
     columns of the primary key; with `mode="upsert"` a row replaces the one of its key, and where
     the column `deleted` is true it deletes that. Which of two rows is the later one, `topic`,
@@ -101,4 +102,9 @@ def _store(url: str, query: str, target: Target) -> Store:
         from holdfast.pipelines.sinks.parquet_store import ParquetStore  # noqa: PLC0415
 
         return ParquetStore(url, query, target)
+    if scheme == "delta":
+        # As psycopg, deltalake is an extra.
+        from holdfast.pipelines.sinks.delta_store import DeltaStore  # noqa: PLC0415
+
+        return DeltaStore(url, query, target)
     raise TargetError(f"target: {scheme}:... is none of {', '.join(f'{s}://' for s in SCHEMES)}")

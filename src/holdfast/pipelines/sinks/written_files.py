@@ -1,0 +1,60 @@
+"""Parquet files that tasks have written and that no reader sees yet: what their names stand for.
+
+Must never make them visible: that is a store's commit.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import parquet
+
+from holdfast.pipelines.sinks.store import StagingError
+from holdfast.pipelines.sinks.target import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of the tasks that Spark chose, and how many rows they have."""
+
+    folder: Path
+    names: tuple[str, ...]
+    count: int
+
+    def close(self) -> None:
+        """What was not committed is removed: it is in nobody's way."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def rows(self) -> dict[str, int]:
+        """Return each file's rows, as it tells them. StagingError: not as many as were computed."""
+        found: dict[str, int] = {
+            name: parquet.read_metadata(self.folder / name).num_rows for name in self.names
+        }
+        if sum(found.values()) != self.count:
+            raise StagingError(
+                f"{self.count} rows were computed, and {sum(found.values())} of them are in "
+                f"{self.folder}: somebody else changed it. Nothing was written; the batch comes "
+                "again"
+            )
+        return found
+
+
+def sync(path: Path) -> None:
+    """Have a file on disk, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def folder_of(url: str, scheme: str, reason: str) -> Path:
+    """Return the folder of `SCHEME:///PATH`. TargetError, with the reason: it is somewhere else."""
+    parts = urlsplit(url)
+    if parts.scheme != scheme or parts.netloc or not parts.path:
+        raise TargetError(f"target: {url!r}; use {scheme}:///FOLDER. {reason}")
+    return Path(unquote(parts.path))
