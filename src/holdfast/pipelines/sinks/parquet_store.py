@@ -26,11 +26,11 @@ from urllib.parse import quote, unquote, urlsplit
 
 from pyarrow import parquet
 
-from holdfast.pipelines.due import Last, Memory, Stored, Work
+from holdfast.pipelines.due import Last, Memory, Work
 from holdfast.pipelines.fence import FencedError
-from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
 from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
+from holdfast.pipelines.sinks.remembered import as_json, from_json, moved, place_of
 from holdfast.pipelines.sinks.store import Staged, StagingError
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 
@@ -161,15 +161,8 @@ class ParquetStore:
         if self._manifest is None:
             return Memory()
         told = self._manifest
-        offsets = {
-            Reader(Partition(each["topic"], each["partition"]), each["source"]): Stored(
-                each["next"], each["topic_id"]
-            )
-            for each in told["offsets"]
-        }
-        return Memory(
-            offsets, Last(told["checkpoint"], told["batch"], told["plan"], told["stateful"])
-        )
+        last = Last(told["checkpoint"], told["batch"], told["plan"], told["stateful"])
+        return Memory(from_json(told["offsets"]), last)
 
     def _last_manifest(self) -> dict[str, Any] | None:
         """Return what was committed last, over all checkpoints of the query."""
@@ -261,45 +254,15 @@ class ParquetStore:
             "ranges": [
                 _range(move.reader, move.begin, move.end, move.topic_id) for move in work.moves
             ],
-            "offsets": [
-                _offset(reader, stored) for reader, stored in sorted(self._moved(work).items())
-            ],
+            "offsets": as_json(moved(self._query, self.memory().offsets, work)),
         }
-
-    def _moved(self, work: Work) -> dict[Reader, Stored]:
-        """Return how far the table is with this batch. FencedError: somebody changed it."""
-        known = dict(self.memory().offsets)
-        for reader in work.forget:
-            del known[reader]
-        for reader, stored in known.items():
-            if stored.topic_id is None and reader.partition.topic in work.named:
-                known[reader] = Stored(stored.next_offset, work.named[reader.partition.topic])
-        for move in work.moves:
-            before = known.get(move.reader)
-            if (None if before is None else before.next_offset) != move.expected:
-                raise FencedError(
-                    f"query {self._query!r}, {move.reader}: the next offset is no longer "
-                    f"{move.expected}; somebody changed it. Nothing was written"
-                )
-            topic_id = move.topic_id if before is None else before.topic_id
-            known[move.reader] = Stored(move.end, topic_id)
-        return known
 
     def close(self) -> None:
         """Nothing is held: files are opened and closed with each batch."""
 
 
 def _range(reader: Reader, begin: int, end: int, topic_id: str | None) -> dict[str, Any]:
-    return {**_place(reader), "topic_id": topic_id, "begin": begin, "end": end}
-
-
-def _offset(reader: Reader, stored: Stored) -> dict[str, Any]:
-    return {**_place(reader), "topic_id": stored.topic_id, "next": stored.next_offset}
-
-
-def _place(reader: Reader) -> dict[str, Any]:
-    topic, partition = reader.partition
-    return {"topic": topic, "partition": partition, "source": reader.source}
+    return {**place_of(reader), "topic_id": topic_id, "begin": begin, "end": end}
 
 
 def _epoch_of(path: Path) -> int:
