@@ -109,6 +109,22 @@ REDIS: tuple[Mutation, ...] = (
         "    for _ in range(0):\n",
         tests=_store("scripts_that_the_server_has_forgotten_are_told_again"),
     ),
+    one(
+        "redis: a task keeps its last rows to itself",
+        "what is sent together is not full",
+        TASK,
+        "            size += length\n        yield calls\n",
+        "            size += length\n",
+        tests=_store("many_rows_are_all_sent"),
+    ),
+    one(
+        "redis: a row that deletes is a row",
+        "a column of the query, and none of the table",
+        TASK,
+        'what = "delete" if gone[row] else "put"',
+        'what = "put"',
+        tests=_store("what_is_deleted_does_not_come_back_with_an_older_row"),
+    ),
     # -- the commit --------------------------------------------------------------------------------
     one(
         "redis: a driver that was replaced remembers its batch",
@@ -133,6 +149,14 @@ REDIS: tuple[Mutation, ...] = (
         "        if rows != keys:\n",
         "        if rows > keys:\n",
         tests=_store("keys_that_were_not_dealt_with_end_the_batch"),
+    ),
+    one(
+        "redis: a batch is remembered whatever became of its rows",
+        "a batch with a part of its rows, for good",
+        STORE,
+        "            self.check_written(staged.keys, (row.asDict() for row in done))\n",
+        "            assert done is not None\n",
+        tests=_write("a_batch_that_was_not_staged_as_it_is_computed_now_is_not_remembered"),
     ),
     one(
         "redis: what tasks were refused is not looked at",
