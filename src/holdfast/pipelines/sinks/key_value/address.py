@@ -7,6 +7,7 @@ write to a server that may forget an answer it has given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -126,13 +127,17 @@ def refuse_unsafe(client: Redis) -> None:
             f"target: this Redis is a {role}; use the address of the server it copies from"
         )
     for name, wanted in WANTED.items():
-        found = _asked("CONFIG GET", lambda name=name: client.config_get(name).get(name))  # type: ignore[misc]
+        found = _asked("CONFIG GET", partial(_setting, client, name))
         if found != wanted:
             why = _WHY.get(name, "otherwise a crash takes back what the server has acknowledged")
             raise TargetError(
                 f"target: Redis says {name} {found}, and exactly once needs {name} {wanted}: "
-                f"{why}. Set it in redis.conf, or for now with CONFIG SET {name} {wanted}"
+                f"{why}. Set it in redis.conf, so that a restart keeps it"
             )
+
+
+def _setting(client: Redis, name: str) -> Any:
+    return client.config_get(name).get(name)
 
 
 def _asked(command: str, ask: Callable[[], Any]) -> Any:
