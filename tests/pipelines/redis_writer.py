@@ -29,6 +29,7 @@ from holdfast.pipelines.planned import Batch, Planned, Reader
 from holdfast.pipelines.sinks.key_value.address import connect
 from holdfast.pipelines.sinks.key_value.store import RedisStore
 from holdfast.pipelines.sinks.key_value.task import WriteTask
+from holdfast.pipelines.sinks.key_value.winners import Winners
 from holdfast.pipelines.sinks.target import Mode, Target
 
 SCHEMA = spark.StructType(
@@ -122,30 +123,39 @@ def winners(rows: Iterable[Row], *, versioned: bool) -> list[Row]:
     return [winner(of_key, versioned=versioned) for of_key in by_key.values()]
 
 
-def write(
-    store: RedisStore,
-    what: Batch,
-    log: Sequence[Row],
-    *,
-    versioned: bool = False,
-    calls_max: int = 2,
-) -> None:
+class Kept:
+    """Rows as Spark keeps them, each in a partition of its own, and so in a task of its own."""
+
+    def __init__(self, rows: Sequence[Row], task: WriteTask | None = None) -> None:
+        self._rows, self._task = rows, task
+
+    def drop(self, *_names: str) -> Kept:
+        return self
+
+    def mapInArrow(self, task: WriteTask, _schema: str) -> Kept:  # noqa: N802 - Spark's name
+        return Kept(self._rows, task)
+
+    def collect(self) -> list[spark.Row]:
+        assert self._task is not None
+        return [spark.Row(**told) for row in self._rows for told in ran(self._task, [row])]
+
+
+def write(store: RedisStore, what: Batch, log: Sequence[Row], *, versioned: bool = False) -> None:
     """Do with a batch what the sink does with the rows of its log that are due."""
     work = decide(what, store.memory(), (), store.query)
     if work.replay:
         return
-    if work.rows is not Rows.NONE:
-        due = [
-            row
-            for row in log
-            for move in work.moves
-            if row.partition == move.reader.partition.number and move.begin <= row.offset < move.end
-        ]
-        found = winners(due, versioned=versioned)
-        _, commit = store._remembered()
-        task = store.task(commit, calls_max=calls_max)
-        store.check_written(len(found), [r for row in found for r in ran(task, [row])])
-    store.commit(what, work, None)
+    if work.rows is Rows.NONE:
+        store.commit(what, work, None)
+        return
+    due = [
+        row
+        for row in log
+        for move in work.moves
+        if row.partition == move.reader.partition.number and move.begin <= row.offset < move.end
+    ]
+    found = winners(due, versioned=versioned)
+    store.commit(what, work, Winners(Kept(found), len(found), len(due)))
 
 
 def table(client: Redis, name: str = "kept") -> dict[str, dict[str, str]]:
@@ -190,7 +200,7 @@ def write_all(url: str, checkpoint: str, **of: Any) -> None:
     cuts = (0, *CUTS[checkpoint])
     for number, (begin, end) in enumerate(pairwise(cuts)):
         what = batch(number, {0: (begin, end)}, checkpoint)
-        write(store, what, made_up_log(LOG_ROWS), versioned="version" in of, calls_max=1)
+        write(store, what, made_up_log(LOG_ROWS), versioned="version" in of)
     store.close()
 
 
