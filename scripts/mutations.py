@@ -18,6 +18,7 @@ from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
 from mutations_places import PLACES
 from mutations_processes import PROCESSES
+from mutations_redis import REDIS
 from mutations_rim import RIM
 from mutations_rim_logs import RIM_LOGS
 from mutations_sessions import SESSIONS
@@ -47,5 +48,6 @@ MUTATIONS = (
     *WAITS,
     *PIPELINES,
     *TABLES,
+    *REDIS,
     *PROCESSES,
 )

@@ -11,6 +11,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ from holdfast.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from redis import Redis
     from tests.pipelines.bench import Bench
+    from tests.pipelines.redis_server import RedisServer
 
 EXTERNAL = os.environ.get("HOLDFAST_TEST_BOOTSTRAP")
 
@@ -219,6 +222,26 @@ def postgresql() -> Iterator[str]:
         )
     with postgresql_server.server(found) as url:
         yield url
+
+
+@pytest.fixture(scope="package")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Return a server that nobody kills."""
+    from tests.pipelines import redis_server as redis  # noqa: PLC0415 - redis-py is an extra
+
+    if redis.program() is None:
+        pytest.skip(redis.MISSING)
+    server = redis.RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[Redis]:
+    """Return a client of a server that is empty."""
+    with closing(redis_server.client()) as client:
+        client.flushall()
+        yield client
 
 
 _databases = itertools.count()

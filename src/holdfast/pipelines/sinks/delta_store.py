@@ -44,8 +44,8 @@ from holdfast.pipelines.sinks.delta_table import (
     refuse_misfit,
     sync_log,
 )
-from holdfast.pipelines.sinks.memory_text import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
+from holdfast.pipelines.sinks.remembered import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 from holdfast.pipelines.sinks.written_files import Files, folder_of, sync

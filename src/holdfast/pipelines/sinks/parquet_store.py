@@ -26,8 +26,8 @@ from urllib.parse import quote
 from holdfast.pipelines.due import Memory, Work
 from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.planned import Batch
-from holdfast.pipelines.sinks.memory_text import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
+from holdfast.pipelines.sinks.remembered import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
 from holdfast.pipelines.sinks.written_files import Files, folder_of, sync

@@ -47,7 +47,11 @@ class Store(Protocol):
         """Compute all rows of a frame and put them where a commit finds them."""
 
     def commit(self, batch: Batch, work: Work, staged: Staged | None) -> None:
-        """Write rows and memory in one commit, or neither. Without rows, `staged` is None."""
+        """Write rows and memory in one commit, or neither. Without rows, `staged` is None.
+
+        A store of keys (Redis) has no such commit: it writes memory last, and what a batch that
+        died has left is written over by its replay.
+        """
 
     def close(self) -> None:
         """Let go of connections."""

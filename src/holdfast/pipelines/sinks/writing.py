@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-SCHEMES = ("sqlite", "postgresql", "parquet", "delta")
+SCHEMES = ("sqlite", "postgresql", "parquet", "delta", "redis", "rediss", "unix")
 
 
 def write(
@@ -40,8 +40,9 @@ def write(
     """Start a query that writes each row of a streaming frame into a table once, whatever dies.
 
     `target`: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`, `parquet:///FOLDER`, or
-    `delta:///FOLDER`. The table is made if it is not there; Parquet's and Delta's is a folder of
-    FOLDER. `query` is the name under which the
+    `delta:///FOLDER`, or `redis://HOST:PORT/DATABASE` (rediss://, unix:///SOCKET?db=DATABASE). The
+    table is made if it is not there; Parquet's and Delta's is a folder of FOLDER, and Redis's the
+    keys `TABLE:KEY`, each a hash, which can be upserted only. `query` is the name under which the
     table remembers how far it is: keep it when the checkpoint is deleted or moved. `keys` are the
     columns of the primary key; with `mode="upsert"` a row replaces the one of its key, and where
     the column `deleted` is true it deletes that. Which of two rows is the later one, `topic`,
@@ -107,4 +108,9 @@ def _store(url: str, query: str, target: Target) -> Store:
         from holdfast.pipelines.sinks.delta_store import DeltaStore  # noqa: PLC0415
 
         return DeltaStore(url, query, target)
+    if scheme in {"redis", "rediss", "unix"}:
+        # redis-py is an extra, too.
+        from holdfast.pipelines.sinks.key_value.store import RedisStore  # noqa: PLC0415
+
+        return RedisStore(url, query, target)
     raise TargetError(f"target: {scheme}:... is none of {', '.join(f'{s}://' for s in SCHEMES)}")

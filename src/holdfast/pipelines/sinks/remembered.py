@@ -1,12 +1,12 @@
-"""A query's memory as JSON, in a file beside its rows: for stores that have no table of their own.
+"""A query's memory as JSON, for stores that have no tables of their own for it.
 
-Owns the spelling, and how a batch moves it. Where the file lies, and what makes it hold, a store
+Owns the spelling, and how a batch moves it. Where the text lies, and what makes it hold, a store
 decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.pipelines.due import Last, Memory, Stored, Work
@@ -14,15 +14,12 @@ from holdfast.pipelines.fence import FencedError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.planned import Batch, Reader
 
+Offsets = Mapping[Reader, Stored]
+
 
 def memory_of(told: Mapping[str, Any]) -> Memory:
     """Return what a text remembers; without a checkpoint it is of before the first batch."""
-    offsets = {
-        Reader(Partition(each["topic"], each["partition"]), each["source"]): Stored(
-            each["next"], each["topic_id"]
-        )
-        for each in told["offsets"]
-    }
+    offsets = from_json(told["offsets"])
     if told["checkpoint"] is None:
         return Memory(offsets)
     last = Last(told["checkpoint"], told["batch"], told["plan"], told["stateful"])
@@ -40,8 +37,7 @@ def told_of(batch: Batch) -> dict[str, Any]:
 
 
 def told_moves(query: str, memory: Memory, work: Work) -> dict[str, Any]:
-    """Return what a batch covers, and how far the table is with it. FencedError: as in `_moved`."""
-    moved = _moved(query, memory, work)
+    """Return what a batch covers, and how far the table is with it. FencedError: as in `moved`."""
     return {
         "ranges": [
             {
@@ -52,31 +48,44 @@ def told_moves(query: str, memory: Memory, work: Work) -> dict[str, Any]:
             }
             for move in work.moves
         ],
-        "offsets": [
-            {**_place(reader), "topic_id": stored.topic_id, "next": stored.next_offset}
-            for reader, stored in sorted(moved.items())
-        ],
+        "offsets": as_json(moved(query, memory.offsets, work)),
     }
 
 
-def _moved(query: str, memory: Memory, work: Work) -> dict[Reader, Stored]:
-    """Return how far the table is with this batch. FencedError: somebody changed it."""
-    known = dict(memory.offsets)
+def moved(query: str, before: Offsets, work: Work) -> dict[Reader, Stored]:
+    """Return how far the table is once a batch's work is done. FencedError: somebody changed it."""
+    known = dict(before)
     for reader in work.forget:
         del known[reader]
     for reader, stored in known.items():
         if stored.topic_id is None and reader.partition.topic in work.named:
             known[reader] = Stored(stored.next_offset, work.named[reader.partition.topic])
     for move in work.moves:
-        before = known.get(move.reader)
-        if (None if before is None else before.next_offset) != move.expected:
+        there = known.get(move.reader)
+        if (None if there is None else there.next_offset) != move.expected:
             raise FencedError(
                 f"query {query!r}, {move.reader}: the next offset is no longer "
                 f"{move.expected}; somebody changed it. Nothing was written"
             )
-        topic_id = move.topic_id if before is None else before.topic_id
+        topic_id = move.topic_id if there is None else there.topic_id
         known[move.reader] = Stored(move.end, topic_id)
     return known
+
+
+def as_json(offsets: Offsets) -> list[dict[str, Any]]:
+    return [
+        {**_place(reader), "topic_id": stored.topic_id, "next": stored.next_offset}
+        for reader, stored in sorted(offsets.items())
+    ]
+
+
+def from_json(entries: Iterable[Mapping[str, Any]]) -> dict[Reader, Stored]:
+    return {
+        Reader(Partition(each["topic"], each["partition"]), each["source"]): Stored(
+            each["next"], each["topic_id"]
+        )
+        for each in entries
+    }
 
 
 def _place(reader: Reader) -> dict[str, Any]:
