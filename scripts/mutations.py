@@ -13,6 +13,7 @@ from mutations_group_room import GROUP_ROOM
 from mutations_group_settings import GROUP_SETTINGS
 from mutations_groups import GROUPS
 from mutations_growth import GROWTH
+from mutations_lag import LAG
 from mutations_members import MEMBERS
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
@@ -47,5 +48,6 @@ MUTATIONS = (
     *WAITS,
     *PIPELINES,
     *TABLES,
+    *LAG,
     *PROCESSES,
 )
