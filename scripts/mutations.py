@@ -13,6 +13,7 @@ from mutations_group_room import GROUP_ROOM
 from mutations_group_settings import GROUP_SETTINGS
 from mutations_groups import GROUPS
 from mutations_growth import GROWTH
+from mutations_lag import LAG
 from mutations_members import MEMBERS
 from mutations_nodes import NODES
 from mutations_pipelines import PIPELINES
@@ -49,5 +50,6 @@ MUTATIONS = (
     *PIPELINES,
     *TABLES,
     *REDIS,
+    *LAG,
     *PROCESSES,
 )

@@ -353,8 +353,8 @@ PIPELINES: tuple[Mutation, ...] = (
         "pipelines: an id that is not told just now is forgotten",
         "a topic made anew while a broker was away",
         SOURCE,
-        "        return moves.to_json(end, begin.ids | ids)\n",
-        "        return moves.to_json(end, ids)\n",
+        "Position(end, begin.ids | ids, ",
+        "Position(end, ids, ",
         tests=SOURCE_TESTS,
     ),
     one(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sql
+from tests.pipelines import committed
 from tests.pipelines.here import LinesHere
 
 from holdfast.cluster.processes import wait_until
@@ -154,6 +155,24 @@ def test_killed_between_the_tables_commit_and_sparks(scene: Scene) -> None:
     scene.write(10)
     scene.finish(*latest)
     assert scene.line_numbers() == list(range(4, 34))
+
+
+def test_killed_between_the_tables_commit_and_the_groups(scene: Scene) -> None:
+    """The table has rows that the group of `progressGroup` does not know of. Nothing more comes:
+    who takes over tells them when it runs the batch again.
+    """
+    told = partial(committed.offsets, scene.topics.bootstrap, scene.topic)
+    group = ("--progress-group", scene.topic)
+    scene.write(20)
+    driver = scene.driver("commit", *group)
+    wait(driver.held, what="batch 0")
+    driver.go()
+    wait(lambda: driver.held() and bool(scene.line_numbers()), what="a batch with rows")
+    assert told() == {0: 0, 1: 0}
+    driver.kill()
+    scene.finish(*group)
+    assert told() == {0: 10, 1: 10}
+    assert scene.line_numbers() == list(range(20))
 
 
 def test_the_plain_append_control_doubles_rows(scene: Scene) -> None:

@@ -15,6 +15,7 @@ from holdfast.pipelines.intake.connection import consumer_settings
 from holdfast.pipelines.intake.option_values import OptionError
 from holdfast.pipelines.offsets import Partition
 from holdfast.pipelines.options import ELSEWHERE, KNOWN, SourceOptions, parse
+from holdfast.pipelines.progress.group import ProgressGroup
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 GOOD = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a"}
@@ -204,6 +205,44 @@ def test_what_is_wrong_in_every_mode_is_said_without_one(mode: Mode | None) -> N
         parse({**GOOD, "maxOffsetsPerTrigger": "0"}, mode)
 
 
+def test_a_progress_group_goes_with_the_way_to_its_cluster() -> None:
+    """Goal: what a sink is told of the connection is enough to reach the cluster, and no more: no
+    setting of a reader's, and a secret stays a reference.
+    """
+    options = parse(
+        {
+            **GOOD,
+            "progressGroup": " lag-of-orders ",
+            "groupIdPrefix": "mine",
+            "kafka.client.id": "orders",
+            "kafka.fetch.min.bytes": "7",
+            "kafka.isolation.level": "read_committed",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": "me",
+            "kafka.sasl.password": "env:SECRET",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": "/ca.pem",
+            "kafka.request.timeout.ms": "5",
+        },
+        "stream",
+    )
+    assert options.progress == ProgressGroup(
+        "lag-of-orders",
+        (
+            ("bootstrap.servers", GOOD["kafka.bootstrap.servers"]),
+            ("client.id", "orders"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.password", "env:SECRET"),
+            ("sasl.username", "me"),
+            ("security.protocol", "SASL_SSL"),
+            ("socket.timeout.ms", "5"),
+            ("ssl.ca.location", "/ca.pem"),
+        ),
+    )
+    assert parse(GOOD, "stream").progress is None
+
+
 def test_what_is_wrong_in_one_mode_only_waits_until_it_is_known() -> None:
     assert parse({**GOOD, "startingOffsets": "latest"}, None).starting == LATEST
     assert parse({**GOOD, "endingTimestamp": "5"}, None).ending == ByTime(
@@ -293,6 +332,16 @@ STREAM_ENDS = "a stream has no end; leave it out, or use read"
         ),
         ({**GOOD, "groupIdPrefix": " "}, "stream",
          "groupIdPrefix: is empty; give a name, or leave it out"),
+        ({**GOOD, "progressGroup": " "}, "stream",
+         "progressGroup: is empty; give a group's name, or leave it out"),
+        ({**GOOD, "progressGroup": "g"}, "batch",
+         "progressGroup: a batch query has no progress; leave it out"),
+        *(
+            ({**GOOD, **kerberos, "progressGroup": "g"}, "stream", "progressGroup: not with Kerb*")
+            for kerberos in ({"kafka.security.protocol": "SASL_SSL"},
+                             {"kafka.security.protocol": "sasl_plaintext",
+                              "kafka.sasl.mechanism": "gssapi"})
+        ),
         ({**GOOD, "kafka.group.id": ""}, "stream",
          "kafka.group.id: is empty; give a name, or leave it out"),
         ({**GOOD, "includeHeaders": "1"}, "stream", "includeHeaders: '1'; use true or false"),

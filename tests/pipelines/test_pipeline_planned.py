@@ -119,6 +119,19 @@ def test_the_checkpoint_is_the_running_querys_own(folder: Path) -> None:
         checkpoint.batch(1, "other")
 
 
+def test_what_spark_has_done_is_what_its_commit_log_says(folder: Path) -> None:
+    """A batch that is only planned is not done; a source of another kind says nothing of ours."""
+    checkpoint = Checkpoint(str(folder))
+    assert checkpoint.done() is None
+    (folder / "commits").mkdir()
+    assert checkpoint.done() is None
+    for name in ("0", "9", "10", ".11.crc", ".12.tmp", "13.compact"):
+        (folder / "commits" / name).touch()
+    assert checkpoint.done() == 10, "numbers, not words"
+    (folder / "offsets" / "10").write_text('v1\n{}\n-\n{"rate":7}\n{"t":{"id":"x","0":4}}\n5')
+    assert checkpoint.positions(10) == [Position({P: 4}, {"t": "x"})]
+
+
 def test_another_watermark_is_another_plan(folder: Path) -> None:
     """It decides which windows close, though the batch has the same offsets."""
     checkpoint = Checkpoint(str(folder))

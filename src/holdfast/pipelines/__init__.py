@@ -1,25 +1,31 @@
 """Spark reads a Kafka log into tables, exactly once.
 
 `session` starts Spark, `source` is `format("holdfast")`, `write` is the one call from a stream to a
-table, `sinks` has what each kind of table needs. `sink` commits rows and offsets in one transaction
+table, `sinks` has what each kind of table needs. `follow` waits for a query of another sink, and
+tells consumer groups how far it is. `sink` commits rows and offsets in one transaction
 for what writes rows itself, as the demo's two recipes do, `ledger` and `lines`. Nothing here
 imports a broker's code.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.pipelines.progress.follow import follow
     from holdfast.pipelines.sinks.writing import write
 
-__all__ = ["write"]
+__all__ = ["follow", "write"]
+
+_WHERE = {
+    "follow": "holdfast.pipelines.progress.follow",
+    "write": "holdfast.pipelines.sinks.writing",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import `write` when it is first used: workers import this package, and need no database."""
-    if name != "write":
+    """Import a name when it is first used: workers import this package, and need no database."""
+    if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from holdfast.pipelines.sinks.writing import write  # noqa: PLC0415
-
-    return write
+    return getattr(import_module(_WHERE[name]), name)

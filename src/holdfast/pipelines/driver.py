@@ -54,6 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--sink", choices=("exactly-once", "append"), default="exactly-once")
     add("--starting-offsets", default="earliest", metavar="earliest|latest|JSON")
     add("--max-offsets-per-trigger", type=int, metavar="ROWS")
+    add("--progress-group", metavar="GROUP", help="a consumer group to commit to, for lag tools")
     add("--trigger-ms", type=int, default=500, metavar="MS", help="least time between batches")
     add("--once", action="store_true", help="stop when all that is there now has been read")
     add("--cores", type=int, default=2)
@@ -156,6 +157,8 @@ def _start(
     )
     if options.max_offsets_per_trigger:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
+    if options.progress_group:
+        reader = reader.option("progressGroup", options.progress_group)
     writer = (
         frame(reader.load())
         .writeStream.queryName(options.query)

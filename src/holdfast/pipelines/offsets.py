@@ -3,7 +3,8 @@
 It never talks to a cluster: what the cluster says comes in as numbers. An `Offsets` maps a
 partition to the next offset to read; its text is the JVM connector's `{"topic":{"0":17}}`. A
 `Position` also says which topics these are: a topic that was deleted and made anew has the same
-name and another id. Its text has the id beside the numbers: `{"topic":{"id":"...","0":17}}`.
+name and another id. Its text has the id beside the numbers: `{"topic":{"id":"...","0":17}}`. And it
+says which consumer group is told, where one is: `{"topic":{...},"@progressGroup":{...}}`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from holdfast.pipelines.progress.group import (
+    KEY,
+    GroupError,
+    ProgressGroup,
+    group_from_json,
+    group_to_json,
+)
 from holdfast.wire.well_known import EARLIEST, LATEST
 
 
@@ -32,10 +40,14 @@ _AS_KAFKA_SPELLS = str.maketrans("+/", "-_")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a source stands: the next offsets, and the ids of the topics that they count."""
+    """Where a source stands: the next offsets, and the ids of the topics that they count.
+
+    `group` is told so, when a table has what lies before them.
+    """
 
     offsets: Offsets
     ids: TopicIds = field(default_factory=dict)
+    group: ProgressGroup | None = None
 
 
 class DataLossError(RuntimeError):
@@ -85,7 +97,8 @@ def spelt(topic_id: str) -> str:
 
 
 def position_to_json(position: Position) -> dict[str, dict[str, Any]]:
-    return to_json(position.offsets, position.ids)
+    nested = to_json(position.offsets, position.ids)
+    return nested if position.group is None else nested | {KEY: group_to_json(position.group)}
 
 
 def to_text(offsets: Mapping[Partition, int], ids: Mapping[str, str] | None = None) -> str:
@@ -98,7 +111,13 @@ def position_from_json(value: Any) -> Position:
         return Position(from_json(value))  # which says what is wrong
     ids: TopicIds = {}
     numbers: dict[str, Any] = {}
+    try:
+        group = group_from_json(value[KEY]) if KEY in value else None
+    except GroupError as error:
+        raise OffsetsError(str(error)) from error
     for topic, partitions in value.items():
+        if topic == KEY:
+            continue
         numbers[topic] = partitions
         if isinstance(partitions, dict) and ID in partitions:
             numbers[topic] = {name: told for name, told in partitions.items() if name != ID}
@@ -106,7 +125,7 @@ def position_from_json(value: Any) -> Position:
             if not (isinstance(told, str) and told):
                 raise OffsetsError(f"topic {topic!r}: {told!r} is no id of a topic")
             ids[topic] = spelt(told)
-    return Position(from_json(numbers), ids)
+    return Position(from_json(numbers), ids, group)
 
 
 def position_from_text(text: str) -> Position:

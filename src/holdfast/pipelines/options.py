@@ -23,6 +23,7 @@ from holdfast.pipelines.intake.option_values import (
 from holdfast.pipelines.intake.split import TASKS_MAX
 from holdfast.pipelines.intake.topic_pattern import matcher
 from holdfast.pipelines.offsets import Partition
+from holdfast.pipelines.progress.group import ProgressGroup, connecting, uses_kerberos
 from holdfast.wire.well_known import LATEST
 
 KNOWN = (
@@ -48,6 +49,7 @@ KNOWN = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "maxBytesPerFetch",
+    "progressGroup",
 )
 # Known to who has used another source or the JVM connector, and without a meaning for this one.
 ELSEWHERE = {
@@ -80,6 +82,7 @@ class SourceOptions:
     fetch_bytes: int = FETCH_BYTES  # a task asks for at once
     offset_retries: int | None = None  # None: as often as fits into a minute
     offset_pause_ms: int | None = None
+    progress: ProgressGroup | None = None  # progressGroup: is told what a table has
 
     @property
     def read_committed(self) -> bool:
@@ -105,8 +108,9 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
     ending = bounds.ending(given, mode)
     bounds.in_order(starting, ending)
     rows_max, rows_min = _rows(given)
+    properties = _client(given, client)
     return SourceOptions(
-        client=_client(given, client),
+        client=properties,
         topics=topics,
         pattern=pattern,
         partitions=assigned,
@@ -123,6 +127,7 @@ def parse(options: Mapping[str, str], mode: Mode) -> SourceOptions:
         fetch_bytes=_fetch_bytes(given),
         offset_retries=whole(given, "fetchOffset.numRetries", least=0),
         offset_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0),
+        progress=_progress(given, dict(properties), mode),
     )
 
 
@@ -161,6 +166,23 @@ def _client(given: Given, properties: Mapping[str, str]) -> tuple[tuple[str, str
     if prefix is not None:
         client.setdefault("group.id", f"{prefix}-reader")
     return tuple(sorted(client.items()))
+
+
+def _progress(given: Given, client: Mapping[str, str], mode: Mode) -> ProgressGroup | None:
+    """Return the group that is told how far the query is, with how to reach it."""
+    name = given.get("progressgroup")
+    if name is None:
+        return None
+    if not name.strip():
+        raise OptionError("progressGroup: is empty; give a group's name, or leave it out")
+    if mode == "batch":
+        raise OptionError("progressGroup: a batch query has no progress; leave it out")
+    if uses_kerberos(client):
+        raise OptionError(
+            "progressGroup: not with Kerberos: a sink takes the connection from the checkpoint, "
+            "and Kerberos would run a program that stands there; leave it out"
+        )
+    return ProgressGroup(name.strip(), connecting(client))
 
 
 def _which(given: Given) -> tuple[tuple[str, ...], str | None, tuple[Partition, ...]]:

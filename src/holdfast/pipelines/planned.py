@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ from holdfast.pipelines.offsets import (
     made_anew,
     position_from_text,
 )
+from holdfast.pipelines.progress.group import ProgressGroup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +58,7 @@ class Planned:
     start: int
     end: int
     topic_id: str | None = None
+    group: ProgressGroup | None = None  # is told where it ends, once the table has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,8 @@ def planned_ranges(
                 raise PlanError(f"{partition}: planned backwards, from {start} to {end}")
             reader = Reader(partition, seen.get(partition, 0))
             seen[partition] = reader.source + 1
-            planned.append(Planned(reader, start, end, new.ids.get(partition.topic)))
+            topic_id = new.ids.get(partition.topic)
+            planned.append(Planned(reader, start, end, topic_id, new.group))
     return tuple(planned)
 
 
@@ -131,12 +135,7 @@ class Checkpoint:
         With `query`, the id that Spark gave the running one, another's checkpoint is refused: its
         batches have the same numbers and cover something else.
         """
-        found = self.id()
-        if query not in {None, found}:
-            raise PlanError(
-                f"{self._path} is the checkpoint of another query (its id is {found}, and this "
-                f"one's is {query}): give the sink the checkpointLocation of its own query"
-            )
+        found = self.must_be_of(query)
         text, name = self._entry(number)
         after = parse_offset_log(text, name)
         before = parse_offset_log(*self._entry(number - 1)) if number else None
@@ -149,6 +148,28 @@ class Checkpoint:
             stateful=self._stateful,
             ranges=planned_ranges(before, after),
         )
+
+    def must_be_of(self, query: str | None) -> str:
+        """Return the checkpoint's id. PlanError: `query`, where it is known, has another one."""
+        found = self.id()
+        if query not in {None, found}:
+            raise PlanError(
+                f"{self._path} is the checkpoint of another query (its id is {found}, and this "
+                f"one's is {query}): give the checkpointLocation of its own query"
+            )
+        return found
+
+    def done(self) -> int | None:
+        """Return the last batch that Spark has committed; None before the first."""
+        return max((int(name) for name in self._names("commits") if name.isdigit()), default=None)
+
+    def positions(self, number: int) -> list[Position]:
+        """Return where a batch's sources end that are this package's; others are passed over."""
+        found: list[Position] = []
+        for line in self._entry(number)[0].splitlines()[2:]:
+            with suppress(OffsetsError):
+                found.append(position_from_text(line))
+        return found
 
     def id(self) -> str:
         """Return what Spark called the query when it made the checkpoint."""
@@ -183,6 +204,20 @@ class Checkpoint:
             return local.read_text()
         except OSError as error:
             raise PlanError(f"{name}: {error.strerror}; is this the query's checkpoint?") from error
+
+    def _names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder of the checkpoint; none, if it is not there."""
+        name = f"{self._path}/{folder}"
+        local = self._local(name)
+        if local is not None:
+            try:
+                return [path.name for path in local.iterdir()] if local.is_dir() else []
+            except OSError as error:
+                raise PlanError(f"{name}: {error.strerror}") from error
+        if not self._exists(folder):
+            return []
+        files = self._reading_session(name).read.format("binaryFile").load(name).select("path")
+        return [str(row.path).rpartition("/")[2] for row in files.collect()]
 
     def _exists(self, folder: str) -> bool:
         """Return whether the checkpoint has this folder; `state` is made before batch 0 runs."""

@@ -28,6 +28,7 @@ from holdfast.pipelines.offsets import (
     TopicMadeAnewError,
 )
 from holdfast.pipelines.options import SourceOptions
+from holdfast.pipelines.progress.commits import refuse_members
 from holdfast.pipelines.read_range import data_loss_text
 from holdfast.wire.well_known import EARLIEST, LATEST
 
@@ -51,6 +52,7 @@ class Planner:
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self._listing: Listing | None = None
+        self._group_seen = False
 
     @property
     def listing(self) -> Listing:
@@ -61,13 +63,19 @@ class Planner:
             )
         return self._listing
 
+    def refuse_members(self) -> None:
+        """Refuse, once, a progressGroup that somebody is in. OptionError."""
+        if self.options.progress is not None and not self._group_seen:
+            refuse_members(self.options.progress)
+            self._group_seen = True
+
     def close(self) -> None:
         if self._listing is not None:
             self._listing.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options; connections stay here."""
-        return {"options": self.options, "_listing": None}
+        return {"options": self.options, "_listing": None, "_group_seen": False}
 
     def partitions(self) -> list[Partition]:
         """Return what is to be read, waiting for a topic that was made a moment ago."""

@@ -176,7 +176,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
                 planner.lost(moves.out_of_log(offsets, planner.listing.latest(list(offsets))))
             topics = {partition.topic for partition in offsets}
             ids = planner.listing.topic_ids(topics, all_of_them=True)
-            self._initial = Position(offsets, ids)
+            planner.refuse_members()
+            self._initial = Position(offsets, ids, planner.options.progress)
         return moves.position_to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -192,6 +193,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
             self._pinned = True
             return moves.position_to_json(begin)
         present = self._planner.present(begin.offsets)
+        self._planner.refuse_members()
         listing = self._planner.listing
         earliest, latest = listing.earliest(present), listing.latest(present)
         # Asked for after the offsets: these are not those of a topic that came a moment later.
@@ -213,7 +215,8 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = moves.advance(kept, earliest, latest, rows_max)
         # An id that is not told just now stays what it was: nothing says that it changed.
-        return moves.to_json(end, begin.ids | ids)
+        position = Position(end, begin.ids | ids, self._planner.options.progress)
+        return moves.position_to_json(position)
 
     def _waits(self, begin: Offsets, earliest: Offsets, latest: Offsets, limit: ReadLimit) -> bool:
         """Return whether what is new waits for more. AvailableNow and Once take what is there."""
@@ -271,6 +274,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         if not planned:
             return []
         ids = self._planner.listing.topic_ids({r.partition.topic for r in planned})
+        self._planner.refuse_members()
         others = self._planner.made_anew(after.ids, ids)
         planned = [r for r in planned if r.partition.topic not in others]
         earliest = self._planner.listing.earliest([r.partition for r in planned])
@@ -278,7 +282,7 @@ class StreamReader(_TaskReading, DataSourceStreamReader, SupportsTriggerAvailabl
         return tasks
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Offsets live in Spark's checkpoint; the cluster is told nothing."""
+        """Nothing: Spark calls this a batch late, and not for the last one. Sinks tell groups."""
 
     def stop(self) -> None:
         self._planner.close()

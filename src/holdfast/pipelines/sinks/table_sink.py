@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.pipelines.due import Due, Rows, Work, decide
 from holdfast.pipelines.offsets import spelt
 from holdfast.pipelines.planned import Batch, Checkpoint, PlanError
+from holdfast.pipelines.progress.commits import commit
+from holdfast.pipelines.progress.ends import metadata, of_table
 from holdfast.pipelines.sinks.store import Staged, Store
 from holdfast.pipelines.sinks.target import COORDINATES
 
@@ -62,7 +64,13 @@ class TableSink:
             self._store.open(frame.schema, str(master))
             self._checkpoint = Checkpoint(self._location, frame.sparkSession)
         batch = self._checkpoint.batch(number, _running(frame))
-        work = decide(batch, self._store.memory(), self._begin_anew, self._store.query)
+        memory = self._store.memory()
+        work = decide(batch, memory, self._begin_anew, self._store.query)
+        self._write(frame, batch, work)
+        # Also of a replay: who committed it to the table may have died before it came to this.
+        commit(of_table(batch, memory, work), metadata(self._store.query, number))
+
+    def _write(self, frame: DataFrame, batch: Batch, work: Work) -> None:
         if work.rows is Rows.NONE:
             _consume(frame)
             if not work.replay:
