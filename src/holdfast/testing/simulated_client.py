@@ -144,10 +144,12 @@ class ClusterClient:
         replication_factor: int = 3,
         assignments: Sequence[Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
+        is_awaited: Callable[[str, int], bool] = lambda *_: True,
     ) -> None:
         """Create a topic and wait until each partition has a leader that the metadata names.
 
-        With `assignments`, each partition's replicas, the two numbers are not used.
+        With `assignments`, each partition's replicas, the two numbers are not used. Where the topic
+        may be there already, `is_awaited` says of which partitions a leader can come.
         """
         if assignments is not None:
             partitions = len(assignments)
@@ -169,7 +171,8 @@ class ClusterClient:
 
         async def lead() -> None:
             for partition in range(partitions):
-                await self.leader(name, partition)
+                if is_awaited(name, partition):
+                    await self.leader(name, partition)
 
         await self.until(create)
         await self.until(lead)

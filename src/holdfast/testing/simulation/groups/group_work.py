@@ -65,6 +65,7 @@ class GroupWork:
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
             configs=topic.configs,
+            is_awaited=is_well,
         )
         for partition in range(topic.partitions):
             await client.until(partial(self._fill, client, topic.name, partition, is_well))
