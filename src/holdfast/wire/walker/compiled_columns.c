@@ -17,6 +17,8 @@ enum problem {
     LEFT_OVER, UNORDERED, TIMESTAMP, COUNT, NO_BATCH
 };
 
+#include "varint.h"
+
 /* Why a go ended: see python_columns.py. */
 enum stop {
     WHOLE, BEHIND, NO_ROWS, NO_KEYS, NO_VALUES, NO_HEADERS, NO_HEADER_KEYS, NO_HEADER_VALUES
@@ -69,34 +71,6 @@ struct record {
 };
 
 /* --- reading --- */
-
-/* Read a zigzag varint whose last byte has this shift (28 or 63), of which `last_max` may be set. */
-static inline enum problem
-read_number(const uint8_t **at, const uint8_t *end, int last_shift, uint8_t last_max,
-            enum problem cut, int64_t *number)
-{
-    const uint8_t *p = *at;
-    uint64_t value = 0;
-    for (int shift = 0;; shift += 7) {
-        if (p >= end)
-            return cut;
-        uint8_t byte = *p++;
-        if (shift == last_shift && byte > last_max)
-            return LONG_NUMBER;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            break;
-    }
-    *at = p;
-    *number = (int64_t)((value >> 1) ^ (~(value & 1) + 1));
-    return SOUND;
-}
-
-static inline enum problem
-read_int(const uint8_t **at, const uint8_t *end, int64_t *number)
-{
-    return read_number(at, end, 28, 0x0f, CUT_FIELD, number);
-}
 
 /* Read a length and as many bytes; a negative length is null. */
 static inline enum problem

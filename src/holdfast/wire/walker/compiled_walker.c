@@ -13,6 +13,8 @@ enum problem {
     LEFT_OVER
 };
 
+#include "varint.h"
+
 #define NO_TIMESTAMP (-1)
 #define STEPS_OF_RECORD 8
 
@@ -31,49 +33,6 @@ struct walk {
     int64_t headers;            /* how many are left there */
     int64_t left;               /* steps */
 };
-
-/* Read a zigzag varint whose last byte has this shift (28 or 63), of which `last_max` may be set. */
-static inline enum problem
-read_number(const uint8_t **at, const uint8_t *end, int last_shift, uint8_t last_max,
-            enum problem cut, int64_t *number)
-{
-    const uint8_t *p = *at;
-    uint64_t value = 0;
-    for (int shift = 0;; shift += 7) {
-        if (p >= end)
-            return cut;
-        uint8_t byte = *p++;
-        if (shift == last_shift && byte > last_max)
-            return LONG_NUMBER;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            break;
-    }
-    *at = p;
-    *number = (int64_t)((value >> 1) ^ (~(value & 1) + 1));
-    return SOUND;
-}
-
-static inline enum problem
-read_int(const uint8_t **at, const uint8_t *end, int64_t *number)
-{
-    return read_number(at, end, 28, 0x0f, CUT_FIELD, number);
-}
-
-/* Skip a length and as many bytes; a negative length is null. */
-static inline enum problem
-skip_bytes(const uint8_t **at, const uint8_t *end, int64_t *size)
-{
-    enum problem problem = read_int(at, end, size);
-    if (problem)
-        return problem;
-    if (*size > 0) {
-        if (*size > end - *at)
-            return LONG_BYTES;
-        *at += *size;
-    }
-    return SOUND;
-}
 
 /* Skip headers for as long as there are steps; `inside` says where to go on, NULL: all are behind. */
 static enum problem
