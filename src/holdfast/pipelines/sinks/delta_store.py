@@ -48,7 +48,7 @@ from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
 from holdfast.pipelines.sinks.remembered import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
-from holdfast.pipelines.sinks.written_files import Files, folder_of, sync
+from holdfast.pipelines.sinks.written_files import Files, begin, folder_of, sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -252,17 +252,13 @@ class DeltaStore:
         """Return what each task of a batch does with its rows."""
         assert self._columns is not None, "open() comes first"
         folder = self._staging(batch)
-        if folder.exists():
-            shutil.rmtree(folder)  # of this owner, and an attempt at this batch before
-        folder.mkdir()  # without its parents: a fenced owner does not get its area back
+        begin(folder)
         return ParquetTask(folder, self._columns.arrow)
 
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         with self.told_if_fenced():
             done = frame.mapInArrow(self.task(batch), SCHEMA).collect()
-        return Files(
-            self._staging(batch), tuple(row.name for row in done), sum(row.rows for row in done)
-        )
+        return Files.of(self._staging(batch), done)
 
     def _staging(self, batch: Batch) -> Path:
         return self._staged / f"{batch.number:0{_DIGITS}}"

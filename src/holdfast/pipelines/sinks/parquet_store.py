@@ -30,7 +30,7 @@ from holdfast.pipelines.sinks.parquet_task import SCHEMA, ParquetTask
 from holdfast.pipelines.sinks.remembered import memory_of, told_moves, told_of
 from holdfast.pipelines.sinks.store import Staged
 from holdfast.pipelines.sinks.target import Mode, Target, TargetError
-from holdfast.pipelines.sinks.written_files import Files, folder_of, sync
+from holdfast.pipelines.sinks.written_files import Files, begin, folder_of, sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -166,17 +166,13 @@ class ParquetStore:
     def task(self, batch: Batch) -> ParquetTask:
         """Return what each task of a batch does with its rows."""
         folder = self._staging(batch)
-        if folder.exists():
-            shutil.rmtree(folder)  # of this owner, and an attempt at this batch before
-        folder.mkdir()  # without its parents: a fenced owner does not get its area back
+        begin(folder)
         return ParquetTask(folder)
 
     def stage(self, frame: DataFrame, batch: Batch) -> Staged:
         with self.told_if_fenced():
             done = frame.mapInArrow(self.task(batch), SCHEMA).collect()
-        return Files(
-            self._staging(batch), tuple(row.name for row in done), sum(row.rows for row in done)
-        )
+        return Files.of(self._staging(batch), done)
 
     def _staging(self, batch: Batch) -> Path:
         return self._area / f"{batch.number:0{_DIGITS}}"

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import parquet
@@ -24,6 +26,12 @@ class Files:
     folder: Path
     names: tuple[str, ...]
     count: int
+
+    @classmethod
+    def of(cls, folder: Path, done: Iterable[Any]) -> Self:
+        """Return what tasks told of theirs: rows of `parquet_task.SCHEMA`."""
+        told = list(done)
+        return cls(folder, tuple(row.name for row in told), sum(row.rows for row in told))
 
     def close(self) -> None:
         """What was not committed is removed: it is in nobody's way."""
@@ -41,6 +49,16 @@ class Files:
                 "again"
             )
         return found
+
+
+def begin(folder: Path) -> None:
+    """Make a folder for a batch, in place of what an attempt before has left there.
+
+    Without its parents: a fenced owner does not get its area back.
+    """
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir()
 
 
 def sync(path: Path) -> None:
