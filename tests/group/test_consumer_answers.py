@@ -112,6 +112,19 @@ class Crowd:
             for each in self.others:
                 each.beat()
 
+    def a_is_at_its_first_and_knows_of_two(self) -> None:
+        self.a.beat()
+        self.a.is_at_work = True
+        self.d.beat()
+        self.a.beat()
+        assert self.a.behind is not None
+        assert len(self.a.behind) == 2
+
+    def read_each_once(self) -> None:
+        """Assert that each partition is read by one of them."""
+        read = [index for each in (self.a, *self.others) for index in each.reads]
+        assert sorted(read) == list(range(6))
+
     def is_member(self, consumer: LibrdkafkaConsumer) -> bool:
         return consumer.name in self.coordinator.group().state.members
 
@@ -124,12 +137,7 @@ def test_what_a_member_confirms_is_what_it_was_told_before() -> None:
     """
     crowd = Crowd()
     a = crowd.a
-    a.beat()
-    a.is_at_work = True
-    crowd.d.beat()
-    a.beat()
-    assert a.behind is not None
-    assert len(a.behind) == 2
+    crowd.a_is_at_its_first_and_knows_of_two()
     crowd.three_more()
     a.is_at_work = False
     crowd.coordinator.advance(INTERVAL_MS)
@@ -140,8 +148,7 @@ def test_what_a_member_confirms_is_what_it_was_told_before() -> None:
         crowd.coordinator.advance(INTERVAL_MS)
         a.beat()
         crowd.all_beat(1)
-    read = [index for each in (a, *crowd.others) for index in each.reads]
-    assert sorted(read) == list(range(6))
+    crowd.read_each_once()
 
 
 @pytest.mark.parametrize("meanwhile", ["", "told again", "fail-over", "fail-over, told again"])
@@ -153,12 +160,7 @@ def test_a_late_word_of_the_first_is_not_one_of_the_reduced(meanwhile: str) -> N
     """
     crowd = Crowd()
     a = crowd.a
-    a.beat()
-    a.is_at_work = True
-    crowd.d.beat()
-    a.beat()
-    assert a.behind is not None
-    assert len(a.behind) == 2
+    crowd.a_is_at_its_first_and_knows_of_two()
     crowd.three_more()
     a.beat(lost=True)
     if "fail-over" in meanwhile:
@@ -174,8 +176,7 @@ def test_a_late_word_of_the_first_is_not_one_of_the_reduced(meanwhile: str) -> N
         crowd.coordinator.advance(INTERVAL_MS)
         a.beat()
         crowd.all_beat(1)
-    read = [index for each in (a, *crowd.others) for index in each.reads]
-    assert sorted(read) == list(range(6))
+    crowd.read_each_once()
 
 
 def test_who_is_busy_with_a_partition_that_was_taken_back_is_waited_for() -> None:
@@ -205,8 +206,7 @@ def test_who_is_busy_with_a_partition_that_was_taken_back_is_waited_for() -> Non
         crowd.coordinator.advance(INTERVAL_MS)
         a.beat()
         crowd.all_beat(1)
-    read = [index for each in (a, *crowd.others) for index in each.reads]
-    assert sorted(read) == list(range(6))
+    crowd.read_each_once()
 
 
 def test_who_can_not_know_that_it_has_to_give_up_is_put_out_by_its_time_out() -> None:
