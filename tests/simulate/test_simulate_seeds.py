@@ -19,9 +19,10 @@ import pytest
 from tests.simulate.fresh import CHUNKS, FIRST, SEEDS
 
 from holdfast.cluster.processes import wait_until
-from holdfast.testing.simulation import report
+from holdfast.testing.simulation import report, runner
 from holdfast.testing.simulation.drawing import LIGHT, draw_plan
-from holdfast.testing.simulation.run import run_plan
+from holdfast.testing.simulation.plan import Plan
+from holdfast.testing.simulation.run import Outcome, run_plan
 from holdfast.testing.simulation.runner import MODULE, command, main, read_entry
 
 pytestmark = pytest.mark.timeout(300)
@@ -77,6 +78,25 @@ def test_a_killed_batch_leaves_no_process_behind(tmp_path: Path) -> None:
         except BaseException:
             os.killpg(batch.pid, signal.SIGKILL)
             raise
+
+
+def test_a_run_that_goes_on_and_on_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one plan that never ends costs a batch that plan alone, however busy the machine is.
+
+    Method: a run that turns in a circle. By the wall's time three clean seeds were called broken on
+    a machine that did other work.
+    """
+
+    def turns_in_a_circle(_plan: Plan, *, trace_lines: int) -> Outcome:  # noqa: ARG001 - as it is called
+        while True:
+            pass
+
+    monkeypatch.setattr(runner, "run_plan", turns_in_a_circle)
+    monkeypatch.setattr(runner, "_CPU_S", 0.05)
+    (row,) = runner.run_seeds([7], "light", 1)
+    logging.disable(logging.NOTSET)  # the command turns it off for its own process
+    assert (row["clean"], row["invariant"]) == (False, "a run comes to its end")
+    assert "0.05 seconds of the processor" in "\n".join(row["report"])
 
 
 @pytest.mark.parametrize(
