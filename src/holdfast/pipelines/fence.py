@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,8 @@ queries = sql.Table(
     sql.Column("batch", sql.BigInteger),
     sql.Column("plan", sql.String(64)),
     sql.Column("stateful", sql.Boolean, nullable=False, server_default=sql.false()),
+    # False in tables of before, whose `source` counts those that knew the partition.
+    sql.Column("by_place", sql.Boolean, nullable=False, server_default=sql.false()),
 )
 offsets = sql.Table(
     "holdfast_offset",
@@ -46,14 +48,14 @@ offsets = sql.Table(
     sql.Column("query", sql.String(255), primary_key=True),
     sql.Column("topic", sql.String(249), primary_key=True),
     sql.Column("partition", sql.Integer, primary_key=True),
-    # Counts the query's sources that read this partition; a self-join has two.
+    # The source's place in Spark's offset log; negative: the query does not read it any more.
     sql.Column("source", sql.Integer, primary_key=True, server_default="0"),
     sql.Column("next_offset", sql.BigInteger, nullable=False),
     sql.Column("topic_id", sql.String(64)),  # null: the cluster tells none
 )
 # What older tables have of the offsets, and lack of the queries.
 _KEPT = ("query", "topic", "partition", "next_offset")
-_ADDED = ("checkpoint", "batch", "plan", "stateful")
+_ADDED = ("checkpoint", "batch", "plan", "stateful", "by_place")
 
 
 class FencedError(RuntimeError):
@@ -250,13 +252,15 @@ class Ownership:
             }
         # Offsets without a batch were written by an older version.
         used = row.batch is not None or bool(known)
-        last = Last(row.checkpoint, row.batch, row.plan, row.stateful) if used else None
+        told = (row.checkpoint, row.batch, row.plan, row.stateful, row.by_place)
+        last = Last(*told) if used else None
         return Memory(known, last)
 
     def commit_batch(self, connection: Connection, batch: Batch, work: Work) -> None:
         """Write down, inside the transaction of its rows, that the tables have this batch."""
         for reader in work.forget:
             connection.execute(offsets.delete().where(*self._place(reader)))
+        self._rename(connection, work.renamed)
         for topic, topic_id in work.named.items():
             connection.execute(
                 offsets.update()
@@ -276,8 +280,19 @@ class Ownership:
                 batch=batch.number,
                 plan=batch.plan,
                 stateful=batch.stateful,
+                by_place=True,
             )
         )
+
+    def _rename(self, connection: Connection, names: Mapping[Reader, Reader]) -> None:
+        """Give what is remembered its sources' numbers of now: two of them may change places."""
+        rows = []
+        for reader, now in names.items():
+            row = connection.execute(sql.select(offsets).where(*self._place(reader))).one()
+            rows.append({**row._mapping, "source": now.source})  # noqa: SLF001 - SQLAlchemy's own
+            connection.execute(offsets.delete().where(*self._place(reader)))
+        if rows:
+            connection.execute(offsets.insert(), rows)
 
     def advance(self, connection: Connection, moves: Iterable[Due]) -> None:
         """Compare and set each reader's next offset, inside the transaction of its rows."""

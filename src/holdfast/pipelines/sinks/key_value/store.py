@@ -125,7 +125,13 @@ class RedisStore:
         commits = int(told["commit"])
         if not commits:
             return Memory(), 0
-        last = Last(told["checkpoint"], int(told["batch"]), told["plan"], told["stateful"] == "1")
+        last = Last(
+            told["checkpoint"],
+            int(told["batch"]),
+            told["plan"],
+            told["stateful"] == "1",
+            told.get("by_place") == "1",
+        )
         return Memory(from_json(json.loads(told["offsets"])), last), commits
 
     # -- a batch ---------------------------------------------------------------------------------
@@ -158,6 +164,7 @@ class RedisStore:
             "checkpoint": batch.checkpoint,
             "batch": batch.number,
             "stateful": int(batch.stateful),
+            "by_place": 1,
             "offsets": json.dumps(as_json(offsets)),
         }
         pairs = [each for pair in fields.items() for each in pair]
