@@ -134,7 +134,9 @@ def test_a_partition_that_one_source_alone_had_learnt_of_in_a_fresh_checkpoint()
     story.batch({T0: 2, T1: 5}, {T0: 2, T1: 5})
     story.assert_each_once({T0: 2, T1: 5}, {T0: 2, T1: 5})
     older.remember_as_before()
-    with pytest.raises(PlanError, match=r"t-1: .* another number of sources reads it.*another name"):
+    with pytest.raises(
+        PlanError, match=r"t-1: .* another number of sources reads it.*another name"
+    ):
         older.begin({T0: 0, T1: 0}, {T0: 0, T1: 0})
 
 
@@ -144,6 +146,21 @@ def test_another_number_of_sources_is_refused(before: int, after: int) -> None:
     story.batch(*[{T0: 2}] * before)
     with pytest.raises(PlanError, match="which of them goes on where can't be told"):
         story.begin(*[{T0: 0}] * after)
+
+
+def test_a_topic_that_another_of_the_sources_reads_now_is_refused() -> None:
+    """The first one had read it: for the second it would begin anew, and its rows come again."""
+    story = Story({T0: 0, U0: 0}, {T0: 0})
+    story.batch({T0: 2, U0: 3}, {T0: 2})
+    with pytest.raises(PlanError, match=r"u-0: .* which of them goes on where can't be told"):
+        story.begin({T0: 0}, {T0: 0, U0: 0})
+
+
+def test_a_source_may_be_split_where_none_is_like_another() -> None:
+    story = Story({T0: 0, U0: 0})
+    story.batch({T0: 4, U0: 3})
+    story.begin({U0: 0}, {T0: 0})
+    assert story.batch({U0: 3}, {T0: 4}) is Rows.NONE
 
 
 def test_what_waits_can_be_forgotten_with_its_topic_and_another_source_s_can_not() -> None:

@@ -33,7 +33,7 @@ def renamed(
     loose = _by_partition(r for r in remembered if r not in named)
     if not loose:
         return {}
-    places = _by_partition(r.reader for r in batch.ranges if r.reader not in named)
+    places: _Places = _by_partition(r.reader for r in batch.ranges if r.reader not in named)
     if of_this_checkpoint and not by_place:
         # They counted when the entry before this batch was the newest. A source that learns of the
         # partition only now is none of those.
@@ -82,18 +82,21 @@ def _pairs(loose: _Places, places: _Places, *, several: bool) -> dict[Reader, Re
     for partition, sources in loose.items():
         now = places.get(partition, ())
         sure = {s: place for place in now for s in sources if s in was.get(place, ())}
-        others = [s for s in sources if s not in told]
-        candidates = [place for place in now if place not in was]
-        if others and candidates and len(others) != len(candidates):
-            raise PlanError(_cannot_tell(partition))
-        for source, place in (*sure.items(), *zip(others, candidates, strict=False)):
+        others = [s for s in sources if s not in sure]
+        candidates = [place for place in now if place not in sure.values()]
+        if others and candidates:
+            another = told.intersection(others) or was.keys() & candidates
+            if another or len(others) != len(candidates):
+                raise PlanError(_cannot_tell(partition))
+            sure |= zip(others, candidates, strict=True)
+        for source, place in sure.items():
             pairs[Reader(partition, source)] = Reader(partition, place)
     return pairs
 
 
 def _cannot_tell(partition: Partition) -> str:
     return (
-        f"{partition}: the tables remember how far the query's sources are with it, and now another "
-        "number of sources reads it: which of them goes on where can't be told. Read it as often as "
-        "before; or give the query another name, a fresh checkpoint and empty tables"
+        f"{partition}: the tables remember how far the query's sources are with it, and now "
+        "another number of sources reads it: which of them goes on where can't be told. Read it as "
+        "often as before; or give the query another name, a fresh checkpoint and empty tables"
     )
