@@ -19,7 +19,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-from holdfast.pipelines.sinks.database_url import with_password
+from holdfast.pipelines.sinks.database_url import connection_arguments
 
 SCHEMA: Final = "attempt long, rows long"
 _RESULT: Final = pa.schema([("attempt", pa.int64()), ("rows", pa.int64())])
@@ -27,6 +27,8 @@ ATTEMPT_SETTING: Final = "holdfast.attempt"
 """Of a task's session: the staging table's default for the column that tells whose a row is."""
 
 _CSV: Final = csv.WriteOptions(include_header=False, quoting_style="needed")
+# A line that is \. and nothing else ends the data for PostgreSQL, unless it is quoted.
+_CSV_OF_ONE: Final = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 # Written by the tasks of one batch at once: what one of them waits for is its own row.
 _BEGIN: Final = (
     "INSERT INTO {attempts} (query, checkpoint, batch, task) VALUES (%s, %s, %s, %s) RETURNING id"
@@ -60,7 +62,7 @@ class CopyTask:
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
-        with psycopg.connect(conninfo(self._url)) as connection:
+        with psycopg.connect(**connection_arguments(self._url)) as connection:
             attempt = self._begin(connection)
             rows = self._copy(connection, first, batches)
         # Committed: only now may Spark hear of it.
@@ -97,7 +99,8 @@ def to_csv(batch: pa.RecordBatch) -> bytes:
     """Return a batch as PostgreSQL reads it: null is nothing, and an empty text is quoted."""
     columns = [_readable(column) for column in batch.columns]
     written = BytesIO()
-    csv.write_csv(pa.RecordBatch.from_arrays(columns, batch.schema.names), written, _CSV)
+    style = _CSV if len(columns) > 1 else _CSV_OF_ONE
+    csv.write_csv(pa.RecordBatch.from_arrays(columns, batch.schema.names), written, style)
     return written.getvalue()
 
 
@@ -109,11 +112,6 @@ def _readable(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(column.type):
         return column.cast(pa.string())
     return column
-
-
-def conninfo(url: str) -> str:
-    """Return libpq's form of a store's URL: without the driver's name, with the password."""
-    return with_password(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def _task() -> str:
